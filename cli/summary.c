@@ -1,6 +1,7 @@
 /* qgrad summary: the layers of a net, without data and without training. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/config/config.h"
 #include "core/io/json_write.h"
@@ -96,6 +97,16 @@ static void print_json(const config *c, const qg_net *net)
     qg__json_end(&j);
 }
 
+/* The images are not read, so the table cannot say after how many steps. */
+static void print_delays(const config *c, FILE *out)
+{
+    static const char *const keys[] = { "quantize-after", "quantize-weights-after", "freeze-batchnorm-after" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *text = config_text(c, keys[i]);
+        if (text && strstr(text, "epochs")) fprintf(out, "%s %s: the training images decide how many steps these are\n", keys[i], text);
+    }
+}
+
 /* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no
  * paper. */
 static qg_shape image_of(const config *asked, const recipe *r)
@@ -120,7 +131,7 @@ static int summarise(const config *asked, config *c)
     qg_net *net = recipe_net(r, r->data.image, r->data.classes);
     if (!net) return qg_report("qgrad summary");
     if (asked->json) print_json(c, net);
-    else qg_net_summary(net, stdout);
+    else qg_net_summary(net, stdout), print_delays(c, stdout);
     qg_net_free(net);
     return EXIT_DONE;
 }

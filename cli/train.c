@@ -149,6 +149,14 @@ static qg_status note_ranks(training *t)
     return config_set(&t->config, option_find("ranks"), here);
 }
 
+/* What delays in epochs mean in steps, so that whoever reads the run without its training images knows it. */
+static qg_status note_epoch_steps(training *t)
+{
+    char steps[16];
+    snprintf(steps, sizeof steps, "%d", qg_loader_batches(t->train));
+    return recipe_waits_epochs(&t->config.recipe) ? config_set(&t->config, option_find("epoch-steps"), steps) : QG_OK;
+}
+
 /* Without --init: a run that has a checkpoint needs no weights to begin with. */
 static qg_status begin_without(const training *t)
 {
@@ -219,6 +227,7 @@ static qg_status build(training *t)
     if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);
     if (!status) status = note_ranks(t);
+    if (!status) status = note_epoch_steps(t);
     if (status) return status;
     const char *init = t->asked->init;
     t->net           = recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));

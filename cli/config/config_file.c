@@ -92,7 +92,7 @@ static qg_status read_value(config *c, reader *r, const option *o)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        o->kind == OPTION_LIST ? "an array of strings" : "a single value, not an array");
     if (o->kind == OPTION_LIST) return read_list(c, r, o);
-    if (is_string(o) != quoted)
+    if (is_string(o) != quoted && !(quoted && o->kind == OPTION_INTEGER && o->parse))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        quoted ? "a value without quotes" : "a string in quotes");
     if (quoted ? read_string(r, text) : read_bare(r, text)) return QG_EARG;
@@ -175,6 +175,12 @@ static void put_list(FILE *out, const char *list)
     fputc(']', out);
 }
 
+/* "2epochs" */
+static bool is_written_as_string(const option *o, const char *value)
+{
+    return o->kind == OPTION_INTEGER && o->parse && value[strspn(value, "0123456789")];
+}
+
 typedef struct selection {
     const config *config;
     unsigned      use;
@@ -188,7 +194,7 @@ static qg_status print_selection(const void *what, FILE *out)
         if (!value || (options[i].use & of->use) != of->use) continue;
         fprintf(out, "%s = ", options[i].name);
         if (options[i].kind == OPTION_LIST) put_list(out, value);
-        else if (is_string(&options[i])) put_string(out, value, strlen(value));
+        else if (is_string(&options[i]) || is_written_as_string(&options[i], value)) put_string(out, value, strlen(value));
         else fputs(value, out);
         fputc('\n', out);
     }

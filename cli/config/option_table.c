@@ -131,6 +131,27 @@ static qg_status parse_image(const char *text, void *value, char *canonical, siz
 }
 
 /* Parses "50m", "90s", "1h", "1.5h" or a number of seconds. */
+/* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
+#define MAX_SEED 9007199254740991.0
+
+/* As many epochs as a run may have. */
+#define MAX_EPOCHS 100000.0
+
+/* "1876" steps, or "2epochs". */
+static qg_status parse_delay(const char *text, void *value, char *canonical, size_t bytes)
+{
+    const size_t n      = strspn(text, "0123456789");
+    const bool   epochs = !strcmp(text + n, "epochs") || !strcmp(text + n, "epoch");
+    double       count;
+    if (!n || (text[n] && !epochs) || !qg_number_read(text, n, &count))
+        return qg_fail(QG_EARG, "'%s' is not a whole number of steps, as in 1876, or of epochs, as in 2epochs", text);
+    if (count > (epochs ? MAX_EPOCHS : MAX_SEED))
+        return qg_fail(QG_EARG, "%s is not in 0..%.16g", text, epochs ? MAX_EPOCHS : MAX_SEED);
+    *(delay *)value = (delay){ .count = (uint64_t)count, .epochs = epochs && count > 0 };
+    snprintf(canonical, bytes, "%.0f%s", count, epochs && count > 0 ? "epochs" : "");
+    return QG_OK;
+}
+
 static qg_status parse_duration(const char *text, void *value, char *canonical, size_t bytes)
 {
     double      *seconds = value;
@@ -167,9 +188,6 @@ static qg_status parse_bytes(const char *text, void *value, char *canonical, siz
 
 enum { STEPS = VERB_TRAIN | VERB_BENCH | VERB_SCALING };       /* the verbs that take steps */
 
-/* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
-#define MAX_SEED 9007199254740991.0
-
 /* The address of an option's value. */
 #define AT(field) offsetof(config, field), sizeof((config *)0)->field
 
@@ -198,21 +216,21 @@ const option options[] = {
       .fallback = "quantized", .help = "float: do not quantize the first and last layers" },
     { "layer", OPTION_LIST, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.exceptions), "LAYER:weight=SCHEME",
       .parse = parse_layer, .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
-    { "quantize-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_after), "N", .max = MAX_SEED,
-      .fallback = "0", .help = "steps before the input quantizers start" },
-    { "quantize-weights-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_weights_after), "N",
-      .max = MAX_SEED, .help = "steps before the weight quantizers start" },
+    { "quantize-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_after), "N|Nepochs",
+      .parse = parse_delay, .fallback = "0", .help = "steps, or epochs, before the input quantizers start" },
+    { "quantize-weights-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_weights_after), "N|Nepochs",
+      .parse = parse_delay, .help = "steps, or epochs, before the weight quantizers start" },
     { "fold-batchnorm", OPTION_FLAG, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.fold_batchnorm),
       .help = "fold batch norms into the weights before quantizing them" },
-    { "freeze-batchnorm-after", OPTION_INTEGER, NETS | IDENTITY, AT(recipe.freeze_batchnorm_after), "N",
-      .max = MAX_SEED, .fallback = "0",
-      .help = "steps after which batch norms use fixed running statistics;\n0: never" },
+    { "freeze-batchnorm-after", OPTION_INTEGER, NETS | IDENTITY, AT(recipe.freeze_batchnorm_after), "N|Nepochs",
+      .parse = parse_delay, .fallback = "0",
+      .help = "steps, or epochs, after which batch norms use fixed running\nstatistics; 0: never" },
     { "reestimate-batchnorm", OPTION_WORD, VERB_TRAIN | IDENTITY | QUANTIZES, AT(recipe.reestimate), "off|on",
       .fallback = "on", .absent = "off",
       .help = "estimate the running statistics of batch norms anew after each\nepoch, before the test, if weights are quantized" },
     { "norm-sync", OPTION_WORD, STEPS | IDENTITY, AT(recipe.norm_sync), "on|off",
       .help = "off: on several ranks, batch norms use the statistics of each\nrank's own images; default: on" },
-    { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.epochs), "N", .min = 1, .max = 100000,
+    { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.epochs), "N", .min = 1, .max = MAX_EPOCHS,
       .fallback = "10", .help = "passes over the training images; with --resume more of them extend\na run" },
     { "patience", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.patience), "N", .max = 100000,
       .help = "end after N epochs without a higher accuracy of the test images,\nor of those of --validation; 0: never" },
@@ -293,6 +311,8 @@ const option options[] = {
     /* In files only: the images and weights that a run started from, and the result that a recipe reproduces. */
     { "data-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(data_digest), "DIGEST", .help = "of the images and labels" },
     { "class-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(class_digest), "DIGEST", .help = "of the class names" },
+    { "epoch-steps", OPTION_INTEGER, IDENTITY | PER_RUN, AT(recipe.epoch_steps), "N", .min = 1, .max = MAX_SEED,
+      .help = "of an epoch, if a delay counts epochs" },
     { "ranks", OPTION_INTEGER, IDENTITY | PER_RUN, AT(ranks), "N", .min = 1, .max = 16, .help = "with norm-sync off" },
     { "init-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(init_digest), "DIGEST",
       .help = "of the weights that --init loaded" },
@@ -423,7 +443,7 @@ qg_status option_parse(const option *o, const char *text, void *value, char cano
             return qg_fail(QG_EARG, "%s: the value contains a control character", o->name);
     if (strlen(text) >= VALUE_BYTES)
         return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, VALUE_BYTES - 1);
-    if (o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) return parse_number(o, text, value, canonical);
+    if (!o->parse && (o->kind == OPTION_INTEGER || o->kind == OPTION_REAL)) return parse_number(o, text, value, canonical);
     if (o->parse) {
         const qg_status status = o->parse(text, value, canonical, VALUE_BYTES);
         return status ? qg_fail(status, "%s: %s", o->name, qg_errmsg()) : QG_OK;

@@ -17,7 +17,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 
 typedef enum option_kind {
     OPTION_FLAG,            /* --json;            json = true;          a bool */
-    OPTION_INTEGER,         /* --epochs 10;       epochs = 10;          an int or a uint64_t */
+    OPTION_INTEGER,         /* --epochs 10;       epochs = 10;          an int or a uint64_t; with .parse a string is legal, too */
     OPTION_REAL,            /* --lr 0.01;         lr = 0.01;            a float or a double */
     OPTION_WORD,            /* --optimizer adam;  optimizer = "adam";   an enum, in the order of the words */
     OPTION_TEXT,            /* --out DIR;         out = "DIR";          a const char * */
@@ -76,7 +76,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 91 };
+enum { OPTIONS = 92 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */

@@ -12,6 +12,18 @@ static qg_quant paced(qg_quant q, uint64_t steps)
     return q;
 }
 
+bool recipe_waits_epochs(const recipe *r)
+{
+    return r->quantize_after.epochs || r->quantize_weights_after.epochs || r->freeze_batchnorm_after.epochs;
+}
+
+/* In steps.  The run says how many an epoch has, or the training images do; nothing waits for what nobody knows. */
+static uint64_t steps_of(const recipe *r, delay d, qg_shape images)
+{
+    const int known = images.n > 1 ? (images.n + r->batch - 1) / r->batch : 0;
+    return d.epochs ? d.count * (r->epoch_steps ? r->epoch_steps : (uint64_t)known) : d.count;
+}
+
 /* classes 0: not known yet; a text has its own number, and the checks of another model need any. */
 static qg_net *declare(const recipe *r, qg_shape images, int classes)
 {
@@ -37,9 +49,9 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .first_last_float       = r->first_last == FIRST_LAST_FLOAT,
         .fold_batchnorm         = r->fold_batchnorm,
         .batchnorm_per_rank     = r->norm_sync == NORM_SYNC_OFF,
-        .freeze_batchnorm_after = r->freeze_batchnorm_after,
-        .quantize_weights_after = r->quantize_weights_after,
-        .quantize_inputs_after  = r->quantize_after,
+        .freeze_batchnorm_after = steps_of(r, r->freeze_batchnorm_after, images),
+        .quantize_weights_after = steps_of(r, r->quantize_weights_after, images),
+        .quantize_inputs_after  = steps_of(r, r->quantize_after, images),
         .choice                 = choice,
         .choices                = all->count,
         .text                   = r->model.text,
@@ -70,9 +82,9 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
         return qg_fail(QG_EARG, "fold-batchnorm: no weight is quantized");
     if (r->fold_batchnorm && r->norm_sync == NORM_SYNC_OFF)
         return qg_fail(QG_EARG, "norm-sync: batch norms that are folded into weights need the statistics of all ranks");
-    if (r->quantize_after && !inputs)
+    if (r->quantize_after.count && !inputs)
         return qg_fail(QG_EARG, "quantize-after: no input is quantized");
-    if (r->quantize_weights_after && !weights)
+    if (r->quantize_weights_after.count && !weights)
         return qg_fail(QG_EARG, "quantize-weights-after: no weight is quantized");
     return QG_OK;
 }

@@ -40,6 +40,12 @@ typedef struct layer_exceptions {
     int             count;
 } layer_exceptions;
 
+/* How long something waits. */
+typedef struct delay {
+    uint64_t count;                         /* of steps, or of epochs */
+    bool     epochs;
+} delay;
+
 /* A value; data_dir and freeze are borrowed. */
 typedef struct recipe {
     chosen_model     model;
@@ -56,7 +62,8 @@ typedef struct recipe {
     uint64_t         seed;
     double           lr;
     qg_schedule      schedule;
-    uint64_t         quantize_after, quantize_weights_after, freeze_batchnorm_after;
+    delay            quantize_after, quantize_weights_after, freeze_batchnorm_after;
+    uint64_t         epoch_steps;           /* of the run, if one of these counts epochs; 0: not known yet */
     bool             fold_batchnorm, nesterov;
     norm_sync        norm_sync;
     reestimation     reestimate;
@@ -75,6 +82,9 @@ QG_MUST_CHECK
 qg_status  recipe_check(const recipe *r);
 QG_MUST_CHECK
 qg_status  recipe_check_cache(const recipe *r);                 /* which is part of it */
+
+/* Whether a delay counts epochs. */
+bool      recipe_waits_epochs(const recipe *r);
 
 /* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK

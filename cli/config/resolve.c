@@ -186,6 +186,7 @@ qg_status config_resolve(const config *asked, const config *stored, config *out,
     drop_foreign(&all, asked);
     if (config_text(asked, "data") || asked->recipe.data_dir)
         config_unset(&all, "data-digest"), config_unset(&all, "class-digest");
+    config_unset(&all, "epoch-steps");          /* follows from the images and the batch */
     if (asked->init) config_unset(&all, "init-digest");
     if (asked->teacher) config_unset(&all, "teacher-digest");
     if (!status) status = config_over(&all, asked, 0, 0);

@@ -75,7 +75,7 @@ static qg_status finished(const logged_run *r, const char *dir)
  * result.json if none after it is better. */
 static uint64_t best_from(const logged_run *r)
 {
-    return r->config.recipe.quantize_after || r->config.recipe.quantize_weights_after ? r->result.best_epoch : 0;
+    return r->config.recipe.quantize_after.count || r->config.recipe.quantize_weights_after.count ? r->result.best_epoch : 0;
 }
 
 static qg_status read_run(logged_run *r, const char *dir)

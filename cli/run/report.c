@@ -51,6 +51,7 @@ void report_head(const report *r, FILE *out)
                qg_loader_shape(r->spec->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
             config_text(r->config, "augment"));
+    fprintf(out, "steps    %d per epoch, of %d images each\n", qg_loader_batches(r->spec->train), r->config->recipe.batch);
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);
@@ -173,8 +174,8 @@ static void print_as_float(const config *c, FILE *out)
         if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
     for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
-    if (c->recipe.quantize_after) fprintf(out, " --quantize-after 0");
-    if (c->recipe.quantize_weights_after) fprintf(out, " --quantize-weights-after 0");
+    if (c->recipe.quantize_after.count) fprintf(out, " --quantize-after 0");
+    if (c->recipe.quantize_weights_after.count) fprintf(out, " --quantize-weights-after 0");
     if (c->recipe.optimizer == BOP) fprintf(out, " --optimizer adam");
 }
 

@@ -492,6 +492,47 @@ static void test_options_of_training_resume_to_the_same_bytes(void **state)
     assert_status(TRAIN "--weight float --epochs 1 --init @/rich --out @/from-rich --json", 0);
 }
 
+/* N_TRAIN / 24 steps are an epoch. */
+static void test_delays_may_count_epochs(void **state)
+{
+    static const char epochs[] = TRAIN "--weight ttq --input fake_quant:range=observed --epochs 3 --json --quantize-weights-after 2epochs "
+                                       "--quantize-after 1epoch --freeze-batchnorm-after 2epochs --out @/%s %s";
+    static const char steps[] = TRAIN "--weight ttq --input fake_quant:range=observed --epochs 3 --json --quantize-weights-after 20 "
+                                      "--quantize-after 10 --freeze-batchnorm-after 20 --out @/%s";
+    char digest[32];
+    assert_int_equal(N_TRAIN / 24, 10);
+    assert_runs(epochs, "by-epochs", "");
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
+    const double accuracy = last_number("test_accuracy");
+    assert_runs(steps, "by-steps");
+    assert_string_equal(last_text("digest"), digest);
+    run_shell("cmp @/by-epochs/best.safetensors @/by-steps/best.safetensors >/dev/null && exit 1; "
+              "cut -d, -f1-6 @/by-epochs/metrics.csv >@/a; cut -d, -f1-6 @/by-steps/metrics.csv | cmp - @/a");
+    run_shell("grep -qx 'quantize-weights-after = \"2epochs\"' @/by-epochs/config.toml && grep -qx 'epoch-steps = 10' @/by-epochs/config.toml");
+    run_shell("grep -qx 'quantize-weights-after = 20' @/by-steps/config.toml && ! grep epoch-steps @/by-steps/config.toml");
+    assert_status("eval --json --run @/by-epochs", 0);
+    assert_true(last_number("test_accuracy") == accuracy);
+    assert_status("inspect @/by-epochs", 0);
+    assert_stdout("from step 20 on");
+
+    /* Stopped in the middle of it all, in any part. */
+    assert_stops(epochs, "parts", "--budget 0");
+    assert_status("eval --json --run @/parts", 0);
+    finish_in_sittings("parts", 60);
+    assert_same_run("by-epochs", "parts");
+    assert_runs(epochs, "parts", "--resume");
+    assert_refuses("train --resume --out @/parts --quantize-after 2epochs", 1, "quantize-after is 1epochs in the run, but 2epochs was requested");
+
+    /* Another batch has other steps; a file with a delay stays legal for it. */
+    assert_runs("train --config @/by-epochs/config.toml --data-dir @/set --batch 48 --out @/halved --json");
+    run_shell("grep -qx 'epoch-steps = 5' @/halved/config.toml");
+    assert_runs("train --config @/by-epochs/config.toml --data-dir @/set --validation 40 --out @/fewer --json");
+    run_shell("grep -qx 'epoch-steps = 9' @/fewer/config.toml");
+    assert_status("train --config @/by-epochs/config.toml --data-dir @/set --epochs 1 --out @/said", 0);
+    assert_stdout("\nsteps    10 per epoch, of 24 images each\n");
+    assert_stdout("after 20 steps");
+}
+
 static void test_patience_ends_a_run(void **state)
 {
     assert_status(TRAIN "--epochs 60 --patience 2 --out @/patient --json", 0);
@@ -574,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_a_huge_file_that_does_not_fit_is_refused_by_its_header),
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
         cmocka_unit_test(test_options_of_training_resume_to_the_same_bytes),
+        cmocka_unit_test(test_delays_may_count_epochs),
         cmocka_unit_test(test_patience_ends_a_run),
         cmocka_unit_test(test_an_extended_run_is_the_longer_run),
         cmocka_unit_test(test_a_run_that_cannot_be_extended_stays_as_it_was),

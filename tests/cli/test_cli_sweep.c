@@ -54,6 +54,7 @@ static void test_lists_become_combinations(void **state)
         { "--augment flip,pad=1 --augment none", "augment=pad=1,flip; augment=none" },
         { "--optimizer sgd --nesterov --momentum 0.8,0", "momentum=0.8; momentum=0" },
         { "--freeze conv1,conv2", "" },
+        { "--weight twn --quantize-weights-after 1epoch,20", "quantize-weights-after=1epochs; quantize-weights-after=20" },
         { "--layer conv1:weight=twn --layer fc1:weight=float --lr 0.1,0.2", "lr=0.1; lr=0.2" },
         { "--data mnist,fashion-mnist:classes=0+1", "data=mnist; data=fashion-mnist:classes=0+1" },
     };

@@ -98,6 +98,12 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("batch = 0", "batch 0 is not in 1..65536");
     assert_refused("batch = 1.5", "batch '1.5' is not a whole number");
     assert_refused("batch = 3x", "batch '3x' is not a whole number");
+    assert_refused("batch = '3'", "batch takes a value without quotes");
+    assert_refused("quantize-after = 3x", "quantize-after: '3x' is not a whole number of steps, as in 1876, or of epochs, as in 2epochs");
+    assert_refused("quantize-after = '2.5epochs'", "quantize-after: '2.5epochs' is not a whole number");
+    assert_refused("quantize-after = 'epochs'", "quantize-after: 'epochs' is not a whole number");
+    assert_refused("quantize-weights-after = -1", "quantize-weights-after: '-1' is not a whole number");
+    assert_refused("freeze-batchnorm-after = '100001epochs'", "freeze-batchnorm-after: 100001epochs is not in 0..100000");
     assert_refused("lr = nan", "lr 'nan' is not a number");
     assert_refused("lr = inf", "lr 'inf' is not a number");
     assert_refused("lr = 1e999", "lr 1e999 is not in");
