@@ -2,8 +2,9 @@
 
 #include <time.h>
 
-/* The system's clock should never go back, but that of a virtual machine that moved, or one that another library replaces,
- * may do so.  It then goes on from where it was: durations are not negative, and a budget ends. */
+/* The system's clock should never go back, but that of a virtual machine that moved, or one that
+ * another library replaces, may do so.  Time then continues from where it was: durations are not
+ * negative, and a budget ends. */
 static _Thread_local double last, lost;
 
 double qg__now(void)

@@ -27,18 +27,24 @@ static uint8_t *records_read(const char *path, layout l, int *n)
     const size_t record = (size_t)record_bytes(l);
     if (!path) return NULL;
     if (qg_file_read(path, MAX_BYTES, &bytes, &size)) {
-        if (qg__dataset_absent(path)) qg_fail(QG_EIO, "%s; the binary version of CIFAR-%d is needed", qg_errmsg(), l.classes);
+        if (qg__dataset_absent(path))
+            qg_fail(QG_EIO, "%s; the binary version of CIFAR-%d is needed", qg_errmsg(), l.classes);
         return NULL;
     }
     if (size > 0 && size % record == 0) {
         *n = (int)(size / record);
         return bytes;
     }
-    const bool gzip = size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b, pickle = size >= 2 && bytes[0] == 0x80 && bytes[1] <= 5;
-    if (gzip) qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; unpack it first", path);
-    else if (pickle) qg_fail(QG_EFORMAT, "'%s' is of the Python version of CIFAR-%d; the binary version is needed", path, l.classes);
-    else qg_fail(QG_EFORMAT, "'%s' is truncated or not a CIFAR-%d file: %zu bytes are not a multiple of %zu", path, l.classes, size,
-                 record);
+    const bool gzip   = size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+    const bool pickle = size >= 2 && bytes[0] == 0x80 && bytes[1] <= 5;
+    if (gzip)
+        qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; unpack it first", path);
+    else if (pickle)
+        qg_fail(QG_EFORMAT, "'%s' is of the Python version of CIFAR-%d; the binary version is needed", path,
+                l.classes);
+    else
+        qg_fail(QG_EFORMAT, "'%s' is truncated or not a CIFAR-%d file: %zu bytes are not a multiple of %zu",
+                path, l.classes, size, record);
     free(bytes);
     return NULL;
 }

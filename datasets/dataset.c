@@ -58,7 +58,8 @@ void qg__dataset_free(qg__dataset *set)
 
 qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...)
 {
-    const size_t before = set->warning ? strlen(set->warning) : 0, most = before + 2 * QG__PATH_BYTES + 256;
+    const size_t before = set->warning ? strlen(set->warning) : 0;
+    const size_t most   = before + 2 * QG__PATH_BYTES + 256;
     char        *joined = realloc(set->warning, most);
     va_list      args;
     if (!joined) return qg_fail(QG_EMEM, "out of memory: a warning");
@@ -181,7 +182,10 @@ const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PA
 
 static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 
 static size_t alike(const char *a, const char *b)
 {
@@ -201,9 +205,11 @@ static void say_contents(const char *dir, const char *missing, struct dirent *co
     for (int i = 0; i < n; i++)
         if (i != nearest) qg__list_append(list, sizeof list, name[i]->d_name);
     const size_t length = strlen(missing);
-    const bool   packed = n && !strncmp(name[nearest]->d_name, missing, length) && !strcmp(name[nearest]->d_name + length, ".gz");
-    if (!n) (void)qg_fail(qg_errcode(), "%s; '%s' is empty", qg_errmsg(), dir);
-    else (void)qg_fail(qg_errcode(), "%s; '%s' contains %s%s", qg_errmsg(), dir, list, packed ? "; unpack the files that end in .gz" : "");
+    const char  *first  = n ? name[nearest]->d_name : "";
+    const bool   packed = !strncmp(first, missing, length) && !strcmp(first + length, ".gz");
+    if (!n) (void)qg_fail(QG_EIO, "%s; '%s' is empty", qg_errmsg(), dir);
+    else (void)qg_fail(QG_EIO, "%s; '%s' contains %s%s", qg_errmsg(), dir, list,
+                       packed ? "; unpack the files that end in .gz" : "");
 }
 
 bool qg__dataset_absent(const char *path)
@@ -212,7 +218,8 @@ bool qg__dataset_absent(const char *path)
     const char     *slash = strrchr(path, '/');
     struct dirent **name  = NULL;
     if (qg_errcode() != QG_EIO || access(path, F_OK) == 0) return false;
-    snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
+    const int length = slash && slash != path ? (int)(slash - path) : 1;
+    snprintf(dir, sizeof dir, "%.*s", length, slash ? path : ".");
     const int n = scandir(dir, &name, is_shown, by_name);
     if (n < 0) return false;
     say_contents(dir, slash ? slash + 1 : path, name, n);

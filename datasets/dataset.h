@@ -83,8 +83,8 @@ qg_loader_spec qg__loader_spec(const qg_loader *l);
 /* Whether ranks share each batch, as at first; otherwise this one reads all of it, and ops exchange nothing. */
 void qg__loader_divide(qg_loader *l, bool among_ranks);
 
-/* If path, which could not be opened, is not there, but its directory is, the message also says what that contains: perhaps the
- * same under another name.  True: it does. */
+/* Call it when path could not be opened.  If path does not exist but its directory does, the message
+ * also says what that contains, perhaps the same under another name.  True: it does. */
 bool qg__dataset_absent(const char *path);
 
 /* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */

@@ -61,7 +61,8 @@ static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
 {
     char        dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
     const char *at = f->dir;
-    if (f->scanned && f->here && qg__dataset_path(f->here, f->dir, dir)) at = dir;      /* the program may have changed its directory */
+    /* The program may have changed its directory since. */
+    if (f->scanned && f->here && qg__dataset_path(f->here, f->dir, dir)) at = dir;
     return qg__dataset_path(at, f->names + f->item[index].name, path) &&
            qg__image_resized(path, f->shape, to, &f->item[index].deep);
 }
@@ -88,8 +89,8 @@ static qg_status warn_of_deep(qg__dataset *set)
     for (int i = set->shape.n - 1; i >= 0; i--)
         if (f->item[set->file[i]].deep) first = i, n++;
     if (!n) return QG_OK;
-    return qg__dataset_warn(set, "'%s': %d image%s %s 16 bits per value, such as '%s'; only the high 8 of them are used", f->dir, n,
-                            n == 1 ? "" : "s", n == 1 ? "has" : "have", f->names + f->item[set->file[first]].name);
+    return qg__dataset_warn(set, "'%s': %d image%s 16 bits per value, such as '%s'; only the high 8 of them are used",
+                            f->dir, n, n == 1 ? " has" : "s have", f->names + f->item[set->file[first]].name);
 }
 
 typedef struct pass {

@@ -24,7 +24,7 @@ struct qg__files {
     int       users;        /* the training set and what it holds out */
     qg_shape  shape;        /* of each image */
     char     *dir, *names;
-    char     *here;         /* the working directory of when the set was opened, if dir is relative to it; or NULL: not known */
+    char     *here;         /* where a relative dir begins; NULL: dir is absolute, or it is not known */
     qg__image_file *item;   /* [n] */
     int       n;
     uint8_t  *kept;         /* [slots][h][w][c] */
@@ -35,8 +35,8 @@ struct qg__files {
 qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes);
 void       qg__files_release(qg__files *f);         /* by one of its users; NULL is ignored */
 
-/* Decodes all images of set to set->images, in parallel, and releases the files.  Both this and qg__files_scan warn of images of
- * 16 bits (set->warning).  Fails as qg__image_resized, for the first
+/* Decodes all images of set to set->images, in parallel, and releases the files.  Both this and
+ * qg__files_scan warn of images of 16 bits (set->warning).  Fails as qg__image_resized, for the first
  * image in the order of the set that cannot be decoded; QG_EMEM.  set is then as it was. */
 QG_MUST_CHECK
 qg_status  qg__files_load(qg__dataset *set);

@@ -83,8 +83,8 @@ static void skip(folder *f, const char *dir, const char *name, int *count)
     ++*count;
 }
 
-/* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted.  A broken link in a class is
- * skipped, too, or fails when it is read. */
+/* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted.  A
+ * broken link in a class is skipped, too, or fails when it is read. */
 static bool list_only(folder *f, const char *dir, bool classes, listing *l)
 {
     if (!list(dir, l)) return false;
@@ -120,8 +120,8 @@ static int survey(folder *f)
     int total = 0;
     if (!list_only(f, f->dir, true, &f->classes)) return 0;
     if (!f->classes.n && f->beside) {
-        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class and contains the images",
-                f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
+        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class and "
+                "contains the images", f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
         return 0;
     }
     if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES) {

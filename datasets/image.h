@@ -70,7 +70,8 @@ bool qg__bmp_decode(qg__image *m);
 /* The size is within the limits; false, and a message, if it is not. */
 bool qg__image_fits(const qg__image *m, int64_t h, int64_t w);
 
-/* The orientation, 1 to 8, that a block of Exif [n] states, without the "Exif" before it; 1 if it states none, or is malformed. */
+/* The orientation, 1 to 8, that an Exif block [n] states, without the "Exif" before it; 1 if it states
+ * none or is malformed. */
 int  qg__exif_orientation(const uint8_t *bytes, size_t n);
 
 /* Turns the pixels of an image with this orientation as it is to be seen.  False, QG_EMEM. */

@@ -46,16 +46,17 @@ static void check_scans(j_common_ptr jpeg)
     longjmp(r->failed, 1);
 }
 
-/* Reads a segment of type APP1, which has Exif or something else.  libjpeg can keep such segments (jpeg_save_markers), but in a
- * list whose end it looks for at each of them, which takes hours for millions. */
+/* Reads a segment of type APP1, which has Exif or something else.  libjpeg can keep such segments
+ * (jpeg_save_markers), but in a list whose end it looks for at each of them: hours for millions. */
 static boolean read_app1(j_decompress_ptr jpeg)
 {
     static const char       name[] = "Exif\0";          /* and the zero after it */
     reading                *r      = jpeg->client_data;
     struct jpeg_source_mgr *from   = jpeg->src;
     const uint8_t          *at     = from->next_input_byte;
-    size_t                  length = from->bytes_in_buffer < 2 ? 2 : (size_t)(at[0] << 8 | at[1]), n = length;
-    if (n > from->bytes_in_buffer) n = from->bytes_in_buffer;
+    const size_t            left   = from->bytes_in_buffer;
+    const size_t            length = left < 2 ? 2 : (size_t)(at[0] << 8 | at[1]);
+    const size_t            n      = length < left ? length : left;
     if (!r->orientation && n >= 2 + sizeof name && !memcmp(at + 2, name, sizeof name))
         r->orientation = qg__exif_orientation(at + 2 + sizeof name, n - 2 - sizeof name);
     from->skip_input_data(jpeg, length < 2 ? 2 : (long)length);

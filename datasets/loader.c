@@ -260,8 +260,8 @@ static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
     return qg__files_scan(&l->set, taken, width, bytes, &l->digest);
 }
 
-/* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty.  Test sets, which are read
- * in order, may lack a class. */
+/* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty.
+ * Test sets, which are read in order, may lack a class. */
 static qg_status warn_of_empty(qg__dataset *set)
 {
     bool *has = calloc((size_t)set->classes, sizeof *has);
@@ -272,8 +272,9 @@ static qg_status warn_of_empty(qg__dataset *set)
         if (!has[k]) empty++, first = k;
     free(has);
     if (!empty) return QG_OK;
-    return qg__dataset_warn(set, "no image is of class %d%s; %d of %d classes %s empty%s", first, empty == 1 ? "" : ", for example", empty,
-                            set->classes, empty == 1 ? "is" : "are", first ? "" : ", and labels count from 0");
+    return qg__dataset_warn(set, "no image is of class %d%s; %d of %d classes %s empty%s", first,
+                            empty == 1 ? "" : ", for example", empty, set->classes, empty == 1 ? "is" : "are",
+                            first ? "" : ", and labels count from 0");
 }
 
 /* *held: the images for validation, if there are any. */

@@ -238,8 +238,8 @@ static qg_status warn(const char *path, qg__dataset *set)
 {
     const qg_shape s = set->shape;
     if (!looks_transposed(s)) return QG_OK;
-    return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels; if its axes are n, c, h, w, save "
-                            "x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
+    return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels; if its axes are "
+                            "n, c, h, w, save x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
 }
 
 /* --- labels ------------------------------------------------------------------------------- */

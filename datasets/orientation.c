@@ -1,8 +1,8 @@
-/* The orientation of a photograph: cameras store the pixels as the sensor lies, and say in a block of Exif how the picture
- * is to be turned.
+/* The orientation of a photograph: cameras store the pixels as the sensor lies, and an Exif block says
+ * how to turn the picture.
  *
- * The block is that of TIFF: "II" or "MM" for the order of bytes, 42, the offset of a directory; the directory has a count
- * and entries of 12 bytes: tag, type, count, value.
+ * The block is that of TIFF: "II" or "MM" for the order of bytes, 42, the offset of a directory; the
+ * directory has a count and entries of 12 bytes: tag, type, count, value.
  *
  * Source   Exif 2.32 (CIPA DC-008), 4.6.4: tag 274, Orientation, one SHORT from 1 to 8. */
 #include <stdlib.h>
@@ -39,7 +39,8 @@ int qg__exif_orientation(const uint8_t *bytes, size_t n)
     for (at += 2; entries && n - at >= ENTRY; entries--, at += ENTRY) {
         if (two(&b, at) != ORIENTATION) continue;
         const uint32_t value = two(&b, at + 8);
-        return two(&b, at + 2) == SHORT && four(&b, at + 4) == 1 && value >= 1 && value <= 8 ? (int)value : 1;
+        const bool     legal = two(&b, at + 2) == SHORT && four(&b, at + 4) == 1;
+        return legal && value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;
 }
@@ -49,15 +50,16 @@ int qg__exif_orientation(const uint8_t *bytes, size_t n)
  *     1 ab   2 ba   3 dc   4 cd   5 ac   6 bd   7 db   8 ca
  *       cd     dc     ba     ab     bd     ac     ca     db
  *
- * Row y and column x of the picture are row y and column x of the file, from 5 on row x and column y; rows count from the last
- * one in 3, 4, 6 and 7, columns in 2, 3, 7 and 8. */
+ * Row y and column x of the picture are row y and column x of the file, from 5 on row x and column y;
+ * rows count from the last one in 3, 4, 6 and 7, columns in 2, 3, 7 and 8. */
 bool qg__image_turn(qg__image *m, int orientation)
 {
     const qg__image from  = *m;
-    const bool      swaps = orientation >= 5;
-    const bool      up    = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-    const bool      left  = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-    if (orientation == 1) return true;
+    const int       o     = orientation;
+    const bool      swaps = o >= 5;
+    const bool      up    = o == 3 || o == 4 || o == 6 || o == 7;
+    const bool      left  = o == 2 || o == 3 || o == 7 || o == 8;
+    if (o == 1) return true;
     if (!qg__image_allocate(m, swaps ? from.w : from.h, swaps ? from.h : from.w, from.c)) {
         m->pixels = from.pixels;
         return false;
@@ -66,8 +68,9 @@ bool qg__image_turn(qg__image *m, int orientation)
     for (int y = 0; y < m->h; y++)
         for (int x = 0; x < m->w; x++) {
             const int      r = swaps ? x : y, k = swaps ? y : x;
-            const size_t   row = (size_t)(up ? from.h - 1 - r : r), column = (size_t)(left ? from.w - 1 - k : k);
-            const uint8_t *p = from.pixels + (row * (size_t)from.w + column) * (size_t)from.c;
+            const size_t   row    = (size_t)(up ? from.h - 1 - r : r);
+            const size_t   column = (size_t)(left ? from.w - 1 - k : k);
+            const uint8_t *p      = from.pixels + (row * (size_t)from.w + column) * (size_t)from.c;
             for (int c = 0; c < from.c; c++) *to++ = p[c];
         }
     free(from.pixels);

@@ -82,7 +82,10 @@ static bool decode(reading *r)
     return true;
 }
 
-static size_t big_endian(const uint8_t *p) { return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3]; }
+static size_t big_endian(const uint8_t *p)
+{
+    return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+}
 
 /* Of a file that libpng has read to its end, so its chunks and their checksums are right. */
 static int orientation_of(const qg__image *m)

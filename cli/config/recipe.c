@@ -164,7 +164,8 @@ qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)
 
 qg_loader *recipe_test_of(const recipe *r, const qg_loader *train)
 {
-    return train && !data_check_classes(&r->data, r->data_dir) ? recipe_data(r, true, qg_loader_preprocess(train)) : NULL;
+    if (!train || data_check_classes(&r->data, r->data_dir)) return NULL;
+    return recipe_data(r, true, qg_loader_preprocess(train));
 }
 
 qg_net *recipe_net(const recipe *r, qg_shape images, int classes)

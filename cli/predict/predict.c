@@ -126,7 +126,8 @@ static qg_status allocate(prediction *p)
 
 static void warn_of_deep(prediction *p, const char *path)
 {
-    if (!p->deep) print_safe(stderr, "qgrad: warning: '%s' has 16 bits per value; only the high 8 of them are used\n", path);
+    if (!p->deep)
+        print_safe(stderr, "qgrad: warning: '%s' has 16 bits per value; only the high 8 of them are used\n", path);
     p->deep = true;
 }
 

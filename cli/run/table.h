@@ -26,7 +26,7 @@ void      table_add(table *t, const char *text);        /* as a terminal can sho
 QG_MUST_CHECK
 qg_status table_print(table *t, FILE *out);
 
-/* A cell of CSV, in quotes where RFC 4180 wants them, and without characters that a terminal obeys, as above. */
+/* A cell of CSV, in quotes where RFC 4180 wants them, and as a terminal can show it. */
 void      table_put_csv(const char *text, FILE *out);
 
 #endif

@@ -36,14 +36,19 @@ static void put_text(qg__json *j, const char *key, const char *value, bool path)
     for (size_t i = 0; i < n;) {
         const char   c    = value[i];
         const size_t used = qg_utf8_show(value + i, n - i, shown);
-        if (c == '"' || c == '\\') fprintf(j->out, path && c == '\\' && value[i + 1] == 'x' ? "\\\\x5c" : "\\%c", c);
-        else fprintf(j->out, shown[0] == '\\' && shown[1] == 'x' ? "\\%s" : "%s", shown);    /* others are escapes of JSON, too */
+        if (path && c == '\\' && value[i + 1] == 'x') fputs("\\\\x5c", j->out);
+        else if (c == '"' || c == '\\') fprintf(j->out, "\\%c", c);
+        else if (shown[0] == '\\' && shown[1] == 'x') fprintf(j->out, "\\%s", shown);
+        else fputs(shown, j->out);          /* its other escapes are those of JSON */
         i += used;
     }
     fputc('"', j->out);
 }
 
-void qg__json_text(qg__json *j, const char *key, const char *value) { put_text(j, key, value, false); }
+void qg__json_text(qg__json *j, const char *key, const char *value)
+{
+    put_text(j, key, value, false);
+}
 
 void qg__json_path(qg__json *j, const char *key, const char *path) { put_text(j, key, path, true); }
 

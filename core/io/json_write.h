@@ -14,8 +14,9 @@ typedef struct qg__json {
 qg__json qg__json_begin(FILE *out);
 void qg__json_end(qg__json *j);                                         /* and a newline */
 
-/* key NULL: an element of a list.  Bytes that are not UTF-8 are written as on a terminal, \xe9.  In names of files, which may have
- * any bytes, so is the backslash of a name in which x follows it, \x5c: who replaces each \xhh by its byte has the name. */
+/* key NULL: an element of a list.  A byte that is not UTF-8 is written as on a terminal, as \xe9.
+ * Names of files may have any bytes, so in a path a backslash before x is \x5c: replacing each \xhh by
+ * its byte gives the name back. */
 void qg__json_text(qg__json *j, const char *key, const char *value);    /* NULL: null */
 void qg__json_path(qg__json *j, const char *key, const char *path);
 void qg__json_real(qg__json *j, const char *key, double value);         /* null where not finite */

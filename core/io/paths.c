@@ -28,18 +28,21 @@ bool qg__path_exists(const char *path)
 static qg_status make_one(const char *path, bool *created, size_t *first)
 {
     *created = mkdir(path, 0777) == 0;
-    if (!*created && errno != EEXIST) return qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
+    if (!*created && errno != EEXIST)
+        return qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
     if (!*created) return QG_OK;
     if (!*first) *first = strlen(path);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS))
-        return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path, strerror(errno));
+        return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path,
+                       strerror(errno));
     return qg_file_flush_name_in(QG_BY_PATH, path);
 }
 
 /* Removes path and its parents down to the first that was made, unless they are in use. */
 static void unmake(char *path, size_t first)
 {
-    while (first && strlen(path) >= first && (!rmdir(path) || errno == ENOENT) && strchr(path, '/')) *strrchr(path, '/') = '\0';
+    while (first && strlen(path) >= first && (!rmdir(path) || errno == ENOENT) && strchr(path, '/'))
+        *strrchr(path, '/') = '\0';
 }
 
 qg_status qg__path_make(const char *dir, bool *created)

@@ -33,8 +33,8 @@ qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UN
  * fail in another process. */
 bool      qg__path_locked(const char *dir);
 
-/* The n bytes of a file, without a byte order mark at its start, and a zero after them; *text is the caller's to free().  dir
- * is as in core/io/file.h.  Fails as qg_file_read_in; then *text is NULL. */
+/* The n bytes of a file, without a byte order mark at its start, and a zero after them; *text is the
+ * caller's to free().  dir is as in core/io/file.h.  Fails as qg_file_read_in; then *text is NULL. */
 QG_MUST_CHECK
 qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n);
 
