@@ -38,8 +38,9 @@ static bool finds(const qg__requantize_kernels *k, const qg__finder *f, float x)
     uint8_t code[COPIES];
     for (int i = 0; i < COPIES; i++) copies[i] = x;
     k->find(f, COPIES, copies, code);
+    const int u = count_reached(f, x);
     for (int i = 0; i < COPIES; i++)
-        if (code[i] != count_reached(f, x)) return false;
+        if (code[i] != u) return false;
     return true;
 }
 

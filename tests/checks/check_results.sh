@@ -31,7 +31,7 @@ trap 'exit 1' HUP INT TERM
 mkdir -p "$dir/examples/recipes"
 ln -s "$here/datasets" "$dir/datasets"
 cp examples/reproduce.sh "$dir/examples"
-printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"$dir/examples/recipes/plain.toml"
+printf '%s\n' 'model = "4C5s3-BN-R-10"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"$dir/examples/recipes/plain.toml"
 { cat "$dir/examples/recipes/plain.toml"; echo 'weight = "twn"'; echo 'init-recipe = "plain"'; } \
     >"$dir/examples/recipes/tuned.toml"
 cd "$dir" || exit 1

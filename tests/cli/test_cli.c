@@ -183,7 +183,7 @@ static void test_unwritable_directories_and_full_disks(void **state)
 /* A limit on the size of files acts as a full disk does: the write fails half way. */
 static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
 {
-    assert_status(TRAIN "--epochs 6 --budget 0 --out @/full", 3);
+    assert_status(TRAIN "--model lenet5 --epochs 6 --budget 0 --out @/full", 3);
     run_shell("cp @/full/last.safetensors @/before");
     const pid_t pid = fork();
     if (pid == 0) {
@@ -211,7 +211,7 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
     assert_int_equal(access(at("never"), F_OK), -1);
     assert_same_file(at("before"), at("full/last.safetensors"));
     assert_status("train --resume --json --out @/full", 0);
-    assert_status(TRAIN "--epochs 6 --json --out @/notfull", 0);
+    assert_status(TRAIN "--model lenet5 --epochs 6 --json --out @/notfull", 0);
     assert_same_run("full", "notfull");
 }
 
@@ -382,7 +382,7 @@ static void test_names_of_any_bytes(void **state)
 
 static void test_what_to_try_next_works(void **state)
 {
-#define OWN "--epochs 1 --normalise channel --augment pad=1,flip "
+#define OWN "--model lenet5 --epochs 1 --normalise channel --augment pad=1,flip "
     assert_status(TRAIN OWN "--weight float --out @/next/float", 0);
     assert_int_equal(run_suggestions(), 3);
     assert_differs_by("next/lenet5-twn-3", "next/float", "weight = \"twn\"\n");

@@ -15,7 +15,7 @@
 #include "tests/support/packed.h"
 #include "tests/support/program.h"
 
-#define THREE TRAIN "--data mnist:classes=7+0+1 --epochs 2 "
+#define THREE TRAIN "--model lenet5 --data mnist:classes=7+0+1 --epochs 2 "
 #define MADE TRAIN "--normalise channel --augment pad=2,flip,cutout=4 "
 
 static void test_refusals(void **state)

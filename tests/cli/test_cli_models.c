@@ -135,7 +135,7 @@ static void test_a_net_as_text_is_a_model(void **state)
 static void test_the_zoo_is_text(void **state)
 {
     char zoo[17];
-    assert_status("train " SET "--weight twn --epochs 1 --out @/zoo --json", 0);
+    assert_status("train " SET "--model lenet5 --weight twn --epochs 1 --out @/zoo --json", 0);
     snprintf(zoo, sizeof zoo, "%s", last_text("digest"));
     assert_status("train --model 32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-10 --data mnist --data-dir @/set --seed 3 --threads 1 "
                   "--weight twn --epochs 1 --batch 50 --lr 0.01 --momentum 0.9 --weight-decay 1e-4 "

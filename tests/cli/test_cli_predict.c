@@ -79,7 +79,7 @@ static void test_it_agrees_with_eval(void **state)
     const cJSON *images = list_of(j, "images");
     double       correct = 0, sum = 0;
     assert_string_equal(text(j, "digest"), digest);
-    assert_string_equal(text(j, "model"), "lenet5");
+    assert_string_equal(text(j, "model"), SMALL_NET(10));
     assert_int_equal(cJSON_GetArraySize(images), N_TEST);
     for (int i = 0; i < N_TEST; i++) {
         double share[10];
@@ -125,7 +125,7 @@ static void test_a_packed_net_says_the_same(void **state)
         j           = parse();
         char *again = cJSON_PrintUnformatted(list_of(j, "images"));
         assert_string_equal(again, says);
-        assert_string_equal(text(j, "model"), "lenet5");
+        assert_string_equal(text(j, "model"), SMALL_NET(10));
         cJSON_Delete(j), cJSON_free(again);
     }
     cJSON_free(says);

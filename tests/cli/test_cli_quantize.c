@@ -139,7 +139,7 @@ static void test_it_appears_whole_beside_the_run(void **state)
 /* As on a full disk. */
 static void test_a_failed_write_leaves_nothing(void **state)
 {
-    run_shell("(ulimit -f 64; ! %s quantize --run @/float --weight twn --out @/new > @/out 2> @/err) && [ ! -s @/out ]", program);
+    run_shell("(ulimit -f 8; ! %s quantize --run @/float --weight twn --out @/new > @/out 2> @/err) && [ ! -s @/out ]", program);
     run_shell("grep -q '^qgrad quantize: .*new.part/.*: File too large$' @/err && [ ! -e @/new ] && [ ! -e @/new.part ]");
     assert_status(QUANTIZE "--weight twn --out @/new", 0);
 }

@@ -21,7 +21,8 @@
 /* 240 and 60 images: both splits end in a batch that is shorter than the others. */
 enum { BATCH = 32, EPOCHS = 2, SEED = 3 };
 
-#define RUN "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 32 --epochs 2 --seed 3 --threads 1 "
+#define LENET5 "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 32 --epochs 2 --seed 3 --threads 1 "
+#define RUN    "train " SET "--weight twn --batch 32 --epochs 2 "
 
 /* --- the loop ----------------------------------------------------------------------------- */
 
@@ -85,7 +86,7 @@ static void assert_program_agrees(const char *said, outcome_by_hand want)
 {
     char   csv[TEXT_BYTES];
     double column[6];
-    assert_runs(RUN "--lr 0.02 %s --reestimate-batchnorm off --out @/run --force --json", said);
+    assert_runs(LENET5 "--lr 0.02 %s --reestimate-batchnorm off --out @/run --force --json", said);
     assert_string_equal(last_text("digest"), want.digest);
     assert_written(last_number("train_loss"), want.train_loss);
     assert_written(last_number("test_accuracy"), want.right / N_TEST);

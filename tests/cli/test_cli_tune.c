@@ -12,7 +12,7 @@
 
 #define TEN   "train " SET "--weight lsq:bits=4 --batch 24 --epochs 2 --optimizer adam --json --out @/ten "
 #define TUNED "train " SET "--weight lsq:bits=4 --batch 24 --epochs 4 --optimizer adam --weight-decay 0.01 --ema 0.9 --json "
-#define THREE "--data mnist:classes=7+0+1 --init @/ten "
+#define THREE "--model " SMALL_NET(3) " --data mnist:classes=7+0+1 --init @/ten "
 #define FINE  TUNED THREE "--init-except fc2 --freeze conv1,conv2 "
 #define TAUGHT TUNED "--teacher @/ten "
 
@@ -35,7 +35,7 @@ static void assert_config(const char *path, const char *part)
 static void test_what_does_not_fit_must_be_named(void **state)
 {
     assert_refuses(TUNED THREE "--out @/none", 1,
-                   "ten/last.safetensors: does not fit the net: fc2.weight is F32 [10,512] there and F32 [3,512] here, "
+                   "ten/last.safetensors: does not fit the net: fc2.weight is F32 [10,40] there and F32 [3,40] here, "
                    "fc2.bias is F32 [10] there and F32 [3] here; to start these layers afresh, pass --init-except fc2");
     assert_refuses(TUNED THREE "--init-except fc1 --out @/none", 1, "pass --init-except fc2");
     assert_refuses(TUNED THREE "--init-except fc3 --out @/none", 1,
@@ -119,16 +119,16 @@ static void test_another_teacher_is_refused(void **state)
     assert_refuses(TUNED "--distil temperature=2 --out @/none", 1, "distil: the teacher is missing; pass its run with --teacher");
     assert_refuses(TAUGHT "--distil temperature=0 --out @/none", 2, "temperature is 0, not more than 0");
     assert_refuses(TAUGHT "--distil weight=2 --out @/none", 2, "weight is 2, not in (0, 1]");
-    assert_refuses(TAUGHT "--data mnist:classes=0+1+7 --out @/none", 1,
+    assert_refuses(TAUGHT "--model " SMALL_NET(3) " --data mnist:classes=0+1+7 --out @/none", 1,
                    "the teacher was trained on images of 16x16x1 in 10 classes, but these are 16x16x1 in 3");
     assert_refuses(TAUGHT "--normalise channel --out @/none", 1, "the teacher's images were normalised as unit, but these are as channel");
     assert_refuses(TUNED "--teacher @/nobody --out @/none", 1, "--teacher: there is no run");
     assert_status(TUNED THREE "--init-except fc2 --normalise channel --out @/three", 0);
-    assert_refuses(TUNED "--teacher @/three --data mnist:classes=0+1+7 --normalise channel --out @/none", 1,
+    assert_refuses(TUNED "--teacher @/three --model " SMALL_NET(3) " --data mnist:classes=0+1+7 --normalise channel --out @/none", 1,
                    "the teacher's classes have other names than those of the images");
     run_shell("mkdir @/fewer && for f in train-images train-labels; do cp @/set/t10k-${f#train-}* "
               "@/fewer/$f-idx$(case $f in *images) echo 3;; *) echo 1;; esac)-ubyte; done && cp @/set/t10k* @/fewer");
-    assert_refuses(TUNED "--teacher @/three --data mnist:classes=7+0+1 --data-dir @/fewer --normalise channel --out @/none", 1,
+    assert_refuses(TUNED "--teacher @/three --model " SMALL_NET(3) " --data mnist:classes=7+0+1 --data-dir @/fewer --normalise channel --out @/none", 1,
                    "normalised as channel, but these are as channel, with other statistics");
 }
 

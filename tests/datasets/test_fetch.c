@@ -24,13 +24,21 @@ static const char *const NAMES[] = { "train-images-idx3-ubyte", "train-labels-id
 static const char SHA256SUM[] =
     "#!/bin/sh\n"
     "head=$(head -c 100 | tr -c 'a-z0-9_.@-' '\\n')\n"
-    "name() { printf '%s\\n' \"$head\" | sed -n \"/^$1\\$/{n;p;}\"; }\n"
-    "digits='[0-9a-f]\\{64\\}' good=$(name good) packed=$(name packed) archive=$(name archive) package=$(name package)\n"
-    "end='/^}/'\n"
-    "sum=$(sed -n \"${SET:+/^describe_$SET/,$end}p\" datasets/fetch.sh | sed -n -e \"${good:+s/.*\\($digits\\) $good.*/\\1/p}\" -e \"${packed:+s/.* $packed \\($digits\\).*/\\1/p}\" \\\n"
-    "    -e \"${archive:+s/.*archive_sum=\\($digits\\)/\\1/p}\" \\\n"
-    "    -e \"${package:+/package=$package/{n;s/.*=//p;\\}}\" | head -n 1)\n"
-    "printf '%.64s  -\\n' \"${sum:-$(printf '%064d' 0)}\"\n";
+    "export head SET\n"
+    "exec awk 'function end_of(text) { sub(/[^0-9a-f]*$/, \"\", text); return substr(text, length(text) - 63) }\n"
+    "BEGIN {\n"
+    "    n = split(ENVIRON[\"head\"], line, \"\\n\")\n"
+    "    for (i = 1; i < n; i++) if (!(line[i] in is)) is[line[i]] = line[i + 1]\n"
+    "    its = ENVIRON[\"SET\"] ? \"describe_\" ENVIRON[\"SET\"] \"()\" : \"\"\n"
+    "    sum = sprintf(\"%064d\", 0)\n"
+    "}\n"
+    "its && /^describe_/ { elsewhere = $1 != its }\n"
+    "elsewhere { next }\n"
+    "{ gsub(/\\047/, \"\") }\n"
+    "is[\"good\"] && $2 == is[\"good\"] || is[\"archive\"] && /^ *archive_sum=[0-9a-f]/ || of_package { sum = end_of($1); exit }\n"
+    "is[\"packed\"] && $2 == is[\"packed\"] && $3 { sum = end_of($3); exit }\n"
+    "{ of_package = is[\"package\"] && $1 ~ /package=/ && substr($1, index($1, \"=\") + 1) == is[\"package\"] }\n"
+    "END { print sum \"  -\" }' datasets/fetch.sh\n";
 
 #define CURL_HEAD                                                                                                      \
     "#!/bin/sh\n"                                                                                                      \

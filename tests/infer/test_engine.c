@@ -297,16 +297,21 @@ static void discard(test_net *n)
 
 /* --- the definition --------------------------------------------------------------------------------- */
 
-/* Codes are integers here, in floats.  One rounding per operation: this file is not contracted. */
-static float multiply_add(float sum, float w, float x)
+/* Whether kernels round a product and its sum once. */
+static bool is_fused(void)
 {
 #if defined(__x86_64__)
-    if (qg__isa() == QG_ISA_BASELINE) {
-        const float product = w * x;
-        return sum + product;
-    }
+    return qg__isa() != QG_ISA_BASELINE;
+#else
+    return true;
 #endif
-    return fmaf(w, x, sum);
+}
+
+/* Codes are integers here, in floats.  One rounding per operation: this file is not contracted. */
+static float multiply_add(bool fused, float sum, float w, float x)
+{
+    const float product = w * x;
+    return fused ? fmaf(w, x, sum) : sum + product;
 }
 
 static int code_of(const float *threshold, int count, float x)
@@ -331,7 +336,7 @@ static float sum_of(const test_net *n, int step, const float *x, int i, int j, i
 {
     const packed_step     *s   = &n->step[step];
     const qg__packed_step *r   = &s->r;
-    const bool             exact = qg__product_is_exact(&n->p[step]);
+    const bool             exact = qg__product_is_exact(&n->p[step]), fused = is_fused();
     const int              own = r->c / r->groups, first = o / (r->oc / r->groups) * own;
     const float           *w   = s->w + (size_t)o * (size_t)(r->kh * r->kw * own);
     int64_t                integer = 0;
@@ -346,7 +351,7 @@ static float sum_of(const test_net *n, int step, const float *x, int i, int j, i
                 const float v = in ? x[(row * r->w + column) * r->c + first + k] : r->pad;
                 *inside       = true;
                 if (exact) integer += (int64_t)weight * (int64_t)v;
-                else real = multiply_add(real, weight, v);
+                else real = multiply_add(fused, real, weight, v);
             }
     return exact ? (float)integer : real;
 }

@@ -122,7 +122,7 @@ static void ranks_change_no_bit(void **state)
     const qg_quant ranges = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_LEARNED, .per_channel = true });
     const qg_quant seen   = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_PERCENTILE });
     const problem  rows[] = {
-        { "convolutions", "16C3p1-BN-R-MP2-16C3p1-BN-R-512C1-BN-R-300FC-BN-R-10", .image = image, .spec = { .weight = twn, .input = pact } },
+        { "convolutions", "16C3p1-BN-R-MP2-16C3p1-BN-R-512C1-BN-R-MP2-300FC-BN-R-10", .image = image, .spec = { .weight = twn, .input = pact } },
         { "large weights", "64C3p1-BN-R-512C3s2-BN-R-160C3p1-R-10", .image = image, .spec = { .input = seen } },
         { "dorefa", "16C3p1-BN-R-16C3p1-BN-R-10", .image = image,
           .spec = { .weight = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 }),

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cblas.h>
+
 #include "core/kernels/parallel.h"
 #include "core/ranks.h"
 #include "core/slices.h"
@@ -198,6 +200,7 @@ uint64_t run_ranks(int ranks, int threads, uint64_t (*work)(void *context), void
     int      result[2];
     uint64_t first = 0;
     assert_int_equal(pipe(result), 0);
+    openblas_set_num_threads(1);        /* else each rank starts threads of OpenBLAS, which wait for work in a loop */
     fflush(NULL);
     for (m.rank = 0; m.rank < ranks; m.rank++) {
         child[m.rank] = fork();
