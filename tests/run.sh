@@ -26,6 +26,7 @@ made=
 trap 'rm -rf "$made"' EXIT
 trap 'exit 1' HUP INT TERM
 in_memory || made=$(mktemp -d) || exit 1
+chmod 711 "$made"               # tests that give up the rights of root find their files
 TMPDIR=$made
 # glibc keeps memory that a test has freed, and the next allocation finds it as it was left.
 MALLOC_TRIM_THRESHOLD_=33554432 MALLOC_MMAP_THRESHOLD_=33554432
