@@ -52,6 +52,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_SCALES,
+                        .lr_scale = scheme->scale_lr ? scheme->scale_lr(slot->q) : 0,
                         .decay    = scheme->decay ? scheme->decay(slot->q) : 0 });
         if (!slot->param[i]) return qg_errcode();
     }

@@ -37,15 +37,16 @@ static int words_before(const qg_key *key) { return qg_key_words(key) - SURROGAT
 
 enum { ARGUMENTS = sizeof((qg_quant *)0)->arg / sizeof(double) };
 
-typedef enum field { ARGUMENT, BITS, PER_CHANNEL, SURROGATE, SURROGATE_ARG } field;
+typedef enum field { ARGUMENT, AS, BITS, PER_CHANNEL, SURROGATE, SURROGATE_ARG } field;
 
 static field field_of(const qg_key *key)
 {
-    static const char *const names[] = { [BITS]          = "bits",
+    static const char *const names[] = { [AS]            = "as",
+                                         [BITS]          = "bits",
                                          [PER_CHANNEL]   = "per-channel",
                                          [SURROGATE]     = "surrogate",
                                          [SURROGATE_ARG] = "surrogate-arg" };
-    for (int f = BITS; f <= SURROGATE_ARG; f++)
+    for (int f = AS; f <= SURROGATE_ARG; f++)
         if (!strcmp(key->name, names[f])) return (field)f;
     return ARGUMENT;
 }
@@ -64,6 +65,7 @@ void qg_quant_values(qg_quant q, double value[QG_MAX_KEYS])
         QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
         switch (field_of(&keys[i])) {
         case ARGUMENT: value[i] = q.arg[argument++]; break;
+        case AS: value[i] = q.as_paper; break;
         case BITS: value[i] = q.bits; break;
         case PER_CHANNEL: value[i] = q.per_channel; break;
         case SURROGATE: {
@@ -90,6 +92,7 @@ static qg_quant quant_of(const qg_scheme *scheme, qg_role role, const double *va
         QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
         switch (field_of(&keys[i])) {
         case ARGUMENT: q.arg[argument++] = value[i]; break;
+        case AS: q.as_paper = value[i] != 0; break;
         case BITS: q.bits = (int)value[i]; break;
         case PER_CHANNEL: q.per_channel = value[i] != 0; break;
         case SURROGATE: word = (int)value[i] - words_before(&keys[i]); break;
@@ -112,13 +115,14 @@ static qg_quant completed(qg_quant q)
     return q.scheme->complete ? q.scheme->complete(q) : q;
 }
 
-/* Zero selects the default, unless it is a legal value. */
+/* Zero selects the default, unless it is a legal value; as_paper sets what the source prescribes. */
 qg_quant qg_quant_defaults(qg_quant q)
 {
     const qg_key *keys     = qg_scheme_keys(q.scheme, q.role);
     int           argument = 0;
     double        value[QG_MAX_KEYS];
     qg_quant_values(q, value);
+    if (q.as_paper) qg_keys_over(q.scheme->paper, keys, value);
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const field f    = field_of(&keys[i]);
         const bool  zero = keys[i].words || (keys[i].min <= 0 && keys[i].max >= 0);
@@ -139,22 +143,55 @@ qg_status qg_quant_check_keys(qg_quant q)
 
 /* --- texts -------------------------------------------------------------------------------- */
 
-qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out)
+/* What stands under the keys of a text: the defaults of a version, or the rule of the source. */
+static const char *under(const qg_scheme *scheme, bool as_paper, int version)
+{
+    if (as_paper) return scheme->paper;
+    if (version >= QG_DEFAULTS) return NULL;
+    return scheme->before ? scheme->before : scheme->paper;
+}
+
+static bool says_as_paper(const char *text)
+{
+    const char *at = text ? strstr(text, "as=paper") : NULL;
+    return at && (at == text || at[-1] == ',') && (at[8] == ',' || at[8] == '\0');
+}
+
+/* Whether it names a key that the scheme has in this role. */
+static bool names_a_key(const char *text, const qg_key *keys)
+{
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (qg_keys_find(keys, at, strcspn(at, "=,")) >= 0) return true;
+    return false;
+}
+
+qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out)
 {
     double value[QG_MAX_KEYS];
     if (!scheme || !out) return qg_fail_null(QG_EARG, scheme ? "out" : "scheme");
-    if (qg_keys_parse(scheme->name, text, qg_scheme_keys(scheme, role), value)) return QG_EARG;
+    const char *base = under(scheme, says_as_paper(text), version);
+    if (qg_keys_parse_over(scheme->name, base, text, qg_scheme_keys(scheme, role), value)) return QG_EARG;
     qg_quant q        = completed(quant_of(scheme, role, value));
     q.role            = role;
+    q.as_paper       |= base && base == scheme->paper && names_a_key(base, qg_scheme_keys(scheme, role));
     const qg_status s = qg_quant_check(q);
     if (!s) *out = q;
     return s;
 }
 
-void qg_quant_print(qg_quant q, char *text, size_t bytes)
+qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out)
+{
+    return qg__scheme_parse_as(QG_DEFAULTS, scheme, role, text, out);
+}
+
+void qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes)
 {
     double        value[QG_MAX_KEYS] = { 0 };
     const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, qg_quant_role(q)) : NULL;
+    if (version < QG_DEFAULTS && q.scheme && !q.scheme->before) q.as_paper = false;     /* which it says by itself */
     if (q.scheme) qg_quant_values(q, value);
-    qg_keys_print(q.scheme ? q.scheme->name : "float", keys, value, text, bytes);
+    qg_keys_print_over(q.scheme ? q.scheme->name : "float", q.scheme ? under(q.scheme, q.as_paper, version) : NULL, keys, value,
+                       text, bytes);
 }
+
+void qg_quant_print(qg_quant q, char *text, size_t bytes) { qg__quant_print_as(QG_DEFAULTS, q, text, bytes); }

@@ -28,8 +28,8 @@ qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learne
 
 static qg_surrogate surrogate_of(qg_quant q)
 {
-    if (q.surrogate.slope || q.scheme->own_slope) return q.surrogate;
-    return q.scheme->own ? q.scheme->own(q) : qg_surrogate_identity();
+    if (!q.surrogate.slope && q.scheme->own) q.surrogate = q.scheme->own(q);
+    return q.surrogate.slope || q.scheme->own_slope ? q.surrogate : qg_surrogate_identity();
 }
 
 qg_surrogate qg_straight_through(qg_quant q)
@@ -42,6 +42,18 @@ qg_surrogate qg_clip_at_1(qg_quant q)
 {
     (void)q;
     return qg_surrogate_clip(1.0f);
+}
+
+qg_mix qg_relative_mix(bool scaled, qg_span w)
+{
+    const float mean = scaled ? qg_span_mean_abs(w) : 1.0f;
+    return (qg_mix){ .through = mean > 0.0f ? 1.0f / mean : 1.0f };
+}
+
+double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const qg_surrogate s = surrogate_of(q);
+    return s.value ? s.value(s.arg, to->x[i]) / (scaled ? qg_point_mean_abs(q, i, at) : 1) : (double)NAN;
 }
 
 /* How many of the learned values have a gradient; they come first. */
@@ -75,6 +87,7 @@ typedef struct work {
     float              *y, *dx, *scale;
     qg_constants       *into;           /* [spans], or NULL */
     const qg_constants *k;              /* of one span, or in a gradient [spans] */
+    const qg_mix       *mix;            /* of one span */
     double            (*sum)[QG_FORM_SUMS];
 } work;
 
@@ -176,16 +189,30 @@ static void mix_channel(const work *w, size_t channel, qg_mix m)
     }
 }
 
+static qg_mix mix_of(const work *w, size_t channel)
+{
+    const qg_constants k = w->k ? w->k[channel] : constants_of(w, channel);
+    double             sum[QG_FORM_SUMS] = { 0.0 };
+    if (w->q.scheme->mixes_sums) backward_channel(w, channel, &k, NULL, sum);
+    return w->q.scheme->mix(w->q, qg_span_at(w->isa, w->c, channel, w->x), &k, sum);
+}
+
 static void mix_channels(void *context, size_t first, size_t count)
 {
-    const work      *w = context;
-    const qg_scheme *scheme = w->q.scheme;
-    for (size_t i = first; i < first + count; i++) {
-        const qg_constants k = w->k ? w->k[i] : constants_of(w, i);
-        double             sum[QG_FORM_SUMS] = { 0.0 };
-        if (scheme->mixes_sums) backward_channel(w, i, &k, NULL, sum);
-        mix_channel(w, i, scheme->mix(w->q, qg_span_at(w->isa, w->c, i, w->x), &k, sum));
-    }
+    const work *w = context;
+    for (size_t i = first; i < first + count; i++) mix_channel(w, i, mix_of(w, i));
+}
+
+/* A tensor with one scale. */
+static void mix_block(void *context, size_t at, size_t n)
+{
+    const work *w = context;
+    work        part = *w;
+    part.c  = (qg_split){ 1, 1, n };
+    part.x  = w->x + at;
+    part.dy = w->dy + at;
+    part.dx = w->dx + at;
+    mix_channel(&part, 0, *w->mix);
 }
 
 void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
@@ -196,7 +223,13 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
     work w = { .q = q, .form = q.scheme->form, .c = c, .isa = qg__isa(), .x = x, .dy = dy, .k = k, .sum = sum };
     w.dx = dx;
     if (dx && q.scheme->mix) {
-        qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
+        if (c.depth > 1) {
+            qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
+        } else {
+            const qg_mix m = mix_of(&w, 0);
+            w.mix          = &m;
+            qg__in_blocks(n, QG_BLOCK, mix_block, &w);
+        }
         return;
     }
     if (q.surrogate.slope) {
@@ -350,7 +383,7 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 
     const int  trained  = trained_count(q);
     const bool straight = trained == 0 && !scheme->mix && q.surrogate.slope == qg_surrogate_identity().slope;
-    qg_var    *y = qg_record(t, &scheme->ops[straight], x->shape, x, trained > 0 ? learned[0] : NULL,
+    qg_var    *y = qg_record(t, &scheme->ops[straight || scheme->measures_weights], x->shape, x, trained > 0 ? learned[0] : NULL,
                              trained > 1 ? learned[1] : NULL);
     const qg_split spans = qg_spans(q, x->shape);
     formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;

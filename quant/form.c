@@ -222,24 +222,29 @@ static void tanh_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
 const qg_form qg_tanh_form = { tanh_values, tanh_backward, NULL, uniform_scales, odd_set };
 
 /* Levels are code / steps: codes -m .. m, m = steps, where 0 is a level, else the odd numbers -steps .. steps. */
+/* x is multiplied by from = 1 / hi first, which is exact where hi is 1. */
 static void unit_values(qg_isa isa, const qg_constants *k, size_t count, const float *x, float *y)
 {
-    const float n = k->uniform.steps;
+    const float n = k->uniform.steps, f = k->uniform.from;
     (void)isa;
     if (k->uniform.variant != 0.0f)
-        for (size_t i = 0; i < count; i++) y[i] = qg_round_even(qg_clamp(x[i], -1.0f, 1.0f) * n) / n;
+        for (size_t i = 0; i < count; i++) y[i] = qg_round_even(qg_clamp(x[i] * f, -1.0f, 1.0f) * n) / n;
     else if (n == 1.0f)                         /* half of the smallest float would lose its sign */
         for (size_t i = 0; i < count; i++) y[i] = x[i] < 0.0f ? -1.0f : x[i] >= 0.0f ? 1.0f : x[i];
     else
         for (size_t i = 0; i < count; i++)
-            y[i] = (2.0f * qg_floor(qg_clamp(x[i], -1.0f, 1.0f) * (0.5f * n)) + 1.0f) / n;
+            y[i] = (2.0f * qg_floor(qg_clamp(x[i] * f, -1.0f, 1.0f) * (0.5f * n)) + 1.0f) / n;
 }
 
 static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
                           double *sum)
 {
-    (void)k, (void)sum;
-    if (dx) QG_KERNELS_OF(isa, qg__map)->clip_slope(1.0f, n, x, dy, dx);
+    const float end = k->uniform.hi, f = k->uniform.from;
+    (void)isa, (void)sum;
+    for (size_t i = 0; dx && i < n; i++) {
+        const float g = dy[i] * f;
+        dx[i] += fabsf(x[i]) <= end ? g : 0.0f;
+    }
 }
 
 static qg_code_set unit_set(const qg_constants *k)

@@ -36,7 +36,8 @@ typedef struct qg_levels {
     float step;                 /* the value of a code of 1 */
     float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled: steps per unit */
     float variant;              /* dorefa, scaled: ties go up.  unit: 0 is a level */
-    float from, to;             /* scaled: the ends of the slope, which need not be those at which x is clipped */
+    float from, to;             /* scaled: the ends of the slope, which need not be those at which x is clipped.  unit:
+                                   from is 1 / hi, by which x is multiplied */
 } qg_levels;
 
 enum { QG_FORM_SUMS = 2 };

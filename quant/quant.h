@@ -21,6 +21,7 @@ typedef struct qg_quant {
     const qg_scheme *scheme;    /* NULL: the values pass unchanged */
     int              bits;      /* per code: 1 binary, 2 ternary, k uniform */
     bool             per_channel;  /* one scale per channel: n of a weight, c of any other tensor */
+    bool             as_paper;  /* asked for with as=paper or .as_paper: stands in texts, changes nothing by itself */
     uint64_t         after;     /* training steps before the quantizer starts; until then x passes unchanged */
     qg_role          role;      /* the kind of tensor.  Layers set it; 0: an input if the scheme quantizes inputs */
     size_t           numbers;   /* elements of the weight, or of one image of an input.  Layers set it; 0: those
@@ -50,8 +51,10 @@ extern const qg_scheme qg_twn_scheme;
 
 /* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/schemes/twn.h */
 typedef struct qg_ste_tern_spec {
-    float        threshold;     /* 0: 0.05, or with relative 0.7 */
-    bool         relative;      /* threshold is a multiple of mean|w|, as in TWN */
+    float        threshold;     /* as a multiple of mean|w|, as in TWN; 0: 0.7 */
+    bool         absolute;      /* threshold is a value; 0: 0.05 */
+    bool         plain_gradient;    /* else dw is divided by mean|w| */
+    bool         as_paper;      /* both, as in Larq */
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_ste_tern_spec;
 qg_quant qg_ste_tern(qg_ste_tern_spec spec);
@@ -61,11 +64,14 @@ extern const qg_scheme qg_ste_tern_scheme;
 typedef struct qg_ttq_spec {
     float        threshold;     /* as a fraction of max|w|; 0: 0.05 */
     qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
-    bool         start_from_weights;    /* Wp, Wn start at the mean |w| of the weights they replace; else at 1 */
+    bool         start_at_one;          /* Wp, Wn start at 1; else at the mean |w| of the weights they replace */
     bool         per_channel;           /* D, Wp and Wn per output channel; the paper has one of each per tensor */
-    bool         scaled_gradient;       /* multiply dWp, dWn by 1 / sqrt(number of weights), as LSQ does */
+    bool         summed_gradient;       /* of Wp, Wn; else times 1 / sqrt(number of weights), as LSQ's */
+    bool         scaled_weights;        /* eq. 8, dw = Wp dq, dq or Wn dq; else dw = dq */
+    float        scale_lr;      /* learning rate of Wp and Wn relative to that of the weights; 0: 0.1 */
     float        decay;         /* weight decay of Wp and Wn; the authors' code uses that of the weights, 2e-4 */
-    qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
+    bool         as_paper;      /* at one, summed, eq. 8, rate 1: the paper's rule, for its learning rates */
+    qg_surrogate surrogate;     /* {0}: as scaled_weights says */
 } qg_ttq_spec;
 qg_quant qg_ttq(qg_ttq_spec spec);
 extern const qg_scheme qg_ttq_scheme;
@@ -90,9 +96,10 @@ extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
 /* {-a, +a} per output channel with a gradient rule of XNOR-Net.                    quant/schemes/xnor.h */
 typedef struct qg_xnor_spec {
-    qg_xnor_rule rule;          /* 0: exact, the chain rule */
+    qg_xnor_rule rule;          /* 0: identity, dw = dq */
     bool         centred;       /* as released: subtract the mean over the input channels from the latent
                                    weights and keep them in [-1, 1].  Requires two input channels or more */
+    bool         as_paper;      /* the exact rule */
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);
@@ -101,6 +108,8 @@ extern const qg_scheme qg_xnor_scheme;
 /* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/schemes/binary.h */
 typedef struct qg_magnitude_aware_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
+    bool         plain_gradient;    /* dw = a dq s'(w); else times sqrt(number of weights of the channel) */
+    bool         as_paper;      /* plain */
 } qg_magnitude_aware_spec;
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
 extern const qg_scheme qg_magnitude_aware_scheme;
@@ -120,6 +129,8 @@ typedef struct qg_binaryconnect_spec {
                                    does with stochastic; such a net is not binary */
     bool         unit_start;    /* stretch the initial weights to fill [-1, 1], as the released code does */
     qg_glorot_lr glorot_lr;     /* the released code combines it with unit_start */
+    bool         plain_gradient;    /* else dw is divided by mean|w| */
+    bool         as_paper;      /* plain */
     qg_surrogate surrogate;     /* {0}: identity */
 } qg_binaryconnect_spec;
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
@@ -129,6 +140,8 @@ extern const qg_scheme qg_binaryconnect_scheme;
 typedef struct qg_bnn_spec {
     bool         unit_start;
     qg_glorot_lr glorot_lr;
+    bool         plain_gradient;    /* these two as in qg_binaryconnect_spec */
+    bool         as_paper;
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_bnn_spec;
 qg_quant qg_bnn(qg_bnn_spec spec);
@@ -241,7 +254,10 @@ extern const qg_scheme qg_linear_scheme;
 typedef struct qg_unit_spec {
     int          bits;          /* 1 .. 8, with zero 2 .. 8; 0: 2 */
     bool         zero;          /* 0 is a level, which leaves one level fewer */
-    qg_surrogate surrogate;     /* of dx; {0}: clip at 1 */
+    bool         fixed;         /* weights are quantized as they are and start stretched to [-1, 1]; else they are
+                                   divided by twice their mean |w| first */
+    bool         as_paper;      /* fixed */
+    qg_surrogate surrogate;     /* of dx; {0}: clip at 1, of the quotient */
 } qg_unit_spec;
 qg_quant qg_unit(qg_unit_spec spec);
 extern const qg_scheme qg_unit_scheme;

@@ -26,7 +26,8 @@ bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.a
 
 bool qg_quant_fuses(qg_quant q)
 {
-    return q.scheme && q.scheme->activation && !q.per_channel && !q.surrogate.whole;
+    if (!q.scheme || !q.scheme->activation || q.per_channel || q.surrogate.whole) return false;
+    return !q.scheme->measures_weights || qg_quant_role(q) != QG_WEIGHT;
 }
 
 /* A quiet entry counts what the scheme has observed. */

@@ -50,6 +50,9 @@ struct qg_scheme {
      * are fields of qg_quant; the others are arg[0], arg[1], .. in order.  NULL: arg is not checked. */
     const qg_key     *keys;
     const qg_key     *weight_keys;  /* the same keys with the defaults or ranges for weights.  NULL: keys */
+    const char       *paper;    /* what as=paper stands for: the arguments whose defaults differ from the rule of the
+                                   source, "start=one,gradient=sum".  NULL: none */
+    const char       *before;   /* arguments that version 1 of the defaults had, if they are not those of paper */
     int               bits;     /* per code, if bits is not a key */
     qg_quant        (*complete)(qg_quant q);    /* sets what follows from the arguments: bits, or one of several
                                                    schemes of this name.  NULL: nothing */
@@ -57,6 +60,10 @@ struct qg_scheme {
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
     unsigned          roles;    /* the tensors it may quantize: qg_role, or-ed */
     bool              rectifies;  /* for inputs it replaces relu */
+    bool              measures_weights;     /* the constants of a weight come from its values, so activation is only for
+                                               inputs; ops[1] is the op for weights */
+    bool              float_ends;   /* models keep their first and last layer in float, as the source does, unless told
+                                       otherwise */
     float             clip;     /* clip latent weights to [-clip, clip] after each step; 0: not clipped */
     bool              centred;  /* before that, subtract their mean over the input channels */
     bool              flips;    /* its weights have no latent values: qg_param.flips */
@@ -76,6 +83,7 @@ struct qg_scheme {
      * 0: those of the net. */
     float   (*lr_scale)(qg_quant q, double fan_in, double fan_out);
     float   (*decay)(qg_quant q);
+    float   (*scale_lr)(qg_quant q);    /* learning rate of the learned values, relative to the net's; NULL or 0: 1 */
 
     /* Steps after which tracked values no longer change; 0 or NULL: never. */
     uint64_t (*freeze_after)(qg_quant q);
@@ -101,8 +109,8 @@ struct qg_scheme {
     const qg_form *form;
     qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
 
-    /* The gradient of x if q.surrogate is not set: the slope of the form (own_slope), or that of the surrogate own;
-     * if neither is set, dx = dy. */
+    /* The gradient of x if q.surrogate is not set: that of the surrogate own, or if own is NULL or gives {0} and own_slope
+     * is set the slope of the form; else dx = dy. */
     bool           own_slope;
     qg_surrogate (*own)(qg_quant q);
 
@@ -158,6 +166,9 @@ QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
+/* The first key of every scheme. */
+#define QG_AS_KEY { .name = "as", .words = "default|paper", .about = "paper: the rule of the source" }
+
 #define QG_PER_CHANNEL_KEY(of) { .name = "per-channel", .words = "no|yes", .about = of }
 #define QG_BITS_KEY(own, least, most) \
     .name = "bits", .fallback = own, .min = least, .max = most, .is = QG_KEY_WHOLE | QG_KEY_SHOWN
@@ -188,6 +199,13 @@ qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *tex
 
 /* Writes q as text that parses to q again, "twn:threshold=0.6".  A surrogate without a name is omitted. */
 void      qg_quant_print(qg_quant q, char *text, size_t bytes);
+
+/* Files say with which version of the defaults their texts were written; those that do not say it have version 1.
+ * In version 1 every default but those of fake_quant was the rule of the source. */
+enum { QG_DEFAULTS = 2 };
+QG_MUST_CHECK
+qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out);
+void      qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes);
 
 /* The values of the keys, in their order. */
 void      qg_quant_values(qg_quant q, double value[QG_MAX_KEYS]);
@@ -230,6 +248,9 @@ QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *l
     { { .name = text, .backward = qg_form_backward },                          \
       { .name = text, .backward = qg_form_backward, .straight_through = true } }
 #define QG_ACTIVATION_OP(text) { { .name = text, .backward = qg_activation_op_backward, .assigns = true } }
+#define QG_ACTIVATION_OR_FORM_OPS(text)                                                \
+    { { .name = text, .backward = qg_activation_op_backward, .assigns = true },        \
+      { .name = text, .backward = qg_form_backward } }
 
 enum { QG_FLOAT_BITS = 32 };    /* no rounding */
 
@@ -258,6 +279,14 @@ double qg_point_max_abs(qg_quant q, size_t i, const qg_point *p);
 /* For qg_scheme.own: the identity, and clip at 1. */
 qg_surrogate qg_straight_through(qg_quant q);
 qg_surrogate qg_clip_at_1(qg_quant q);
+
+/* The factor that makes SGD move latent weights whose codes have no scale as if q were mean|w| times as large: 1 / mean|w|, or
+ * 1 for zeros.  With batch norm the scale of q does not matter, but the gradient of codes of -1 and +1 is smaller by that
+ * factor.  QG_SCALED_KEY chooses it. */
+qg_mix qg_relative_mix(bool scaled, qg_span w);     /* for qg_scheme.mix; not scaled: 1 */
+double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to);
+#define QG_SCALED_KEY \
+    { .name = "gradient", .fallback = 1, .words = "plain|scaled", .about = "scaled: dw divided by mean|w|" }
 
 /* For qg_scheme.constants: +1 and -1, and +mean|x| and -mean|x|. */
 qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned);

@@ -42,6 +42,7 @@ struct config {
     double      budget, seconds;
     int         ranks, calibrate, top, worst, jobs, array;
     int         to, requantize;             /* indices of the words of the table */
+    int         defaults;                   /* version of the defaults (quant/scheme.h); 0: the current one */
     qg_shape    image;
     links       links;
     plot_role   role;
@@ -65,7 +66,11 @@ qg_status   config_over(config *c, const config *top, unsigned with, unsigned wi
 /* The canonical text of an option of the table; NULL: unset. */
 const char *config_text(const config *c, const char *name);
 
-/* Sets the options in the text of a file; origin is for messages, "FILE:LINE: ..".  Fails with QG_EARG (syntax, an
+/* A text that a run wrote says with which version of the defaults: a line `defaults = 2`.  Runs of version 1 did not say it; they
+ * are known by options that only runs write.  Their schemes become texts of the current version when they are read, and are written as they
+ * were, so that such a run keeps its bytes.
+ *
+ * Sets the options in the text of a file; origin is for messages, "FILE:LINE: ..".  Fails with QG_EARG (syntax, an
  * unknown key, an illegal value), and may then have set some options. */
 QG_MUST_CHECK
 qg_status   config_parse(config *c, const char *text, const char *origin);

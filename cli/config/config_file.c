@@ -5,6 +5,7 @@
 #include "cli/config/config.h"
 #include "core/io/paths.h"
 #include "core/io/file.h"
+#include "quant/scheme.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
@@ -14,6 +15,7 @@ enum { MAX_CONFIG_BYTES = 1 << 20 };
 typedef struct reader {
     const char *at, *origin;
     int         line;
+    int         defaults;       /* version of the defaults with which the text was written */
 } reader;
 
 static qg_status bad(const reader *r, const char *reason)
@@ -60,7 +62,13 @@ static qg_status read_bare(reader *r, char text[VALUE_BYTES])
 
 static qg_status set(config *c, const reader *r, const option *o, const char *text)
 {
-    const qg_status status = config_set(c, o, text);
+    char      current[VALUE_BYTES];
+    qg_status status = QG_OK;
+    if (o->use & SCHEMES) {
+        status = scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
+        text   = current;
+    }
+    if (!status) status = config_set(c, o, text);
     return status ? qg_fail(status, "%s:%d: %s", r->origin, r->line, qg_errmsg()) : QG_OK;
 }
 
@@ -123,10 +131,37 @@ static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
     return read_value(c, r, o);
 }
 
+/* The value behind "key =" at the beginning of a line; NULL: there is none. */
+static const char *find_line(const char *text, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        const char *end = at + n;
+        if (strncmp(at, key, n)) continue;
+        end += strspn(end, " \t");
+        if (*end == '=') return end + 1;
+    }
+    return NULL;
+}
+
+/* A run writes every option, also those that hardly anyone sets.  The oldest did not note the digest of their images. */
+static bool is_written_by_a_run(const char *text)
+{
+    return find_line(text, "data-digest") ||
+           (find_line(text, "quantize-after") && find_line(text, "norm-decay") && find_line(text, "quantizer-decay"));
+}
+
+static int version_of(const char *text)
+{
+    const char *said = find_line(text, "defaults");
+    return said ? atoi(said) : is_written_by_a_run(text) ? 1 : QG_DEFAULTS;
+}
+
 qg_status config_parse(config *c, const char *text, const char *origin)
 {
     bool   seen[OPTIONS] = { false };
-    reader r             = { .at = text, .origin = origin, .line = 1 };
+    reader r             = { .at = text, .origin = origin, .line = 1, .defaults = version_of(text) };
+    if (r.defaults < QG_DEFAULTS && config_set(c, option_find("defaults"), "1")) return QG_EARG;
     while (*r.at) {
         skip_blank(&r);
         if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return QG_EARG;
@@ -181,6 +216,19 @@ static bool is_written_as_string(const option *o, const char *value)
     return o->kind == OPTION_INTEGER && o->parse && value[strspn(value, "0123456789")];
 }
 
+/* The schemes in the texts of a run of version 1, a list line by line. */
+static const char *as_written(const option *o, const char *value, char text[VALUE_BYTES])
+{
+    size_t n = 0;
+    for (const char *line = value; *line && n < VALUE_BYTES; line = list_next(line)) {
+        char item[VALUE_BYTES], old[VALUE_BYTES] = "";
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+        QG_ASSERT(!scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
+        n += (size_t)snprintf(text + n, VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
+    }
+    return text;
+}
+
 typedef struct selection {
     const config *config;
     unsigned      use;
@@ -188,10 +236,14 @@ typedef struct selection {
 
 static qg_status print_selection(const void *what, FILE *out)
 {
-    const selection *of = what;
+    const selection *of      = what;
+    const int        version = of->config->defaults ? of->config->defaults : QG_DEFAULTS;
+    if (of->config->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
     for (int i = 0; i < OPTIONS; i++) {
         const char *value = of->config->text[i];
-        if (!value || (options[i].use & of->use) != of->use) continue;
+        char        old[VALUE_BYTES];
+        if (!value || (options[i].use & of->use) != of->use || !strcmp(options[i].name, "defaults")) continue;
+        if (version < QG_DEFAULTS && options[i].use & SCHEMES) value = as_written(&options[i], value, old);
         fprintf(out, "%s = ", options[i].name);
         if (options[i].kind == OPTION_LIST) put_list(out, value);
         else if (is_string(&options[i]) || is_written_as_string(&options[i], value)) put_string(out, value, strlen(value));

@@ -11,6 +11,7 @@
 #include "core/io/number.h"
 #include "core/kernels/parallel.h"
 #include "datasets/normalise.h"
+#include "quant/scheme.h"
 #include "train/distil.h"
 
 /* --- values of the library's types: an option's parse --------------------------------------- */
@@ -204,17 +205,18 @@ const option options[] = {
       .help = "augmentation of the training images, as in pad=4,flip" },
     { "validation", OPTION_VALUE, VERB_TRAIN | IDENTITY, AT(recipe.validation), "N", .parse = parse_validation,
       .help = "hold out training images, 5000 or 10%, by which the best epoch is\nchosen; the test images are then read once, at the end" },
-    { "weight", OPTION_VALUE, NETS | VERB_EVAL | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.weight), "SCHEME",
+    { "weight", OPTION_VALUE, NETS | VERB_EVAL | VERB_QUANTIZE | IDENTITY | QUANTIZES | SCHEMES, AT(recipe.weight), "SCHEME",
       .parse = parse_weight, .fallback = "float", .help = "quantizer of the weights" },
-    { "input", OPTION_VALUE, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.input), "SCHEME",
+    { "input", OPTION_VALUE, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES | SCHEMES, AT(recipe.input), "SCHEME",
       .parse = parse_input, .fallback = "float",
       .help = "quantizer of the inputs of all layers except the first;\n"
               "in tfc, sfc and lfc of the first as well" },
-    { "gradient", OPTION_VALUE, NETS | IDENTITY | QUANTIZES, AT(recipe.gradient), "SCHEME", .parse = parse_gradient,
+    { "gradient", OPTION_VALUE, NETS | IDENTITY | QUANTIZES | SCHEMES, AT(recipe.gradient), "SCHEME", .parse = parse_gradient,
       .fallback = "float", .help = "quantizer of the gradients of the layers' outputs" },
     { "first-last", OPTION_WORD, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.first_last), "float|quantized",
-      .fallback = "quantized", .help = "float: do not quantize the first and last layers" },
-    { "layer", OPTION_LIST, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.exceptions), "LAYER:weight=SCHEME",
+      .help = "float: do not quantize the first and last layers; default: float with\n"
+              "dorefa and xnor, as in their papers, else quantized" },
+    { "layer", OPTION_LIST, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES | SCHEMES, AT(recipe.exceptions), "LAYER:weight=SCHEME",
       .parse = parse_layer, .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
     { "quantize-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_after), "N|Nepochs",
       .parse = parse_delay, .fallback = "0", .help = "steps, or epochs, before the input quantizers start" },
@@ -370,6 +372,8 @@ const option options[] = {
     { "csv", OPTION_FLAG, VERB_RUNS | VERB_SWEEP | VERB_PLOT, AT(csv), .help = "print a table as CSV" },
     { "json", OPTION_FLAG, VERBS, AT(json), .help = "print one JSON object on stdout and nothing else" },
     { "help", OPTION_FLAG, VERBS, AT(help), .help = "print this text" },
+    { "defaults", OPTION_INTEGER, SAVED, AT(defaults), "N", .min = 1, .max = QG_DEFAULTS,
+      .help = "version of the schemes' defaults" },
 };
 
 _Static_assert(sizeof options / sizeof *options == OPTIONS, "the table has OPTIONS rows");

@@ -55,6 +55,7 @@ enum {
     VERB_PACKED    = 16777216,      /* infer */
     VERB_SWEEP     = 524288,        /* and VERB_TRAIN, whose options it takes, but for those that are */
     TRAINS_ALONE   = 1048576,
+    SCHEMES        = 134217728,     /* its value names a scheme */
     COMMAS         = 4194304,       /* commas belong to the value, whatever follows them */
     EXTENDS        = 2097152        /* may change on --resume if a run that began with it would have taken the same steps */
 };
@@ -76,7 +77,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 92 };
+enum { OPTIONS = 93 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */

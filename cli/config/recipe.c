@@ -46,7 +46,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .weight                 = paced(r->weight, steps),
         .input                  = paced(r->input, steps),
         .gradient               = r->gradient,
-        .first_last_float       = r->first_last == FIRST_LAST_FLOAT,
+        .first_last             = r->first_last == FIRST_LAST_FLOAT ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED,
         .fold_batchnorm         = r->fold_batchnorm,
         .batchnorm_per_rank     = r->norm_sync == NORM_SYNC_OFF,
         .freeze_batchnorm_after = steps_of(r, r->freeze_batchnorm_after, images),

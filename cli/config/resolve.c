@@ -7,6 +7,7 @@
 #include "cli/config/config.h"
 #include "cli/config/models.h"
 #include "cli/config/share.h"
+#include "quant/scheme.h"
 
 /* --- the file of --config or --recipe ------------------------------------------------------- */
 
@@ -103,12 +104,22 @@ static qg_status set_fallback(config *c, const char *name, const char *text)
     return !text || config_text(c, name) ? QG_OK : config_set(c, option_find(name), text);
 }
 
+/* Version 1 of the defaults quantized them for every scheme. */
+static const char *first_last_of(const config *c)
+{
+    const recipe *r = &c->recipe;
+    return c->defaults != 1 && qg_model_keeps_ends(r->weight, r->input, r->gradient) ? "float" : "quantized";
+}
+
 /* stored: that of a run, or NULL. */
 static qg_status fill(config *c, const config *stored)
 {
-    qg_status status = QG_OK;
+    char      version[16];
+    snprintf(version, sizeof version, "%d", QG_DEFAULTS);
+    qg_status status = set_fallback(c, "defaults", version);
+    if (!status) status = set_fallback(c, "first-last", first_last_of(c));
     for (int i = 0; i < OPTIONS && !status; i++)
-        if ((options[i].use & SAVED) && !(stored && options[i].absent))
+        if ((options[i].use & SAVED) && !((stored || c->defaults == 1) && options[i].absent))
             status = set_fallback(c, options[i].name, options[i].fallback);
     for (int i = 0; i < OWN && !status; i++)
         if (own[i].owners >> c->recipe.optimizer & 1) status = set_fallback(c, own[i].key, own[i].fallback);
@@ -161,6 +172,21 @@ static qg_status extend(config *run, const config *line)
     return config_over(run, line, EXTENDS, 0);
 }
 
+/* What is asked of a run of version 1 is meant as when it began. */
+static qg_status ask_as(int version, config *asked)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; version == 1 && i < OPTIONS && !status; i++) {
+        char        text[VALUE_BYTES];
+        const char *was = asked->text[i];
+        if (!was || !(options[i].use & SCHEMES) || strstr(was, "as=paper")) continue;
+        if (options[i].kind == OPTION_LIST) continue;
+        status = scheme_rewrite(options[i].name, was, 1, QG_DEFAULTS, text, sizeof text);
+        if (!status) status = config_set(asked, &options[i], text);
+    }
+    return status;
+}
+
 static qg_status continue_stored(const config *asked, const config *line, const config *stored, config *out)
 {
     static const char initial[] = "a run keeps its initial options";
@@ -190,6 +216,7 @@ qg_status config_resolve(const config *asked, const config *stored, config *out,
     if (asked->init) config_unset(&all, "init-digest");
     if (asked->teacher) config_unset(&all, "teacher-digest");
     if (!status) status = config_over(&all, asked, 0, 0);
+    if (!status && stored) status = ask_as(stored->defaults, &all);
     if (!status && stored) status = continue_stored(&all, asked, stored, out);
     else if (!status) {
         *usage = true;

@@ -49,16 +49,39 @@ qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *cano
     return s;
 }
 
-qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
-                       char *canonical, size_t bytes)
+/* The role in "conv1:weight=SCHEME"; 0: there is none. */
+static unsigned use_of_choice(const char *text)
 {
-    const size_t n = strcspn(text, ":"), key = strcspn(text, "=");
+    const size_t n    = strcspn(text, ":");
     const char  *rest = text[n] ? text + n + 1 : "";
     unsigned     use  = 0;
     for (int i = 0; i < QG_ROLES; i++) {
         const size_t length = strlen(qg_role_name(qg_roles[i]));
         if (!strncmp(rest, qg_role_name(qg_roles[i]), length) && rest[length] == '=') use = qg_roles[i];
     }
+    return n ? use : 0;
+}
+
+qg_status scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes)
+{
+    unsigned use = 0;
+    for (int i = 0; i < QG_ROLES; i++)
+        if (!strcmp(name, qg_role_name(qg_roles[i]))) use = qg_roles[i];
+    const bool   choice = !use && (use = use_of_choice(text)) != 0;
+    const size_t before = choice ? strcspn(text, "=") + 1 : 0;
+    qg_quant     q;
+    if (!use) return snprintf(out, bytes, "%s", text), QG_OK;       /* who parses it refuses it */
+    if (qg__quant_parse_as(from, text + before, (qg_role)use, &q)) return QG_EARG;
+    snprintf(out, bytes, "%.*s", (int)before, text);
+    if (before < bytes) qg__quant_print_as(to, q, out + before, bytes - before);
+    return QG_OK;
+}
+
+qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
+                       char *canonical, size_t bytes)
+{
+    const size_t   n = strcspn(text, ":"), key = strcspn(text, "=");
+    const unsigned use = use_of_choice(text);
     if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
         return qg_fail(QG_EARG,
                        "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
@@ -84,9 +107,9 @@ static void row_help(row r, FILE *out)
     fprintf(out, "  %-16s %s", name_of(r), about(r));
     for (int k = 0; k < qg_keys_count(keys); k++) {
         char range[256], own[QG_KEY_BYTES];
-        if (!strcmp(keys[k].name, "surrogate-arg")) continue;
+        if (!strcmp(keys[k].name, "surrogate-arg") || !strcmp(keys[k].name, "as")) continue;
         const bool surrogate = !strcmp(keys[k].name, "surrogate");
-        fprintf(out, "%s%s=%s [%s]", k % 4 ? "; " : "\n                     ", keys[k].name,
+        fprintf(out, "%s%s=%s [%s]", (k - 1) % 4 ? "; " : "\n                     ", keys[k].name,
                 surrogate ? ".." : qg_key_range(&keys[k], range, sizeof range), qg_key_default(&keys[k], own));
     }
     fputc('\n', out);
@@ -95,7 +118,7 @@ static void row_help(row r, FILE *out)
 void schemes_help(FILE *out, unsigned uses)
 {
     fprintf(out, "\nSchemes.  Options follow the name, as in twn:threshold=0.5,per-channel=yes; qgrad explain SCHEME\n"
-                 "describes them.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n"
+                 "describes them.  Every scheme takes as=paper: the rule of its source.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n"
                  "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n"
                  "depends on the other options.\n");
     for (int u = 0; u < QG_ROLES; u++) {
@@ -114,8 +137,10 @@ void scheme_options_help(const scheme_text *s, FILE *out)
         char range[256], own[QG_KEY_BYTES], text[256];
         snprintf(text, sizeof text, "%s=%s [%s]", keys[k].name, qg_key_range(&keys[k], range, sizeof range),
                  qg_key_default(&keys[k], own));
-        fprintf(out, "    %s\n        %s%s%s\n", text, keys[k].about, keys[k].when ? "; only with " : "",
+        fprintf(out, "    %s\n        %s%s%s", text, keys[k].about, keys[k].when ? "; only with " : "",
                 keys[k].when ? keys[k].when : "");
+        if (!strcmp(keys[k].name, "as")) fprintf(out, ", %s", s->quant.scheme->paper ? s->quant.scheme->paper : "which is the default");
+        fputc('\n', out);
     }
 }
 

@@ -16,6 +16,11 @@ enum { FOR_WEIGHT = QG_WEIGHT, FOR_INPUT = QG_INPUT, FOR_GRADIENT = QG_GRADIENT 
 QG_MUST_CHECK
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes);
 
+/* The value of an option, by its name, that names a scheme, "ttq" or "conv1:weight=ttq", with the same meaning under another version of the
+ * defaults (quant/scheme.h).  Fails as scheme_parse. */
+QG_MUST_CHECK
+qg_status scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes);
+
 /* Parses "conv1:weight=SCHEME", "conv1:input=SCHEME" or "conv1:gradient=SCHEME" to *out, whose layer
  * points to name.  Fails with QG_EARG. */
 enum { LAYER_NAME_BYTES = 64 };

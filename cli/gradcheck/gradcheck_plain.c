@@ -125,10 +125,10 @@ static const plain rows[] = {
       fake_quant_op },
     { "lsq_quantizer", "lsq:bits=3", QG_WEIGHT, lsq, lsq_backward, NULL },
     { "pact_quantizer", "pact:bits=3", QG_INPUT, pact, pact_backward, NULL },
-    { "ttq_weight_quantizer", "ttq:threshold=0.25", QG_WEIGHT, ttq, ttq_backward, NULL },
+    { "ttq_weight_quantizer", "ttq:as=paper,threshold=0.25", QG_WEIGHT, ttq, ttq_backward, NULL },
     { "dorefa_weight_quantizer", "dorefa:bits=3", QG_WEIGHT, dorefa, dorefa_backward, NULL },
     { "dorefa_weight_quantizer, maximum derived", "dorefa:bits=3,max=through", QG_WEIGHT, dorefa, dorefa_backward_max, NULL },
-    { "xnor_weight_quantizer", "xnor", QG_WEIGHT, xnor, xnor_backward, NULL },
+    { "xnor_weight_quantizer", "xnor:as=paper", QG_WEIGHT, xnor, xnor_backward, NULL },
     { .name = NULL },
 };
 

@@ -14,7 +14,7 @@ static const struct {
     unsigned    role;
     const char *quantizer;
 } combinations[] = {
-    { QG_WEIGHT, "ttq:per-channel=yes,gradient=scaled" },
+    { QG_WEIGHT, "ttq:per-channel=yes,straight=no" },
     { QG_WEIGHT, "dorefa:bits=3,max=through" },
     { QG_WEIGHT, "fake_quant:range=learned,per-channel=yes" },
     { QG_WEIGHT, "fake_quant:range=learned,per-channel=yes,gradient=sum" },
@@ -51,7 +51,7 @@ typedef struct loss_row {
 /* A scale needs no surrogate, nor does a clip, nor an end of a range so fine that its codes do not show: these gradients are
  * the slopes of the quantizer itself. */
 static const loss_row exact[] = {
-    { "xnor, by way of alpha: w", "xnor:" BY_WAY_OF_ALPHA, QG_WEIGHT, 0, NULL },
+    { "xnor, by way of alpha: w", "xnor:rule=exact," BY_WAY_OF_ALPHA, QG_WEIGHT, 0, NULL },
     { "ttq:gradient=sum, of the values: wp", "ttq:gradient=sum", QG_WEIGHT, 1, NULL },
     { "ttq:gradient=sum, of the values: wn", "ttq:gradient=sum", QG_WEIGHT, 2, NULL },
     { "fake_quant:bits=16, of the values: min", "fake_quant:range=learned,bits=16", QG_INPUT, 1, NULL },

@@ -30,7 +30,11 @@ bool surrogate_is_stated(const subject *k)
     return k->q.scheme->surrogate || (!k->checked && named_of(k->q).value);
 }
 
-bool is_elementwise(qg_quant q) { return named_of(q).value || q.scheme->activation; }
+bool is_elementwise(qg_quant q)
+{
+    const bool measured = q.scheme->measures_weights && q.role == QG_WEIGHT;
+    return named_of(q).value || (q.scheme->activation && !measured);
+}
 
 double surrogate_value(const subject *k, size_t i, const qg_point *at, const qg_point *to)
 {

@@ -258,11 +258,32 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
     return QG_OK;
 }
 
-qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value)
+void qg_keys_over(const char *under, const qg_key *keys, double *value)
+{
+    for (const char *at = under; at;) {
+        const size_t n = strcspn(at, ",");
+        const int    i = qg_keys_find(keys, at, strcspn(at, "=,"));
+        QG_ASSERT(i < 0 || (!keys[i].most && !parse_pair(&keys[i], at, n, &value[i], NULL)));
+        at = at[n] ? at + n + 1 : NULL;
+    }
+}
+
+static void defaults_over(const char *under, const qg_key *keys, double *value)
 {
     for (int i = 0; i < qg_keys_count(keys); i++) value[i] = keys[i].fallback;
+    qg_keys_over(under, keys, value);
+}
+
+qg_status qg_keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value)
+{
+    defaults_over(under, keys, value);
     if (!parse(text, keys, value)) return QG_OK;
     return name ? qg_fail(QG_EARG, "%s: %s", name, qg_errmsg()) : QG_EARG;
+}
+
+qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value)
+{
+    return qg_keys_parse_over(name, NULL, text, keys, value);
 }
 
 qg_status qg_variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
@@ -323,12 +344,19 @@ static void put_value(buffer *to, const qg_key *keys, int i, const double *value
 
 void qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes)
 {
+    qg_keys_print_over(name, NULL, keys, value, text, bytes);
+}
+
+void qg_keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value, char *text, size_t bytes)
+{
     const char *before = name ? ":" : "";
     buffer      to     = { text, bytes, 0 };
+    double      own[QG_MAX_VALUES];
+    defaults_over(under, keys, own);
     put(&to, name ? name : "");
     for (int i = 0; i < qg_keys_count(keys); i++) {
         if (!qg_key_has_effect(keys, i, value)) continue;
-        if (value[i] == keys[i].fallback && !(keys[i].is & (QG_KEY_SHOWN | QG_KEY_REQUIRED))) continue;
+        if (value[i] == own[i] && !(keys[i].is & (QG_KEY_SHOWN | QG_KEY_REQUIRED))) continue;
         put(&to, before);
         if (!(keys[i].is & QG_KEY_SIZE)) put(&to, keys[i].name);
         if (!(keys[i].is & (QG_KEY_SIZE | QG_KEY_FLAG))) put(&to, "=");

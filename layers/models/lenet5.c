@@ -47,7 +47,7 @@ const qg_model qg_model_lenet5_xnor = {
               "weight-decay = 1e-5\n"
               "schedule = \"step:every=0.25,factor=0.1\"\n"
               "loss = \"cross-entropy\"\n"
-              "weight = \"xnor:latent=centred\"\n"
+              "weight = \"xnor:as=paper,latent=centred\"\n"
               "input = \"xnor:scale=off\"\n"
               "first-last = \"float\"\n",
     .image   = QG_MNIST_IMAGE,

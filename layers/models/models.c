@@ -90,10 +90,23 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     return NULL;
 }
 
+static bool keeps_ends(qg_quant q) { return q.scheme && q.scheme->float_ends; }
+
+bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient)
+{
+    return keeps_ends(weight) || keeps_ends(input) || keeps_ends(gradient);
+}
+
+bool qg__model_has_float_ends(const qg_model_spec *s)
+{
+    return s->first_last == QG_FIRST_LAST_AUTO ? qg_model_keeps_ends(s->weight, s->input, s->gradient)
+                                               : s->first_last == QG_FIRST_LAST_FLOAT;
+}
+
 qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)
 {
     qg_model_quants q = { 0 };
-    if (!spec->first_last_float || !(first || last)) {
+    if (!(first || last) || !qg__model_has_float_ends(spec)) {
         q = (qg_model_quants){ spec->weight, spec->input, spec->gradient };
         if (first) q.input = (qg_quant){ 0 };
     }

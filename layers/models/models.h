@@ -38,6 +38,12 @@ typedef enum qg_shortcut_kind {
     QG_SHORTCUT_POOL_B              /* means of 2x2 pixels, then a 1x1 convolution, as in Bi-Real Net; in nets as text */
 } qg_shortcut_kind;
 
+typedef enum qg_first_last {
+    QG_FIRST_LAST_AUTO,             /* float if qg_model_keeps_ends says so, else quantized */
+    QG_FIRST_LAST_FLOAT,
+    QG_FIRST_LAST_QUANTIZED
+} qg_first_last;
+
 typedef struct qg_model_spec {
     int              height, width, channels, classes;
     uint64_t         seed;
@@ -45,7 +51,7 @@ typedef struct qg_model_spec {
     qg_quant         input;         /* of every product but the first, which reads the image; tfc, sfc
                                        and lfc quantize the image too */
     qg_quant         gradient;      /* of every product's dL/dy */
-    bool             first_last_float;  /* the first and last product are not quantized */
+    qg_first_last    first_last;    /* whether the first and last product are quantized */
     bool             fold_batchnorm;    /* these three as in qg_net_spec */
     bool             batchnorm_per_rank;
     uint64_t         freeze_batchnorm_after;
@@ -74,6 +80,10 @@ extern const qg_model  qg_model_text;
 /* Declares the model's net, which the caller builds.  NULL: out of memory, or QG_EARG: the model does not
  * have an option, an option is out of range, or an exception names a layer that does not exist. */
 qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
+
+/* Whether one of these is a scheme whose source keeps the first and last layer in float, and which needs that
+ * (qg_scheme.float_ends). */
+bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient);
 
 /* The quantizers that spec gives to the product called name.  first: it reads the image. */
 typedef struct qg_model_quants {

@@ -26,7 +26,7 @@ const qg_model qg_model_nin = {
               "weight-decay = 1e-5\n"
               "schedule = \"step:at=0.375+0.625+0.75+0.875,factor=0.1\"\n"
               "loss = \"cross-entropy\"\n"
-              "weight = \"xnor:latent=centred\"\n"
+              "weight = \"xnor:as=paper,latent=centred\"\n"
               "input = \"xnor:scale=off\"\n"
               "first-last = \"float\"\n",
     .image   = QG_CIFAR_IMAGE,

@@ -29,6 +29,9 @@ int             qg__model_scaled(const qg_model_spec *spec, int n);
 /* The net's part of a model's spec. */
 qg_net_spec     qg__model_net(const qg_model_spec *spec);
 
+/* Whether the first and last product are not quantized. */
+bool            qg__model_has_float_ends(const qg_model_spec *spec);
+
 /* qg_model_quant of "conv3" or "fc3". */
 qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
                                    bool last);

@@ -61,7 +61,7 @@ const qg_model qg_model_birealnet18 = {
               "schedule = \"linear\"\n"
               "loss = \"cross-entropy\"\n"
               "label-smoothing = 0.1\n"
-              "weight = \"magnitude-aware\"\n"
+              "weight = \"magnitude-aware:as=paper\"\n"
               "input = \"sign:surrogate=approx-sign\"\n"
               "first-last = \"float\"\n"
               "layer = [" REAL("shortcut1") ", " REAL("shortcut2") ", " REAL("shortcut3") "]\n",

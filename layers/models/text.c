@@ -31,7 +31,7 @@ static qg_model_quants quants(const author *a, int i)
 {
     int before = 0;
     for (int k = 0; k < i; k++) before += is_product(&a->part[k]);
-    const bool first = before == 0 && (!a->image_too || a->spec->first_last_float);
+    const bool first = before == 0 && (!a->image_too || qg__model_has_float_ends(a->spec));
     return qg__model_numbered(a->spec, a->part[i].is == QG__CONV ? "conv" : "fc", a->part[i].number, first,
                               before == a->products - 1);
 }

@@ -9,7 +9,7 @@ qg_constants qg_mean_signs(qg_quant q, qg_span w, const float *learned)
     return (qg_constants){ .sign = { qg_span_mean_abs(w) } };
 }
 
-static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY), { .name = NULL } };
+static const qg_key keys[] = { QG_AS_KEY, QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY), { .name = NULL } };
 
 static const char explain_binary[] =
     "Binary weights with one scale, per tensor or per output channel.\n"

@@ -7,14 +7,16 @@
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
-enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR };     /* in arg of BinaryConnect */
-enum { BNN_UNIT_START, BNN_GLOROT_LR };                     /* and of BNN */
+enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR, SCALED };     /* in arg of BinaryConnect */
+enum { BNN_UNIT_START, BNN_GLOROT_LR, BNN_SCALED };                 /* and of BNN */
 
 #define START_KEYS                                                                                        \
     { .name = "start", .words = "net|unit", .about = "unit: stretch the initial weights to fill [-1, 1]" }, \
-    { .name = "glorot-lr", .words = "off|adam|sgd", .about = "scale the learning rate of the weights by Glorot's factor" }
+    { .name = "glorot-lr", .words = "off|adam|sgd", .about = "scale the learning rate of the weights by Glorot's factor" }, \
+    QG_SCALED_KEY
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { .name = "draw", .words = "det|stoch", .about = "in training: the sign, or +1 with probability (w + 1) / 2" },
     { .name = "eval", .words = "sign|float", .about = "in evaluation: the sign, or the latent weights" },
     START_KEYS,
@@ -22,7 +24,7 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-static const qg_key bnn_keys[] = { START_KEYS, QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
+static const qg_key bnn_keys[] = { QG_AS_KEY, START_KEYS, QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
 
 /* --- draws ------------------------------------------------------------------------------------ */
 
@@ -81,6 +83,17 @@ static float lr_scale(qg_quant q, double fan_in, double fan_out)
     return glorot_lr(q.arg[GLOROT_LR], fan_in, fan_out);
 }
 
+static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    (void)k, (void)sum;
+    return qg_relative_mix(q.arg[SCALED] != 0, w);
+}
+
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
+}
+
 static qg_quant complete(qg_quant q)
 {
     q.bits = q.arg[FLOAT_EVAL] != 0 ? QG_FLOAT_BITS : 1;
@@ -91,8 +104,11 @@ const qg_scheme qg_binaryconnect_scheme = {
     .name      = "binaryconnect",
     .about     = "{-1, +1}, latent weights in [-1, 1]",
     .keys      = keys,
+    .paper     = "gradient=plain",
     .complete  = complete,
     .lr_scale  = lr_scale,
+    .mix       = mix,
+    .surrogate = surrogate,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
     .clip      = 1.0f,
@@ -112,6 +128,10 @@ const qg_scheme qg_binaryconnect_scheme = {
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
         "\n"
+        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
+        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
+        "(plain_gradient) does without, as the paper and as=paper (as_paper) do.\n"
+        "With draw=stoch small initial weights are coin flips: it needs start=unit,glorot-lr=adam or sgd.\n"
         "Learns nothing.  w = 0 gives +1.  Two options follow the authors' code.  start=unit (unit_start)\n"
         "makes the initial weights uniform in [-1, 1].  glorot-lr=adam (glorot_lr) multiplies the learning\n"
         "rate of the weights by s = 1 / sqrt(1.5 / (fan in + fan out)), glorot-lr=sgd by s^2.  Replications\n"
@@ -124,10 +144,12 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_binaryconnect_scheme,
                                          .surrogate = spec.surrogate,
+                                         .as_paper  = spec.as_paper,
                                          .arg       = { [STOCHASTIC] = spec.stochastic,
                                                         [FLOAT_EVAL] = spec.float_eval,
                                                         [UNIT_START] = spec.unit_start,
-                                                        [GLOROT_LR]  = (int)spec.glorot_lr } });
+                                                        [GLOROT_LR]  = (int)spec.glorot_lr,
+                                                        [SCALED]     = !spec.plain_gradient } });
 }
 
 /* --- BNN -------------------------------------------------------------------------------------- */
@@ -136,6 +158,17 @@ static void bnn_start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
     if (q.arg[BNN_UNIT_START] != 0) qg_stretch_to_unit(x);
+}
+
+static qg_mix bnn_mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    (void)k, (void)sum;
+    return qg_relative_mix(q.arg[BNN_SCALED] != 0, w);
+}
+
+static double bnn_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    return qg_relative_surrogate(q.arg[BNN_SCALED] != 0, q, i, at, to);
 }
 
 static float bnn_lr_scale(qg_quant q, double fan_in, double fan_out)
@@ -147,9 +180,13 @@ const qg_scheme qg_bnn_scheme = {
     .name      = "bnn",
     .about     = "{-1, +1}, latent weights in [-1, 1]",
     .keys      = bnn_keys,
+    .paper     = "gradient=plain",
     .bits      = 1,
     .lr_scale  = bnn_lr_scale,
+    .mix       = bnn_mix,
+    .surrogate = bnn_surrogate,
     .roles     = QG_WEIGHT,
+    .float_ends = true,
     .scales    = QG_UNSCALED,
     .clip      = 1.0f,
     .form      = &qg_sign_form,
@@ -164,6 +201,11 @@ const qg_scheme qg_bnn_scheme = {
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"
+        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
+        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
+        "(plain_gradient) does without, as as=paper (as_paper) does.\n"
+        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
+        "are large, and the last layer of a model has no batch norm, as the paper's has.\n"
         "Learns nothing.  w = 0 gives +1.  The paper's activations are the scheme sign.  start=unit\n"
         "(unit_start) and glorot-lr (glorot_lr) work as in binaryconnect.\n"
         "Other implementations: torch.sign gives 0 at 0.\n",
@@ -173,8 +215,10 @@ qg_quant qg_bnn(qg_bnn_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_bnn_scheme,
                                          .surrogate = spec.surrogate,
+                                         .as_paper  = spec.as_paper,
                                          .arg       = { [BNN_UNIT_START] = spec.unit_start,
-                                                        [BNN_GLOROT_LR]  = (int)spec.glorot_lr } });
+                                                        [BNN_GLOROT_LR]  = (int)spec.glorot_lr,
+                                                        [BNN_SCALED]     = !spec.plain_gradient } });
 }
 
 /* --- Bop ---------------------------------------------------------------------------------- */
@@ -185,10 +229,13 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
     for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
 }
 
+static const qg_key bop_keys[] = { QG_AS_KEY, { .name = NULL } };
+
 /* Weights that qg_bop trains equal their signs; loaded weights need not. */
 const qg_scheme qg_bop_scheme = {
     .name      = "bop",
     .about     = "{-1, +1} without latent weights; requires --optimizer bop",
+    .keys      = bop_keys,
     .bits      = 1,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,

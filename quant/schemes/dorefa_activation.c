@@ -8,6 +8,7 @@
 enum { TIES };              /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
     { .name = "ties", .words = "even|up", .when = "bits=1..16", .about = "rounding of values midway between two levels" },
     QG_OWN_SURROGATE_KEYS,
@@ -40,6 +41,7 @@ const qg_scheme qg_dorefa_activation_scheme = {
     .about      = "2^bits levels in [0, 1]",
     .keys       = keys,
     .roles      = QG_INPUT,
+    .float_ends = true,
     .rectifies  = true,
     .form       = &qg_dorefa_form,
     .ops        = QG_ACTIVATION_OP("dorefa"),

@@ -156,6 +156,7 @@ const qg_scheme qg_dorefa_gradient_scheme = {
     .keys      = keys,
     .complete  = complete,
     .roles     = QG_GRADIENT,
+    .float_ends = true,
     .surrogate = surrogate,
     .apply     = apply_gradient,
     .explain   = qg__dorefa_explain,

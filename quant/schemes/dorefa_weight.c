@@ -12,6 +12,7 @@
 enum { THROUGH_MAX };       /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: float" },
     { .name = "max", .words = "constant|through", .when = "bits=2..16", .about = "through: differentiate max|tanh w|" },
     QG_PER_CHANNEL_KEY("one max|tanh w| (with 1 bit, mean|w|) per output channel"),
@@ -40,9 +41,11 @@ const char qg__dorefa_explain[] =
     "\n"
     "Learns nothing.  With more than 1 bit no level is 0: a weight of 0 becomes 1 / (2^k - 1).  If all\n"
     "weights are zero, so do all of them, and they receive no gradient.  A zero gradient stays zero.\n"
+    "Models keep their first and last layer in float, as the published nets do, unless --first-last quantized\n"
+    "is given.\n"
     "Other implementations: tensorpack differentiates m, Larq and most ports do not; one port\n"
     "multiplies the weights by m again.  The clip after the noise is in the authors' code, not in the\n"
-    "equation.  The published nets keep the first and last layer in float.\n";
+    "equation.\n";
 
 /* --- the derivative of the maximum -------------------------------------------------------------- */
 
@@ -137,6 +140,7 @@ const qg_scheme qg_dorefa_weight_scheme = {
     .keys        = keys,
     .complete    = complete,
     .roles       = QG_WEIGHT,
+    .float_ends  = true,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_tanh_form,
     .ops         = QG_FORM_OPS("dorefa_weight"),
@@ -153,6 +157,7 @@ static const qg_scheme binary = {
     .keys        = keys,
     .complete    = complete,
     .roles       = QG_WEIGHT,
+    .float_ends  = true,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("dorefa_weight"),

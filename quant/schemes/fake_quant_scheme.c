@@ -17,6 +17,7 @@
 #define AVERAGED .when = "range=observed|percentile"
 #define KEYS(ranges, own)                                                                                            \
     {                                                                                                                \
+        QG_AS_KEY,                                                                                                   \
         { QG_BITS_KEY(8, 2, 16), .about = "bits per code" },                                                         \
         { .name = "range", .fallback = own, .words = ranges, .is = QG_KEY_SHOWN, .about = "source of the range" },   \
         { .name = "min", .fallback = QG_NO_MIN, .min = -1e6, .max = 1e6, GIVEN, .below = "max",                      \
@@ -397,6 +398,8 @@ const qg_scheme qg_fake_quant_scheme = {
     .about       = ABOUT,
     .keys        = keys,
     .weight_keys = weight_keys,
+    .paper       = "gradient=sum",
+    .before      = "gradient=scaled",
     .complete    = complete,
     .variant     = "range=learned",
     .scales      = 2,     /* a scale and a zero point */
@@ -437,6 +440,8 @@ static const qg_scheme observed_range = {
     .about       = ABOUT,
     .keys        = keys,
     .weight_keys = weight_keys,
+    .paper       = "gradient=sum",
+    .before      = "gradient=scaled",
     .complete    = complete,
     .freeze_after = freeze_after,
     .variant     = "range=observed",
@@ -470,6 +475,8 @@ static const qg_scheme percentile_range = {
     .about       = ABOUT,
     .keys        = keys,
     .weight_keys = weight_keys,
+    .paper       = "gradient=sum",
+    .before      = "gradient=scaled",
     .complete    = complete,
     .freeze_after = freeze_after,
     .variant     = "range=percentile",
@@ -501,6 +508,8 @@ static const qg_scheme fixed_range = {
     .about      = ABOUT,
     .keys       = keys,
     .weight_keys = weight_keys,
+    .paper       = "gradient=sum",
+    .before      = "gradient=scaled",
     .complete   = complete,
     .variant    = "range=fixed",
     .scales     = 2,     /* a scale and a zero point */
@@ -524,6 +533,8 @@ static const qg_scheme current_range_scheme = {
     .about       = ABOUT,
     .keys        = keys,
     .weight_keys = weight_keys,
+    .paper       = "gradient=sum",
+    .before      = "gradient=scaled",
     .complete    = complete,
     .variant     = "range=current",
     .roles       = QG_WEIGHT,

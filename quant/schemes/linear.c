@@ -8,6 +8,7 @@
 enum { MAX_VALUE };         /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
     { .name = "max-value", .fallback = 2, .min = 1e-6, .max = 1e6, .alias = "max", .about = "M, the largest level" },
     QG_OWN_SURROGATE_KEYS,

@@ -11,12 +11,14 @@ enum { STEP, SEEN };        /* of what is learned or tracked */
 
 #define SIGNED_KEY .name = "signed", .words = "no|yes", .about = "codes below 0 as well as above"
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(2, 1, 16), .about = "bits per code; signed codes need 2 or more" },
     { SIGNED_KEY },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };
 static const qg_key weight_keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(2, 2, 16), .about = "bits per code" },
     { SIGNED_KEY, .fallback = 1 },
     QG_OWN_SURROGATE_KEYS,

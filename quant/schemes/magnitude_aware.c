@@ -5,24 +5,36 @@
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
+enum { SCALED };            /* in arg */
+
+/* a is about 1 / sqrt(n) in the initial weights. */
+static double gain(qg_quant q, size_t n) { return q.arg[SCALED] != 0 ? sqrt((double)n) : 1; }
+
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    (void)q, (void)w, (void)sum;
-    return (qg_mix){ .through = k->sign.scale };
+    (void)sum;
+    return (qg_mix){ .through = k->sign.scale * (float)gain(q, w.n) };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const qg_surrogate s = qg__surrogate_or(q.surrogate, qg_clip_at_1(q));
-    return s.value ? qg_point_mean_abs(q, i, at) * s.value(s.arg, to->x[i]) : (double)NAN;
+    return s.value ? gain(q, qg_row(at->shape)) * qg_point_mean_abs(q, i, at) * s.value(s.arg, to->x[i]) : (double)NAN;
 }
 
-static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
+static const qg_key keys[] = {
+    QG_AS_KEY,
+    { .name = "gradient", .fallback = 1, .words = "plain|scaled",
+      .about = "scaled: dw times sqrt(number of weights of the channel)" },
+    QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
+    { .name = NULL }
+};
 
 const qg_scheme qg_magnitude_aware_scheme = {
     .name        = "magnitude-aware",
     .about       = "{-a, +a}, one a per output channel, as in Bi-Real Net",
     .keys        = keys,
+    .paper       = "gradient=plain",
     .bits        = 1,
     .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
@@ -38,8 +50,10 @@ const qg_scheme qg_magnitude_aware_scheme = {
         "\n"
         "    a    = mean|w|                          of one output channel\n"
         "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
-        "    dw   = dq a 1[|w| <= 1]                 a is a constant of the backward\n"
+        "    dw   = dq a sqrt(n) 1[|w| <= 1]         a is a constant of the backward, n the weights of the channel\n"
         "\n"
+        "The paper has no sqrt(n): gradient=plain (plain_gradient), or as=paper (as_paper).  a is about\n"
+        "1 / sqrt(n) in the initial weights, and with it alone SGD moves them that much more slowly.\n"
         "Learns nothing.  If all weights of a channel are zero, q = 0 and they receive no gradient.\n"
         "binary-channel has neither the factor a nor the mask in its gradient; the exact rule of xnor has a\n"
         "second term, the derivative of a.\n",
@@ -47,7 +61,10 @@ const qg_scheme qg_magnitude_aware_scheme = {
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme = &qg_magnitude_aware_scheme, .surrogate = spec.surrogate });
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_magnitude_aware_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .as_paper  = spec.as_paper,
+                                         .arg       = { [SCALED] = !spec.plain_gradient } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -69,7 +86,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg
     if (!status && s.whole) status = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
     if (status) return status;
     qg__zero(dx);
-    qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ s }), c, NULL, qg__floats(x), qg__floats(dy),
+    qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true, .surrogate = s }), c, NULL, qg__floats(x), qg__floats(dy),
                      qg__floats(dx), NULL);
     return QG_OK;
 }

@@ -9,6 +9,7 @@ enum { FIRST_ALPHA, DECAY };        /* in arg */
 
 /* The decay is that of the weights in the paper's CIFAR-10 ResNet-20, which it uses for alpha as well. */
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(4, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
     { .name = "alpha", .fallback = 10, .min = 1e-6, .max = 1e6, .about = "initial value of the clip" },
     { .name = "decay", .fallback = (double)2e-4f, .min = 1e-9, .max = 10, .about = "weight decay of alpha" },

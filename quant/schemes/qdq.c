@@ -11,6 +11,7 @@ enum { MEASURED, GIVEN };                           /* of RANGE */
 
 #define IF_GIVEN .when = "range=given"
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(8, 1, 16), .about = "bits per code; signed codes need 2 or more" },
     { .name = "signed", .fallback = 1, .words = "no|yes", .about = "codes below 0 as well as above" },
     { .name = "range", .words = "measured|given", .is = QG_KEY_SHOWN, .about = "source of the range" },
@@ -212,8 +213,8 @@ qg_quant qg_qdq(qg_qdq_spec spec)
                                          .surrogate   = spec.surrogate,
                                          .arg         = { [SIGNED] = !spec.is_unsigned,
                                                           [RANGE]  = spec.range_given ? GIVEN : MEASURED,
-                                                          [MIN]    = own ? keys[MIN + 1].fallback : spec.min,
-                                                          [MAX]    = own ? keys[MAX + 1].fallback : spec.max,
+                                                          [MIN]    = own ? keys[MIN + 2].fallback : spec.min,
+                                                          [MAX]    = own ? keys[MAX + 2].fallback : spec.max,
                                                           [NARROW] = spec.narrow_range,
                                                           [TIES]   = spec.ties_up } });
 }

@@ -38,6 +38,11 @@ static qg_status refuse(const char *text, size_t n, qg_role role)
 
 qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)
 {
+    return qg__quant_parse_as(QG_DEFAULTS, text, role, q);
+}
+
+qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q)
+{
     if (!text || !q) return qg_fail_null(QG_EARG, "qg_quant_parse: text or q");
     const size_t n    = strcspn(text, ":");
     const char  *rest = text[n] ? text + n + 1 : NULL;
@@ -46,6 +51,7 @@ qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)
         return rest ? qg_fail(QG_EARG, "float has no options") : QG_OK;
     }
     for (const qg_scheme *const *s = qg_schemes; *s; s++)
-        if ((*s)->roles & role && is_called((*s)->name, text, n)) return qg_scheme_parse(*s, role, rest, q);
+        if ((*s)->roles & role && is_called((*s)->name, text, n))
+            return qg__scheme_parse_as(version, *s, role, rest, q);
     return refuse(text, n, role);
 }

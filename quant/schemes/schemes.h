@@ -13,4 +13,8 @@ extern const qg_scheme *const qg_schemes[];
 QG_MUST_CHECK
 qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q);
 
+/* The same for a text that was written with this version of the defaults. */
+QG_MUST_CHECK
+qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q);
+
 #endif

@@ -8,7 +8,7 @@ qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
     return (qg_constants){ .sign = { 1.0f } };
 }
 
-static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
+static const qg_key keys[] = { QG_AS_KEY, QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
 
 const qg_scheme qg_sign_scheme = {
     .name       = "sign",

@@ -2,13 +2,15 @@
 #include "quant/scheme.h"
 #include "quant/schemes/twn.h"
 
-enum { THRESHOLD, RELATIVE };       /* in arg */
+enum { THRESHOLD, RELATIVE, SCALED };       /* in arg */
 
 /* The default of the threshold, 0, depends on relative. */
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { .name  = "threshold", .min = 0.01, .max = 10,
-      .about = "D, 0.05 by default; with relative=yes a multiple of mean|w|, 0.7 by default" },
-    { .name = "relative", .words = "no|yes", .about = "the threshold is a multiple of mean|w|" },
+      .about = "D, as a multiple of mean|w|, 0.7 by default; with relative=no a value, 0.05 by default" },
+    { .name = "relative", .fallback = 1, .words = "no|yes", .about = "the threshold is a multiple of mean|w|" },
+    QG_SCALED_KEY,
     QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
     { .name = NULL }
 };
@@ -21,10 +23,24 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
     return (qg_constants){ .ternary = { relative ? qg__twn_delta(w, threshold) : threshold, 1.0f, 1.0f } };
 }
 
+static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    (void)k, (void)sum;
+    return qg_relative_mix(q.arg[SCALED] != 0, w);
+}
+
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
+}
+
 const qg_scheme qg_ste_tern_scheme = {
     .name      = "ste-tern",
     .about     = "{-1, 0, +1}",
     .keys      = keys,
+    .paper     = "relative=no,gradient=plain",
+    .mix       = mix,
+    .surrogate = surrogate,
     .bits      = 2,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
@@ -35,11 +51,16 @@ const qg_scheme qg_ste_tern_scheme = {
     .explain =
         "Ternary weights without a scale: SteTern of the Larq library.\n"
         "\n"
-        "    D    = threshold, 0.05 by default\n"
-        "           threshold * mean|w|, 0.7 by default, with relative=yes\n"
+        "    D    = threshold * mean|w|, 0.7 by default\n"
+        "           threshold, 0.05 by default, with relative=no (absolute): Larq's own\n"
         "    q(w) = +1 if w > D, -1 if w < -D, else 0\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "\n"
+        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
+        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
+        "(plain_gradient) does without.\n"
+        "as=paper (as_paper) is relative=no,gradient=plain.  Initial weights below 0.05 are then all 0, and\n"
+        "wide layers do not train.\n"
         "Learns nothing.  If all weights are zero, q = 0.  The threshold 0.7 is that of Li, Zhang, Liu 2016,\n"
         "arXiv:1605.04711; their quantizer, twn, also has a scale.\n",
 };
@@ -48,7 +69,10 @@ qg_quant qg_ste_tern(qg_ste_tern_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_ste_tern_scheme,
                                          .surrogate = spec.surrogate,
-                                         .arg       = { [THRESHOLD] = spec.threshold, [RELATIVE] = spec.relative } });
+                                         .as_paper  = spec.as_paper,
+                                         .arg       = { [THRESHOLD] = spec.threshold,
+                                                        [RELATIVE]  = !spec.absolute,
+                                                        [SCALED]    = !spec.plain_gradient } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

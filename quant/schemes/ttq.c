@@ -5,16 +5,21 @@
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
-enum { THRESHOLD, RULE, FROM_WEIGHTS, DECAY, SCALED };      /* in arg */
+enum { THRESHOLD, RULE, FROM_WEIGHTS, DECAY, SCALED, STRAIGHT, RATE };     /* in arg */
 enum { WP, WN };                                            /* in learned */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { .name = "threshold", .fallback = (double)0.05f, .min = 0.0001, .max = 0.9999, .alias = "t",
       .about = "D, as a fraction of max|w|" },
     { .name = "rule", .words = "exact|as-printed", .about = "sign of dWn" },
-    { .name = "start", .words = "one|weights", .about = "initial Wp and Wn: 1, or the mean |w| of their side" },
+    { .name = "start", .fallback = 1, .words = "one|weights", .about = "initial Wp and Wn: 1, or the mean |w| of their side" },
     { .name = "decay", .max = 10, .about = "weight decay of Wp and Wn; 0: use --quantizer-decay" },
-    { .name = "gradient", .words = "sum|scaled", .about = "scaled: dWp and dWn times 1 / sqrt(number of weights)" },
+    { .name = "gradient", .fallback = 1, .words = "sum|scaled",
+      .about = "scaled: dWp and dWn times 1 / sqrt(number of weights)" },
+    { .name = "straight", .fallback = 1, .words = "no|yes", .about = "dw = dq; no: eq. 8" },
+    { .name = "scale-lr", .fallback = (double)0.1f, .max = 1000,
+      .about = "learning rate of Wp and Wn, as a multiple of that of the weights; 0: 1" },
     QG_PER_CHANNEL_KEY("D, Wp and Wn of each output channel"),
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
@@ -62,10 +67,17 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     const double g = q.arg[SCALED] != 0 ? 1 / sqrt(n) : 1;
     if (!(fabs(w) > d)) return moved;
     const int side = w > 0 ? WP : WN;
-    return at->learned[side] * moved + (w > 0 ? g : -g) * to->learned[side];
+    return (q.arg[STRAIGHT] != 0 ? 1 : at->learned[side]) * moved + (w > 0 ? g : -g) * to->learned[side];
 }
 
 static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
+static float scale_lr(qg_quant q) { return (float)q.arg[RATE]; }
+
+/* {0}: eq. 8, the slope of the form. */
+static qg_surrogate own(qg_quant q)
+{
+    return q.arg[STRAIGHT] != 0 ? qg_surrogate_identity() : (qg_surrogate){ 0 };
+}
 
 /* A negative scale would flip the sign of its codes and of the gradient of its latent weights.  A scale that falls
  * below 2^-30 is set to that, and its gradient can raise it again. */
@@ -88,6 +100,9 @@ const qg_scheme qg_ttq_scheme = {
     .ops          = QG_FORM_OPS("ttq"),
     .start        = start,
     .decay        = decay,
+    .scale_lr     = scale_lr,
+    .paper        = "start=one,gradient=sum,straight=no,scale-lr=0",
+    .own          = own,
     .constants    = constants,
     .own_slope    = true,
     .surrogate    = surrogate,
@@ -96,17 +111,20 @@ const qg_scheme qg_ttq_scheme = {
         "\n"
         "    D    = threshold * max|w|               threshold 0.05 by default\n"
         "    q(w) = +Wp if w > D, -Wn if w < -D, else 0\n"
-        "    dw   = Wp dq where w > D, Wn dq where w < -D, else dq                            (eq. 8)\n"
+        "    dw   = dq                               with straight=no: Wp dq, dq or Wn dq     (eq. 8)\n"
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"
         "    dWn  = -sum of dq where w < -D          the derivative of q; eq. 7 prints +sum\n"
         "\n"
         "Learns Wp and Wn, one of each per tensor; with per-channel=yes (per_channel) each output channel\n"
-        "has its own D, Wp and Wn.  They start at 1, as in the authors' code, or with start=weights\n"
-        "(start_from_weights) at the mean |w| of their side.  If an update moves one below 2^-30, it is set\n"
-        "to 2^-30; training warns below 1e-6.  D is a constant of the backward pass.\n"
-        "The sums grow with the layer: a learning rate that suits the weights can drive Wp and Wn to 0 in\n"
-        "one step.  gradient=scaled (scaled_gradient) multiplies both by 1 / sqrt(number of weights).\n"
-        "If all weights are zero, q = 0, and Wp and Wn receive no gradient.\n"
+        "has its own D, Wp and Wn.  If an update moves one below 2^-30, it is set to 2^-30; training warns\n"
+        "below 1e-6.  D is a constant of the backward pass.  If all weights are zero, q = 0, and Wp and Wn\n"
+        "receive no gradient.\n"
+        "The paper's rule needs its recipes: the sums grow with the layer, so a learning rate that suits the\n"
+        "weights can drive Wp and Wn to 0 in one step, and where Wp is small eq. 8 hardly moves the weights.\n"
+        "By default, therefore, dWp and dWn are multiplied by 1 / sqrt(number of weights), Wp and Wn start at\n"
+        "the mean |w| of their side and learn at a tenth of the rate, and dw = dq.  start=one (start_at_one),\n"
+        "gradient=sum (summed_gradient), straight=no (scaled_weights) and scale-lr=1 (scale_lr) are the\n"
+        "paper's, and as=paper (as_paper) is all four.\n"
         "Other implementations: Blueoil and several PyTorch ports use dWn as printed, which moves Wn uphill\n"
         "(rule=as-printed).  The authors' TensorFlow code differentiates automatically, so its dWn is right;\n"
         "it gives sign(w) at |w| = D and applies its weight decay to Wp and Wn (the option decay).  Some\n"
@@ -118,11 +136,14 @@ qg_quant qg_ttq(qg_ttq_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme      = &qg_ttq_scheme,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,
+                                         .as_paper    = spec.as_paper,
                                          .arg         = { [THRESHOLD]    = spec.threshold,
                                                           [RULE]         = spec.rule,
-                                                          [FROM_WEIGHTS] = spec.start_from_weights,
+                                                          [FROM_WEIGHTS] = !spec.start_at_one,
                                                           [DECAY]        = spec.decay,
-                                                          [SCALED]       = spec.scaled_gradient } });
+                                                          [SCALED]       = !spec.summed_gradient,
+                                                          [STRAIGHT]     = !spec.scaled_weights,
+                                                          [RATE]         = spec.scale_lr != 0 ? spec.scale_lr : 0.1f } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

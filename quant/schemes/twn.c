@@ -8,6 +8,7 @@
 enum { THRESHOLD };         /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { .name = "threshold", .fallback = (double)0.7f, .min = 0.01, .max = 10, .about = "D, as a multiple of mean|w|" },
     QG_PER_CHANNEL_KEY("D and a of each output channel"),
     QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY),

@@ -3,35 +3,42 @@
 
 #include "quant/scheme.h"
 
-enum { ZERO };              /* in arg */
+enum { ZERO, RELATIVE };    /* in arg */
 
-#define KEYS(zero)                                                                                  \
+#define KEYS(zero, ...)                                                                             \
     {                                                                                               \
-        { QG_BITS_KEY(2, 1, 8), .about = "bits per code" },                                             \
+        QG_AS_KEY,                                                                                  \
+        { QG_BITS_KEY(2, 1, 8), .about = "bits per code" },                                         \
         { .name = "zero", .fallback = zero, .words = "no|yes", .when = "bits=2..8",                 \
-          .about = "0 is a level, which leaves one level fewer" },                                   \
-        QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                     \
+          .about = "0 is a level, which leaves one level fewer" },                                  \
+        __VA_ARGS__ QG_OWN_SURROGATE_KEYS, { .name = NULL }                                         \
     }
-static const qg_key keys[] = KEYS(0), weight_keys[] = KEYS(1);
+#define RELATIVE_KEY { .name = "relative", .fallback = 1, .words = "no|yes", .about = "quantize w / (2 mean|w|)" },
+static const qg_key keys[] = KEYS(0, ), weight_keys[] = KEYS(1, RELATIVE_KEY);
 
+static bool is_relative(qg_quant q) { return qg_quant_role(q) == QG_WEIGHT && q.arg[RELATIVE] != 0; }
+
+/* Of weights uniform in +-b, 2 mean|w| is b. */
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    (void)x, (void)learned;
+    (void)learned;
+    const float mean = is_relative(q) ? qg_span_mean_abs(x) : 0.5f, end = mean > 0.0f ? 2.0f * mean : 1.0f;
     const float steps = qg__steps(q.arg[ZERO] != 0 ? q.bits - 1 : q.bits);
-    return (qg_constants){ .uniform = { .steps = steps, .step = 1.0f / steps, .variant = (float)q.arg[ZERO] } };
+    return (qg_constants){ .uniform = { .hi = end, .from = 1.0f / end, .steps = steps, .step = 1.0f / steps,
+                                        .variant = (float)q.arg[ZERO] } };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)q, (void)at;
-    return fmin(fmax(to->x[i], -1), 1);
+    const double end = is_relative(q) ? 2 * qg_point_mean_abs(q, i, at) : 1;
+    return fmin(fmax(to->x[i] / end, -1), 1);
 }
 
 /* Small initial weights would all be rounded to 0. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.role == QG_WEIGHT) qg_stretch_to_unit(x);
+    if (q.role == QG_WEIGHT && !is_relative(q)) qg_stretch_to_unit(x);
 }
 
 const qg_scheme qg_unit_scheme = {
@@ -39,11 +46,13 @@ const qg_scheme qg_unit_scheme = {
     .about       = "uniform levels in [-1, 1], including 0 with zero=yes",
     .keys        = keys,
     .weight_keys = weight_keys,
+    .paper       = "relative=no",
+    .measures_weights = true,
     .roles      = QG_WEIGHT | QG_INPUT,
     .rectifies  = true,
     .clip       = 1.0f,
     .form       = &qg_unit_form,
-    .ops        = QG_ACTIVATION_OP("unit"),
+    .ops        = QG_ACTIVATION_OR_FORM_OPS("unit"),
     .own_slope  = true,
     .surrogate  = surrogate,
     .start      = start,
@@ -55,12 +64,14 @@ const qg_scheme qg_unit_scheme = {
         "    zero=no        n = 2^bits - 1          q(x) = (2 floor(clip(x, -1, 1) n / 2) + 1) / n\n"
         "    zero=yes       n = 2^(bits - 1) - 1    q(x) = round(clip(x, -1, 1) n) / n    ties to even\n"
         "    s(x) = clip(x, -1, 1)                  dx = dy where |x| <= 1, else 0\n"
+        "    weights   q(w / r), r = 2 mean|w|, and dw = dq / r where |w| <= r\n"
         "\n"
         "Learns nothing.  zero is yes by default for --weight with 2 bits or more, else no; in C it is off by\n"
         "default.  2 bits give {-1, -1/3, 1/3, 1} with zero=no and {-1, 0, 1} with zero=yes.  1 bit is always\n"
         "zero=no: the sign, with +1 for x = 0.  A code times 1 / n equals q(x) up to one rounding.  NaN stays\n"
-        "NaN.  For inputs the scheme replaces relu.  Latent weights start stretched to fill [-1, 1] and are\n"
-        "clipped to it after each step.\n"
+        "NaN.  For inputs the scheme replaces relu.  With relative=no (fixed), as in Brevitas, weights are\n"
+        "not divided by r and start stretched to fill [-1, 1], where usual learning rates hardly move them;\n"
+        "as=paper (as_paper) is that.  Latent weights are clipped to [-1, 1] after each step.\n"
         "Other implementations: Brevitas' bnn_pynq models use zero=yes for 2-bit inputs, too.  The gradient\n"
         "of their inputs passes wherever round(x n) is a level, up to |x| = 1 + 1 / (2 n), which is\n"
         "surrogate=clip,surrogate-arg=1.5 for 2 bits; the gradient of their weights passes everywhere.\n",
@@ -71,5 +82,6 @@ qg_quant qg_unit(qg_unit_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_unit_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
-                                         .arg       = { [ZERO] = spec.zero } });
+                                         .as_paper  = spec.as_paper,
+                                         .arg       = { [ZERO] = spec.zero, [RELATIVE] = !spec.fixed && !spec.as_paper } });
 }

@@ -17,13 +17,16 @@ const char qg__xnor_explain[] =
     "    rule=paper         dw   = dq (a 1[|w| <= 1] + 1 / n)            keeps j = i of that sum\n"
     "    rule=authors       dw   = dq (a 1[|w| < 1] + 1 / n) (1 - 1 / c_in) n      as released, SGD\n"
     "    rule=authors-adam  the same without the factor n                          as released, Adam\n"
-    "    rule=identity      dw   = dq                                              Blueoil\n"
+    "    rule=identity      dw   = dq                                              Blueoil; the default\n"
     "inputs\n"
     "    q(x) = sign(x)\n"
     "    s(x) = clip(x, -1, 1)\n"
     "    K    = mean|x| over channels and the window of the product, padding counted as 0\n"
     "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward pass\n"
     "\n"
+    "rule=identity is the default because the factor a, about 0.05, makes SGD move the latent weights that\n"
+    "much more slowly.  as=paper (as_paper) is rule=exact.  Models keep their first and last layer in float,\n"
+    "as the paper does, unless --first-last quantized is given.\n"
     "Learns nothing.  A filter of zeros gives a = 0 and q = 0; a window of zeros gives K = 0.\n"
     "With the rules authors and authors-adam a layer with one input channel does not train, since its\n"
     "1 - 1 / c_in is 0.\n"
@@ -36,8 +39,14 @@ const char qg__xnor_explain[] =
 
 enum { RULE, CENTRED }; /* in arg */
 
+/* arg[RULE] is an index of the words, which have no default. */
+static qg_xnor_rule rule_of(qg_quant q) { return (qg_xnor_rule)(q.arg[RULE] + QG_XNOR_EXACT); }
+static double       word_of(qg_xnor_rule rule) { return (int)rule - QG_XNOR_EXACT; }
+
 static const qg_key keys[] = {
-    { .name = "rule", .words = "exact|paper|authors|authors-adam|identity", .about = "gradient rule" },
+    QG_AS_KEY,
+    { .name = "rule", .fallback = QG_XNOR_IDENTITY - QG_XNOR_EXACT, .words = "exact|paper|authors|authors-adam|identity",
+      .about = "gradient rule" },
     { .name = "latent", .words = "free|centred", .about = "centred: subtract the mean over the input channels" },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
@@ -45,7 +54,7 @@ static const qg_key keys[] = {
 
 static qg_surrogate own(qg_quant q)
 {
-    const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
+    const qg_xnor_rule rule = rule_of(q);
     if (rule == QG_XNOR_IDENTITY) return qg_surrogate_identity();
     if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_surrogate_clip(1.0f);
     qg_surrogate s = qg_surrogate_clip(1.0f);
@@ -55,7 +64,7 @@ static qg_surrogate own(qg_quant q)
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    const qg_xnor_rule rule   = (qg_xnor_rule)q.arg[RULE];
+    const qg_xnor_rule rule   = rule_of(q);
     const double       n      = (double)w.n, alpha = (double)k->sign.scale;
     const double       factor = (1.0 - 1.0 / (double)q.inputs) * (rule == QG_XNOR_AUTHORS ? n : 1.0);
     switch (rule) {
@@ -64,6 +73,7 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
     case QG_XNOR_AUTHORS:
     case QG_XNOR_AUTHORS_ADAM:
         return (qg_mix){ .through = (float)(alpha * factor), .direct = (float)(factor / n) };
+    case QG_XNOR_DEFAULT:
     case QG_XNOR_IDENTITY: break;
     }
     return (qg_mix){ .through = 1.0f };
@@ -77,11 +87,12 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg_point_mean_abs(q, i, at);
     const double       signs  = s.value ? s.value(s.arg, w) : (double)NAN;
     const double       factor = 1 - 1 / (double)(q.inputs ? q.inputs : (size_t)at->shape.c);
-    switch ((qg_xnor_rule)q.arg[RULE]) {
+    switch (rule_of(q)) {
     case QG_XNOR_EXACT: return alpha * signs + qg_point_mean_abs(q, i, to) * copysign(1, at->x[i]);
     case QG_XNOR_PAPER: return alpha * signs + w / n;
     case QG_XNOR_AUTHORS: return factor * (alpha * n * signs + w);
     case QG_XNOR_AUTHORS_ADAM: return factor * (alpha * signs + w / n);
+    case QG_XNOR_DEFAULT:
     case QG_XNOR_IDENTITY: break;
     }
     return signs;
@@ -95,9 +106,11 @@ const qg_scheme qg_xnor_scheme = {
     .name        = "xnor",
     .about       = ABOUT,
     .keys        = keys,
+    .paper       = "rule=exact",
     .bits        = 1,
     .complete    = complete,
     .roles       = QG_WEIGHT,
+    .float_ends  = true,
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("xnor_weight"),
@@ -113,10 +126,12 @@ static const qg_scheme centred_weight = {
     .name        = "xnor",
     .about       = ABOUT,
     .keys        = keys,
+    .paper       = "rule=exact",
     .bits        = 1,
     .complete    = complete,
     .variant     = "latent=centred",
     .roles       = QG_WEIGHT,
+    .float_ends  = true,
     .granularity = QG_CHANNEL_SCALE,
     .clip        = 1,
     .centred     = true,
@@ -138,9 +153,11 @@ static qg_quant complete(qg_quant q)
 
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
+    const qg_xnor_rule rule = spec.rule ? spec.rule : QG_XNOR_IDENTITY;
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_scheme,
                                          .surrogate = spec.surrogate,
-                                         .arg       = { [RULE] = spec.rule, [CENTRED] = spec.centred } });
+                                         .as_paper  = spec.as_paper,
+                                         .arg       = { [RULE] = word_of(rule), [CENTRED] = spec.centred } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -156,11 +173,11 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
                                             qg_xnor_attrs attrs, qg_array *dx)
 {
     const char        *op = "xnor_weight_quantizer_gradient";
-    const qg_xnor_rule rule = attrs.rule;
+    const qg_xnor_rule rule = attrs.rule ? attrs.rule : QG_XNOR_EXACT;
     const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
     qg_split          c = { 0 };
     qg_split          in = { 1, 1, 1 };
-    qg_status          s = qg__check_int(op, "rule", (int)rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+    qg_status          s = qg__check_int(op, "rule", (int)attrs.rule, QG_XNOR_DEFAULT, QG_XNOR_IDENTITY);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
     if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);

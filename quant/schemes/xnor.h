@@ -28,7 +28,8 @@
 #include <stdbool.h>
 
 typedef enum qg_xnor_rule {
-    QG_XNOR_EXACT,          /* the chain rule, the default */
+    QG_XNOR_DEFAULT,        /* of the scheme: identity; of the operators: exact */
+    QG_XNOR_EXACT,          /* the chain rule */
     QG_XNOR_PAPER,
     QG_XNOR_AUTHORS,
     QG_XNOR_AUTHORS_ADAM,

@@ -145,6 +145,7 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
 enum { NO_SCALE };      /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { .name = "scale", .words = "on|off", .about = "on: multiply the product by K" },
     QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
     { .name = NULL }
@@ -161,6 +162,7 @@ const qg_scheme qg_xnor_activation_scheme = {
     .bits         = 1,
     .complete     = complete,
     .roles        = QG_INPUT,
+    .float_ends   = true,
     .rectifies    = true,
     .form         = &qg_sign_form,
     .ops          = QG_FORM_OPS("sign"),
@@ -179,6 +181,7 @@ static const qg_scheme unscaled_input = {
     .complete   = complete,
     .variant    = "scale=off",
     .roles      = QG_INPUT,
+    .float_ends = true,
     .rectifies  = true,
     .form       = &qg_sign_form,
     .ops        = QG_ACTIVATION_OP("sign"),

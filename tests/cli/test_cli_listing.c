@@ -54,7 +54,7 @@ static void test_every_state_has_its_word(void **state)
         { "runs/begun", "killed", NULL },
         { "runs/old", "finished", NULL },
         { "runs/bad-result", "damaged", "result.json: is damaged: its checksum is another" },
-        { "runs/bad-config", "damaged", "config.toml:28: unknown key 'nonsense'" },
+        { "runs/bad-config", "damaged", "config.toml:29: unknown key 'nonsense'" },
         { "runs/bad-last", "damaged", "last.safetensors' is malformed" },
         { "runs/lost-last", "damaged", "last.safetensors': No such file" },
         { "runs/notes", "foreign", NULL },
@@ -131,7 +131,7 @@ static void test_the_table_is_sorted(void **state)
     static const char *const tests[] = { "runs/whole-9", "runs/whole-10", "runs/killed" };
     assert_order("runs --sort test", tests, 3);
     assert_stdout("99.00");
-    assert_stdout("\n\nruns/bad-config: runs/bad-config/config.toml:28: unknown key");
+    assert_stdout("\n\nruns/bad-config: runs/bad-config/config.toml:29: unknown key");
     assert_refuses("runs --sort colour", 2, "sort: there is no column 'colour'; available: run, state, epochs, valid, test, best");
 }
 

@@ -75,7 +75,7 @@ static const struct {
 
     /* Schemes. */
     { LENET "--weight twm", 2, "--weight: unknown scheme 'twm' for weights; available: float, twn" },
-    { LENET "--weight ttq:treshold=0.1", 2, "--weight: ttq: unknown option 'treshold'; available: threshold, rule" },
+    { LENET "--weight ttq:treshold=0.1", 2, "--weight: ttq: unknown option 'treshold'; available: as, threshold, rule" },
     { LENET "--weight fake_quant:bits=99", 2, "--weight: fake_quant: bits is 99, not in 2..16" },
     { LENET "--weight twn threshold=0.1", 2, "unexpected argument 'threshold=0.1'" },
     { LENET "--input twn", 2, "--input: twn is a scheme for weights, not for inputs; available: float, sign" },

@@ -161,7 +161,7 @@ static void test_finn_nets_train_at_their_bits(void **state)
     assert_goes_on(TFC, "tfc", "tfc-whole");
     char config[4096];
     slurp(at("tfc/config.toml"), config, sizeof config);
-    assert_non_null(strstr(config, "weight = \"unit:bits=1\"\ninput = \"unit:bits=1\"\n"));
+    assert_non_null(strstr(config, "weight = \"unit:as=paper,bits=1\"\ninput = \"unit:bits=1\"\n"));
     assert_non_null(strstr(config, "loss = \"squared-hinge\"\n"));
     assert_non_null(strstr(config, "schedule = \"step:every=0.04,factor=0.5\"\n"));
     assert_status(TFC "--input unit:bits=2 --epochs 1 --out @/1w2a --json", 0);

@@ -238,14 +238,14 @@ static void test_a_lost_range_is_reported(void **state)
 /* A rate of one in a million leaves Wp at 1; a decay pulls it down. */
 static void test_quantizers_have_a_group_of_their_own(void **state)
 {
-    train("--epochs 1 --weight ttq --quantizer-lr-scale 1e-6", "still");
+    train("--epochs 1 --weight ttq:as=paper --quantizer-lr-scale 1e-6", "still");
     assert_true(fabs(metric("still", "conv1.weight.wp") - 1) < 1e-3);
-    train("--epochs 1 --weight ttq --quantizer-decay 0", "free");
-    train("--epochs 1 --weight ttq --quantizer-decay 5", "pulled");
+    train("--epochs 1 --weight ttq:as=paper --quantizer-decay 0", "free");
+    train("--epochs 1 --weight ttq:as=paper --quantizer-decay 5", "pulled");
     assert_true(metric("pulled", "conv1.weight.wp") < metric("free", "conv1.weight.wp") - 0.05);
     char before[32];
     strcpy(before, digest);
-    train("--epochs 1 --weight ttq --quantizer-decay 5 --norm-decay 0.5 --norm-lr-scale 2", "norms");
+    train("--epochs 1 --weight ttq:as=paper --quantizer-decay 5 --norm-decay 0.5 --norm-lr-scale 2", "norms");
     assert_string_not_equal(digest, before);
     assert_refuses("train --resume --out @/norms --norm-decay 0.25", 1,
                    "norm-decay is 0.5 in the run, but 0.25");
@@ -269,8 +269,8 @@ static void test_packed_bytes_count_the_bits_there_are(void **state)
         double      bytes;
     } rows[] = { { "twn", 1280 + 80 },         { "twn:per-channel=yes", 1280 + 80 },
                  { "ttq", 1280 + 120 },        { "ste-tern", 1280 + 80 },
-                 { "bnn", 640 + 80 },          { "binary", 640 + 80 },
-                 { "xnor", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float", 20480 + 80 },
+                 { "bnn --first-last quantized", 640 + 80 },          { "binary", 640 + 80 },
+                 { "xnor --first-last quantized", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float", 20480 + 80 },
                  { "fake_quant", 5120 + 80 },  { "fake_quant:range=learned,per-channel=yes", 20480 + 80 },      /* 511 codes */
                  { "lsq:bits=4", 2560 + 80 },  { "bop", 640 + 80 },
                  { "qdq:bits=4", 2560 + 80 },  { "qdq:per-channel=yes", 5120 + 80 } };
@@ -285,7 +285,7 @@ static void test_packed_bytes_count_the_bits_there_are(void **state)
 
 static void test_the_summary_names_what_is_learned(void **state)
 {
-    const char *options = "summary --model lenet5 --weight ttq --input fake_quant:range=observed,freeze-after=90 "
+    const char *options = "summary --model lenet5 --weight ttq:as=paper --first-last quantized --input fake_quant:range=observed,freeze-after=90 "
                           "--gradient dorefa:bits=5 --quantize-after 70";
     assert_status(options, 0);
     assert_stdout("conv1.weight     ttq, 2 bits; learns wp 1, wn 1\n");
@@ -333,7 +333,7 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         { "--weight fake_quant:range=fixed,min=0,max=0", "min is 0, not below max, 0" },
         { "--weight fake_quant:range=fixed,min=2,max=1", "min is 2, not below max, 1" },
         { "--weight ttq:rule=wrong", "rule 'wrong' is not one of exact|as-printed" },
-        { "--weight ttq:wp=1", "ttq: unknown option 'wp'; available: threshold, rule, start, decay, gradient, per-channel, surrogate" },
+        { "--weight ttq:wp=1", "ttq: unknown option 'wp'; available: as, threshold, rule, start, decay, gradient, straight, scale-lr, per-channel, surrogate" },
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[LINE_BYTES];

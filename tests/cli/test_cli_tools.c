@@ -69,7 +69,7 @@ static void what_is_learned_is_checked(void **state)
     static const char *const rows[] = {
         "fake_quant: min", "fake_quant: max", "fake_quant:per-channel=yes: min", "fake_quant:bits=16: min",
         "fake_quant:bits=16: max", "lsq: step", "lsq:bits=3: step", "pact: alpha", "pact:bits=32: alpha",
-        "ttq: wp", "ttq: wn", "ttq:per-channel=yes: wp", "ttq:gradient=scaled: wn", "ttq_weight_quantizer: wp",
+        "ttq: wp", "ttq: wn", "ttq:per-channel=yes: wp", "ttq:gradient=sum: wn", "ttq_weight_quantizer: wp",
         "ttq_weight_quantizer: wn", "lsq_quantizer: step", "pact_quantizer: alpha", "fake_quant_vars: min",
         "fake_quant_vars, per channel: max", "fake_quant:gradient=sum: min", "fake_quant:gradient=sum: max",
         "fake_quant:range=learned,per-channel=yes,gradient=sum: max",
@@ -139,13 +139,13 @@ static void options_tell_which_scheme_is_meant(void **state)
 static void explanations_spell_options_as_the_command_line_does(void **state)
 {
     static const char *const fields[] = {
-        "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
+        "per_channel", "start_at_one", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
         "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "sum_gradient", "is_signed", "is_unsigned", "max_value",
         "approx_sign", "stochastic)", "centred)" };
     static const char *const options[] = {
         "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off", "signed=no",
-        "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",
-        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes",
+        "eval=float", "start=unit", "start=one", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",
+        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=no",
         "gradient=sum (sum_gradient)" };
     const char *page = page_of_schemes();
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

@@ -160,8 +160,8 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; available: float, sign,");
     assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; available: float, dorefa");
     assert_refused("weight = \"four\"", "unknown scheme 'four' for weights; available: float, twn, binary,");
-    assert_refused("weight = \"twn:\"", "twn: unknown option ''; available: threshold");
-    assert_refused("weight = \"twn:treshold=1\"", "twn: unknown option 'treshold'; available: threshold");
+    assert_refused("weight = \"twn:\"", "twn: unknown option ''; available: as, threshold");
+    assert_refused("weight = \"twn:treshold=1\"", "twn: unknown option 'treshold'; available: as, threshold");
     assert_refused("weight = \"twn:threshold\"", "threshold needs a value");
     assert_refused("weight = \"twn:threshold=x\"", "threshold 'x' is not a number");
     assert_refused("weight = \"twn:threshold=99\"", "threshold is 99, not in 0.01..10");
@@ -253,18 +253,73 @@ static void assert_same_quant(const char *scheme, unsigned use, qg_quant expecte
     assert_true(q.surrogate.arg == expected.surrogate.arg && q.surrogate.to == expected.surrogate.to);
 }
 
+/* What a run of version 1 wrote keeps its meaning, and is written again as it was; a file of one's own has today's defaults. */
+static void test_texts_of_runs_keep_their_defaults(void **state)
+{
+    static const char old[] = "model = \"lenet5\"\nweight = \"ttq:threshold=0.1\"\ninput = \"unit:bits=2\"\n"
+                              "layer = [\"conv1:weight=xnor\", \"fc2:weight=twn\"]\ndata-digest = \"0123456789abcdef\"\n";
+    config c = { 0 };
+    assert_ok(config_parse(&c, old, "f"));
+    assert_int_equal(c.defaults, 1);
+    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper,threshold=0.1");
+    assert_string_equal(config_text(&c, "input"), "unit:bits=2");
+    assert_string_equal(config_text(&c, "layer"), "conv1:weight=xnor:as=paper\nfc2:weight=twn");
+    assert_same_quant("ttq:as=paper,threshold=0.1", FOR_WEIGHT, qg_ttq((qg_ttq_spec){ .threshold = 0.1f, .as_paper = true }));
+    char *again = config_print(&c, SAVED);
+    assert_string_equal(again, old);
+    free(again), config_free(&c);
+
+    assert_ok(config_parse(&c, "model = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(config_text(&c, "weight"), "ttq");
+    config_free(&c);
+    assert_ok(config_parse(&c, "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper");
+    config_free(&c);
+
+    /* asked of a run of version 1, a scheme is meant as when the run began */
+    config stored = { 0 }, asked = { 0 };
+    bool   usage;
+    assert_ok(config_parse(&stored, old, "f"));
+    assert_ok(config_set(&asked, option_find("weight"), "ttq:threshold=0.1"));
+    assert_ok(config_resolve(&asked, &stored, &c, &usage));
+    assert_string_equal(config_text(&c, "first-last"), "quantized");
+    config_free(&c), config_free(&asked);
+    assert_ok(config_set(&asked, option_find("weight"), "ttq:threshold=0.2"));
+    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
+    config_free(&c), config_free(&asked), config_free(&stored);
+}
+
+/* Models keep their ends in float where a scheme asks for it. */
+static void test_schemes_decide_about_the_ends(void **state)
+{
+    static const char *const float_ends[] = { "weight = 'dorefa'", "weight = 'xnor'", "weight = 'bnn'", "weight = 'twn'\ninput = 'dorefa'" };
+    static const char *const quantized[] = { "weight = 'ttq'", "weight = 'twn'\ninput = 'sign'", "weight = 'dorefa'\nfirst-last = 'quantized'" };
+    for (int i = 0; i < 7; i++) {
+        char   text[128];
+        config asked = { 0 }, c = { 0 };
+        bool   usage;
+        snprintf(text, sizeof text, "model = 'lenet5'\n%s\n", i < 4 ? float_ends[i] : quantized[i - 4]);
+        assert_ok(config_parse(&asked, text, "f"));
+        assert_ok(config_resolve(&asked, NULL, &c, &usage));
+        assert_string_equal(config_text(&c, "first-last"), i < 4 ? "float" : "quantized");
+        config_free(&asked), config_free(&c);
+    }
+}
+
 static void test_options_reach_the_constructors(void **state)
 {
     const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
     assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ 0 }));
-    assert_same_quant("ste-tern:relative=yes,surrogate=swish", w,
-                      qg_ste_tern((qg_ste_tern_spec){ .relative = true, .surrogate = qg_surrogate_swish(5) }));
-    assert_same_quant("ttq:threshold=0.1,rule=as-printed,start=weights,decay=0.5,gradient=scaled,per-channel=yes", w,
+    assert_same_quant("ste-tern:relative=no,surrogate=swish", w,
+                      qg_ste_tern((qg_ste_tern_spec){ .absolute = true, .surrogate = qg_surrogate_swish(5) }));
+    assert_same_quant("ttq:threshold=0.1,rule=as-printed,start=one,decay=0.5,gradient=sum,straight=no,scale-lr=0.5,per-channel=yes", w,
                       qg_ttq((qg_ttq_spec){ .threshold          = 0.1f,
                                             .rule               = QG_TTQ_AS_PRINTED,
-                                            .start_from_weights = true,
+                                            .start_at_one       = true,
                                             .decay              = 0.5f,
-                                            .scaled_gradient    = true,
+                                            .summed_gradient    = true,
+                                            .scaled_weights     = true,
+                                            .scale_lr           = 0.5f,
                                             .per_channel        = true }));
     assert_same_quant("dorefa:bits=3,max=through", w,
                       qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }));
@@ -369,7 +424,7 @@ static void test_the_run_sets_paces_and_delays(void **state)
     config  c = { 0 };
     qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
                          "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
-                         "gradient = 'dorefa'\n"
+                         "gradient = 'dorefa'\nfirst-last = 'quantized'\n"
                          "layer = ['fc2:input=sign:surrogate=tanh', 'fc2:gradient=float', 'fc1:input=float']\n",
                          &c);
     for (int i = 0; i < qg_net_layers(net); i++) {
@@ -741,6 +796,8 @@ int main(void)
         cmocka_unit_test(test_schemes_name_what_is_legal),
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
         cmocka_unit_test(test_every_scheme_has_one_spelling),
+        cmocka_unit_test(test_texts_of_runs_keep_their_defaults),
+        cmocka_unit_test(test_schemes_decide_about_the_ends),
         cmocka_unit_test(test_options_reach_the_constructors),
         cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_an_option_without_effect_is_refused),

@@ -405,7 +405,7 @@ static qg_net *model(const qg_model *m, int w, int x, int variant)
     qg_model_spec spec = { .height = own ? m->image.h : 24, .width = own ? m->image.w : 16,
                            .channels = m->image.c, .classes = 10, .seed = 5,
                            .weight = tested_quant(&tested_weights[w], QG_WEIGHT),
-                           .input = tested_quant(&tested_inputs[x], QG_INPUT), .first_last_float = variant % 2 };
+                           .input = tested_quant(&tested_inputs[x], QG_INPUT), .first_last = variant % 2 ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED };
     const bool narrow = qg_keys_find(m->keys, "width", 5) >= 0, orders = qg_keys_find(m->keys, "order", 5) >= 0;
     if (narrow) spec.option[QG_MODEL_WIDTH] = !strcmp(m->name, "mlp") ? 64 : 0.125;
     if (orders) {
@@ -460,7 +460,7 @@ static void weights_stay_packed_in_memory(void **state)
         for (int k = 0; k < COUNT(schemes); k++) {
             const qg_model_spec spec = { .height = (*m)->image.h > 32 ? 32 : (*m)->image.h,
                                          .width = (*m)->image.w > 32 ? 32 : (*m)->image.w, .channels = (*m)->image.c, .classes = 10, .seed = 5, .weight = schemes[k].w,
-                                         .input = schemes[k].x, .first_last_float = k % 2 };
+                                         .input = schemes[k].x, .first_last = k % 2 ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED };
             qg_net              *net = qg_model_declare(*m, spec);
             qg__export_steps     s;
             assert_true(qg_net_build(net));

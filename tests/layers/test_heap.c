@@ -84,7 +84,7 @@ static void no_heap_in_nets_with_schemes(void **state)
         { qg_twn((qg_twn_spec){ .per_channel = true }), none, none },
         { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor_activation((qg_xnor_activation_spec){ 0 }), none },
         { qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true }), none, none },
-        { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), sign, none },
+        { qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }), sign, none },
         { qg_bop_weight(), sign, none },
         { qg_qdq((qg_qdq_spec){ .per_channel = true }), qg_qdq((qg_qdq_spec){ .bits = 4 }), none },
     };

@@ -55,18 +55,18 @@ static void quantizers_go_where_the_spec_says(void **state)
         { { .weight = twn() }, AS_DRAWN("twn") },
         { { .weight = binary() }, AS_DRAWN("binary") },
         { { .weight = rows() }, AS_DRAWN("binary-channel") },
-        { { .weight = twn(), .first_last_float = true },
+        { { .weight = twn(), .first_last = QG_FIRST_LAST_FLOAT },
           "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool dense:twn:- batchnorm relu dense:-:-" },
         { { .weight = binary(), .input = sign() },
           "conv2d:binary:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm dense:binary:sign batchnorm "
           "dense:binary:sign" },
-        { { .weight = binary(), .input = sign(), .first_last_float = true },
+        { { .weight = binary(), .input = sign(), .first_last = QG_FIRST_LAST_FLOAT },
           "conv2d:-:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm dense:binary:sign batchnorm relu dense:-:-" },
         { { .weight = twn(), .choice = choice, .choices = 2 },
           "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm dense:binary-channel:sign batchnorm relu "
           "dense:twn:-" },
         /* A choice outranks first_last_float. */
-        { { .weight = twn(), .first_last_float = true, .choice = choice + 2, .choices = 1 },
+        { { .weight = twn(), .first_last = QG_FIRST_LAST_FLOAT, .choice = choice + 2, .choices = 1 },
           "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool dense:twn:- batchnorm dense:-:sign" },
     };
     for (int i = 0; i < COUNT(nets); i++) {
@@ -234,10 +234,10 @@ static void every_variant_learns(void **state)
         { "lenet5", 28, 1, 10, 12, { .weight = binary() } },
         { "lenet5", 28, 1, 10, 12, { .weight = rows() } },
         { "lenet5", 28, 1, 10, 12, { .weight = binary(), .input = sign() } },
-        { "lenet5", 28, 1, 10, 12, { .weight = twn(), .input = sign(), .first_last_float = true } },
+        { "lenet5", 28, 1, 10, 12, { .weight = twn(), .input = sign(), .first_last = QG_FIRST_LAST_FLOAT } },
         { "resnet20", 8, 3, 3, 70, { .weight = twn() } },
         { "resnet20", 8, 3, 3, 70, { .weight = rows(), .input = sign() } },
-        { "resnet20", 8, 3, 3, 70, { .input = sign(), .first_last_float = true } },
+        { "resnet20", 8, 3, 3, 70, { .input = sign(), .first_last = QG_FIRST_LAST_FLOAT } },
     };
     for (int i = 0; i < COUNT(variants); i++) assert_learns(&variants[i], i);
 }

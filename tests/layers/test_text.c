@@ -121,7 +121,7 @@ static void groups_and_same_padding_are_suffixes(void **state)
     assert_null(qg_params_find(qg_net_params(net), "conv4.bias"));
     qg_net_free(net);
     /* A block whose stride is TensorFlow's; quantizers as for any product. */
-    assert_declares("4C3-R-{DW3s2psame}:A-10", (qg_model_spec){ 7, 8, 3, 10, .weight = twn(), .input = dorefa() },
+    assert_declares("4C3-R-{DW3s2psame}:A-10", (qg_model_spec){ 7, 8, 3, 10, .weight = twn(), .input = dorefa(), .first_last = QG_FIRST_LAST_QUANTIZED },
                     "conv1 conv2d() 7 8 4 twn - -\nquant1 quantize(conv1) 7 8 4\nconv2 conv2d(quant1) 4 4 4 twn - -\n"
                     "shortcut1 shortcut(quant1) 4 4 4\nadd1 add(conv2,shortcut1) 4 4 4\nfc1 dense(add1) 1 1 10 twn dorefa -\n");
 }
@@ -202,6 +202,7 @@ static void inputs_are_quantized_where_the_header_says(void **state)
     qg_model_spec       binary = plain, rectified = plain;
     binary.input    = sign();
     rectified.input = dorefa();
+    rectified.first_last = QG_FIRST_LAST_QUANTIZED;
     assert_declares("4C3-BN-R-MP2-4C3-R-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\npool1 maxpool(conv1) 4 4 4\nbn1 batchnorm(pool1) 4 4 4\n"
                     "conv2 conv2d(bn1) 4 4 4 twn sign -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
@@ -237,7 +238,7 @@ static void inputs_are_quantized_where_the_header_says(void **state)
 static void exceptions_and_float_ends_apply(void **state)
 {
     const qg_choice choice[] = { { .layer = "conv2", .has_weight = true }, { .layer = "fc1", .has_input = true, .input = sign() } };
-    assert_declares("4C3-4C3-4C3-10", (qg_model_spec){ 8, 8, 3, 10, .weight = twn(), .first_last_float = true,
+    assert_declares("4C3-4C3-4C3-10", (qg_model_spec){ 8, 8, 3, 10, .weight = twn(), .first_last = QG_FIRST_LAST_FLOAT,
                                                       .choice = choice, .choices = 2 },
                     "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nconv3 conv2d(conv2) 8 8 4 twn - -\n"
                     "fc1 dense(conv3) 1 1 10 - sign -\n");

@@ -126,7 +126,7 @@ static void magnitude_aware_rows_accumulate(void **state)
     float        scale[ROWS];
     fill_normal(3, 1.0f, ROWS * ROW, x);
     fill_normal(4, 1.0f, ROWS * ROW, g);
-    const qg_quant  scheme = qg_magnitude_aware((qg_magnitude_aware_spec){ own });
+    const qg_quant  scheme = qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = own, .as_paper = true });
     const qg_split rows   = { 1, ROWS, ROW };
     qg_constants    k[ROWS];
     qg_form_forward(scheme, rows, x, NULL, q, k, scale);

@@ -18,7 +18,7 @@ static const qg_quant none = { 0 };
 
 static qg_quant connect(bool stochastic)
 {
-    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic });
+    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic, .plain_gradient = true });
 }
 
 static qg_quant sign_with(qg_surrogate s)
@@ -92,7 +92,7 @@ static void zeros(void **state)
 {
     const qg_quant scaled[] = { qg_binary((qg_binary_spec){ 0 }),
                                 qg_binary((qg_binary_spec){ .per_channel = true }),
-                                qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }) };
+                                qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }) };
     for (int k = 0; k < 3; k++) {
         rig c;
         fill_rig(&c, scaled[k], (qg_shape){ 2, 1, 1, 3 }, 1);

@@ -24,9 +24,9 @@ static void all_schemes(qg_quant out[SCHEMES])
     out[2]    = qg_binary((qg_binary_spec){ 0 });
     out[3]    = qg_binary((qg_binary_spec){ .per_channel = true });
     out[SIGN] = qg_binary_activation((qg_binary_activation_spec){ 0 });
-    out[5]    = qg_bnn((qg_bnn_spec){ 0 });
+    out[5]    = qg_bnn((qg_bnn_spec){ .as_paper = true });
     out[6]    = qg_bop_weight();
-    out[7]    = qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } });
+    out[7]    = qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true });
     out[8]    = qg_xnor((qg_xnor_spec){ 0 });
 }
 
@@ -147,6 +147,7 @@ static qg_quant pact(int bits, float alpha) { return qg_pact((qg_pact_spec){ .bi
 
 static qg_quant lsq(int bits, bool is_signed) { return qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = is_signed }); }
 
+static qg_quant fixed_unit(void) { return qg_unit((qg_unit_spec){ .bits = 2, .zero = true, .as_paper = true }); }
 static qg_quant unit(int bits, bool zero) { return qg_unit((qg_unit_spec){ .bits = bits, .zero = zero }); }
 
 static qg_quant linear(int bits, float max_value)
@@ -158,7 +159,7 @@ static qg_quant linear(int bits, float max_value)
 
 static qg_quant connect(bool stochastic)
 {
-    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic });
+    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic, .plain_gradient = true });
 }
 
 static qg_quant dorefa(int bits, bool through_max)
@@ -174,7 +175,7 @@ static qg_quant dorefa_activation(int bits, bool ties_up)
 static void slopes_are_those_of_the_surrogates(void **state)
 {
     const double inf = INFINITY;
-    const qg_quant bnn = qg_bnn((qg_bnn_spec){ 0 }), sign = sign_with((qg_surrogate){ 0 });
+    const qg_quant bnn = qg_bnn((qg_bnn_spec){ .as_paper = true }), sign = sign_with((qg_surrogate){ 0 });
     const struct {
         qg_quant q;
         qg_role  role;
@@ -196,7 +197,7 @@ static void slopes_are_those_of_the_surrogates(void **state)
         { linear(2, 0.75f), QG_INPUT, clip, { 0, 0.75 }, { 0 } },
         { with(linear(2, 0.75f), qg_surrogate_clip(1)), QG_INPUT, clip, { -1, 1 }, { 0 } },
         { unit(2, false), QG_INPUT, clip, { -1, 1 }, { 0 } },
-        { unit(2, true), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { fixed_unit(), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
         { qg_qdq((qg_qdq_spec){ .range_given = true, .min = -1, .max = 0.5f }), QG_INPUT, clip, { -1, 0.5 }, { 0 } },
         { qg_qdq((qg_qdq_spec){ .bits = 2 }), QG_WEIGHT, clip, { -inf, inf }, { 0 } },
         { with(unit(2, false), qg_surrogate_clip(0.5f)), QG_INPUT, clip, { -0.5, 0.5 }, { 0 } },
@@ -291,7 +292,7 @@ static void illegal_constants_are_named(void **state)
         { qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn", "glorot-lr is -1" },
         { connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs" },
         { sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients" },
-        { qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5" },
+        { qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)6 }), QG_WEIGHT, "fc1", "rule is 5" },
         { qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs" },
         { dorefa(-2, false), QG_WEIGHT, "fc1", "bits is -2, not in 1..16 or 32" },
         { dorefa(1, true), QG_WEIGHT, "fc1", "max has no effect with bits=1; it requires bits=2..16" },
@@ -400,7 +401,7 @@ static void threads_do_not_matter(void **state)
         { connect(false), none, none, false },
         { connect(true), none, none, true },
         { qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_ADAM }), sign, none, false },
-        { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), with(sign, qg_surrogate_approx_sign()), none, false },
+        { qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }), with(sign, qg_surrogate_approx_sign()), none, false },
         { qg_binary((qg_binary_spec){ .per_channel = true }), with(sign, qg_surrogate_annealed_tanh(4)), none, false },
         { qg_bop_weight(), sign, none, false },
         { dorefa(1, false), dorefa_activation(2, false), noise, true },

@@ -138,7 +138,7 @@ static void refuses(void **state)
 /* --- on a tape ---------------------------------------------------------------------------------- */
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
-static qg_quant ttq(qg_ttq_rule rule) { return qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .rule = rule }); }
+static qg_quant ttq(qg_ttq_rule rule) { return qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .rule = rule, .as_paper = true }); }
 
 static void set_scales(rig *c, float wp, float wn)
 {
@@ -203,7 +203,7 @@ static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
     float sum[2] = { 0 };
     for (int scaled = 0; scaled < 2; scaled++) {
         rig c;
-        fill_rig(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
+        fill_rig(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .summed_gradient = !scaled }), shapes[0], 4);
         learn_rig(&c, 0);
         for (int side = 0; side < 2; side++) {
             const float g = c.learned[side]->grad[0];
@@ -222,7 +222,7 @@ static void channels_are_apart(void **state)
     const qg_shape shape = { 5, 3, 3, 33 };
     const size_t   row   = qg_row(shape);
     rig            all;
-    fill_rig(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true }), shape, 4);
+    fill_rig(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true, .as_paper = true }), shape, 4);
     for (int i = 0; i < shape.n; i++) {
         all.learned[0]->value[i] = 0.5f + (float)i;
         all.learned[1]->value[i] = 2.5f - (float)i;         /* two of them are not positive */
@@ -314,7 +314,7 @@ static void scales_start_at_one_or_fit_the_weights(void **state)
     assert_true(c.learned[0]->value[0] == 1 && c.learned[1]->value[0] == 1);
     close_rig(&c);
 
-    qg_quant q = qg_ttq((qg_ttq_spec){ .threshold = 0.5f, .start_from_weights = true });
+    qg_quant q = qg_ttq((qg_ttq_spec){ .threshold = 0.5f });
     fill_rig(&c, q, (qg_shape){ 2, 1, 1, 3 }, 6);
     const float  w[] = { 1.0f, 0.5f, 0.75f, -0.875f, -0.625f, 0.25f };     /* D = 0.5 */
     float *const learned[QG_MAX_LEARNED] = { c.learned[0]->value, c.learned[1]->value };
@@ -334,7 +334,7 @@ static void scales_are_parameters_with_their_decay(void **state)
         qg_net_conv2d(net,
                       (qg_conv2d_spec){ .out = 4,
                                         .kernel = 3,
-                                        .weight = qg_ttq((qg_ttq_spec){ .decay = decays ? 2e-4f : 0 }) });
+                                        .weight = qg_ttq((qg_ttq_spec){ .as_paper = true, .decay = decays ? 2e-4f : 0 }) });
         const qg_params *p = qg_net_build(net);
         assert_non_null(p);
         const qg_param *wp = qg_params_find(p, "conv1.weight.wp");

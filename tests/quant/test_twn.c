@@ -211,8 +211,8 @@ static qg_quant twn(bool per_channel) { return qg_twn((qg_twn_spec){ .per_channe
 static void codes_are_exact(void **state)
 {
     for (int s = 0; s < SHAPES; s++) {
-        const qg_quant q[] = { twn(false), twn(true), qg_ste_tern((qg_ste_tern_spec){ 0 }),
-                               qg_ste_tern((qg_ste_tern_spec){ .relative = true }) };
+        const qg_quant q[] = { twn(false), twn(true), qg_ste_tern((qg_ste_tern_spec){ .absolute = true }),
+                               qg_ste_tern((qg_ste_tern_spec){ 0 }) };
         for (int k = 0; k < 4; k++) {
             rig c;
             fill_rig(&c, q[k], shapes[s], 7);

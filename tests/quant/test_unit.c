@@ -74,7 +74,7 @@ static void codes_are_what_apply_gives(void **state)
 static void weights_start_wide(void **state)
 {
     rig r;
-    open_rig(&r, unit(2, true), QG_WEIGHT, (qg_shape){ 1, 1, 1, 4 });
+    open_rig(&r, qg_unit((qg_unit_spec){ .zero = true, .as_paper = true }), QG_WEIGHT, (qg_shape){ 1, 1, 1, 4 });
     memcpy(r.x->value, (float[]){ 0.01f, -0.04f, 0, 0.02f }, 4 * sizeof(float));
     start_rig(&r, true);
     assert_close(r.x->value, (float[]){ 0.25f, -1, 0, 0.5f }, 4, 1e-7);

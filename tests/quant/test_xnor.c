@@ -205,8 +205,8 @@ static void refuses(void **state)
     a = (qg_xnor_attrs){ .rule = QG_XNOR_AUTHORS, .input_axis = 1 };
     assert_failed(qg_xnor_weight_quantizer_gradient(VECTOR(x, 8), VECTOR(x, 8), a, VECTOR(y, 8)), QG_EARG,
                    "input_axis is 1");
-    a = (qg_xnor_attrs){ .rule = (qg_xnor_rule)5 };
-    assert_failed(qg_xnor_weight_quantizer_gradient(&X, &X, a, &Y), QG_EARG, "rule is 5");
+    a = (qg_xnor_attrs){ .rule = (qg_xnor_rule)6 };
+    assert_failed(qg_xnor_weight_quantizer_gradient(&X, &X, a, &Y), QG_EARG, "rule is 6");
     assert_failed(qg_xnor_activation_quantizer(&X, (qg_xnor_window){ 0, 1, 1, false }, &Y, &K),
                    QG_EARG, "kernel_h is 0");
     assert_failed(qg_xnor_activation_quantizer(&X, (qg_xnor_window){ 1, -1, 1, false }, &Y, &K),

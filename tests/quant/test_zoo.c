@@ -181,7 +181,7 @@ static void layers_stand_in_their_papers_order(void **state)
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     const qg_quant unit = qg_unit((qg_unit_spec){ .bits = 2 });
     const qg_quant lsq  = qg_lsq((qg_lsq_spec){ .bits = 2 });
-    assert_begins("lenet5-xnor", (qg_model_spec){ .input = sign, .first_last_float = true },
+    assert_begins("lenet5-xnor", (qg_model_spec){ .input = sign, .first_last = QG_FIRST_LAST_FLOAT },
                   "conv2d batchnorm relu maxpool batchnorm conv2d relu maxpool batchnorm dense relu dense");
     assert_begins("mlp", (qg_model_spec){ .option = { [QG_MODEL_DEPTH] = 1 } }, "dense batchnorm relu dense batchnorm");
     assert_begins("mlp", (qg_model_spec){ .input = sign, .option = { [QG_MODEL_DEPTH] = 1, [QG_MODEL_DROPOUT] = 0.5,
@@ -202,7 +202,7 @@ static void layers_stand_in_their_papers_order(void **state)
                   "conv2d batchnorm conv2d batchnorm add:bn1 conv2d batchnorm add:add1 conv2d batchnorm add:add2 "
                   "conv2d batchnorm add:add3 conv2d batchnorm avgpool conv2d batchnorm add:bn7 conv2d batchnorm add:add5");
     assert_begins("birealnet18", (qg_model_spec){ 0 }, "conv2d batchnorm relu conv2d batchnorm add:bn1 relu conv2d batchnorm");
-    assert_begins("nin", (qg_model_spec){ .input = sign, .first_last_float = true },
+    assert_begins("nin", (qg_model_spec){ .input = sign, .first_last = QG_FIRST_LAST_FLOAT },
                   "conv2d batchnorm relu batchnorm conv2d relu batchnorm conv2d relu maxpool batchnorm quantize dropout conv2d "
                   "relu batchnorm conv2d relu batchnorm conv2d relu avgpool batchnorm quantize dropout conv2d relu "
                   "batchnorm conv2d relu batchnorm conv2d relu global avgpool");
@@ -238,7 +238,7 @@ static void a_float_end_keeps_its_relu(void **state)
     const qg_quant pact = qg_pact((qg_pact_spec){ .bits = 2 });
     for (int order = 0; order < 2; order++)
         for (int is_float = 0; is_float < 2; is_float++) {
-            qg_net *net = built("resnet20", (qg_model_spec){ .input = pact, .first_last_float = is_float,
+            qg_net *net = built("resnet20", (qg_model_spec){ .input = pact, .first_last = is_float ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED,
                                                              .option = { [QG_MODEL_ORDER] = order } });
             const qg_layer *pool = qg_net_layer(net, qg_net_layers(net) - 2);
             const qg_layer *last = qg_net_layer(net, qg_net_layers(net) - 3);

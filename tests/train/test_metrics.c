@@ -58,7 +58,7 @@ static void scales_are_those_that_the_net_computes_with(void **state)
     qg__code_stats   codes = { .rows = 0 };
     qg__learned_list list;
     qg_net          *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 4, .seed = 1 });
-    qg_net_dense(net, (qg_dense_spec){ .out = 2, .weight = qg_ttq((qg_ttq_spec){ .per_channel = true }) });
+    qg_net_dense(net, (qg_dense_spec){ .out = 2, .weight = qg_ttq((qg_ttq_spec){ .per_channel = true, .as_paper = true }) });
     assert_non_null(qg_net_build(net));
     assert_ok(qg__learned_begin(&list, net));
     qg_layer_slot(qg_net_layer(net, 0), QG_WEIGHT)->param[0]->value[1] = -0.5f;      /* wp */

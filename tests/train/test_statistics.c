@@ -62,7 +62,7 @@ typedef struct kind {
     int         batch;                  /* 0: BATCH */
 } kind;
 
-static kind binary(void) { return (kind){ .weight = qg_binaryconnect((qg_binaryconnect_spec){ 0 }), .seed = 1 }; }
+static kind binary(void) { return (kind){ .weight = qg_binaryconnect((qg_binaryconnect_spec){ .as_paper = true }), .seed = 1 }; }
 
 static qg_net *net_of(kind k)
 {

@@ -179,7 +179,7 @@ static void test_scales_far_from_their_weights(void **state)
     assert_watched(qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }), none, "fc2.weight.step", "these weights suggest");
     assert_watched(qg_lsq((qg_lsq_spec){ .bits = 16, .is_signed = true }), none, "fc2.weight.step", "these weights suggest");
     assert_watched(qg_ttq((qg_ttq_spec){ 0 }), none, "fc2.weight.wp", "these weights suggest");
-    assert_watched(qg_ttq((qg_ttq_spec){ .start_from_weights = true }), none, "fc2.weight.wn", "these weights suggest");
+    assert_watched(qg_ttq((qg_ttq_spec){ .per_channel = true }), none, "fc2.weight.wn", "these weights suggest");
     assert_watched(none, qg_pact((qg_pact_spec){ .bits = 4 }), "fc2.input.alpha", "it started at");
 }
 
@@ -227,7 +227,7 @@ static void test_channels_and_many_values(void **state)
     qg__learned_list list;
     char             text[512];
     qg_net          *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
-    const qg_quant   ttq = qg_ttq((qg_ttq_spec){ .per_channel = true });
+    const qg_quant   ttq = qg_ttq((qg_ttq_spec){ .per_channel = true, .as_paper = true });
     for (int i = 0; i < 3; i++) qg_net_dense(net, (qg_dense_spec){ .out = 8, .weight = ttq });
     assert_non_null(qg_net_build(net));
     assert_ok(qg__learned_begin(&list, net));
