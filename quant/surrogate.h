@@ -13,15 +13,15 @@
 #include "core/io/array.h"
 #include "core/status.h"
 
-/* The gradient of a whole tensor: dx += f(x, dy), where dy is that of the quantized values.  n = outer depth inner numbers,
- * of which element (o, channel, i) is x[(o * depth + channel) * inner + i]: depth are the rows of a weight, or the channels
- * of an input; operators on arrays whose source has no channels pass one. */
+/* The gradient of a whole tensor: dx += f(x, dy), where dy is that of the quantized values.  n = outer depth inner
+ * numbers, of which element (o, channel, i) is x[(o * depth + channel) * inner + i]: depth are the rows of a weight,
+ * or the channels of an input; operators on arrays whose source has no channels pass one. */
 typedef void qg_whole_gradient(float arg, qg_split channels, const float *x, const float *dy, float *dx);
 
 /* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0}: the surrogate of the source. */
 typedef struct qg_surrogate {
     void   (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
-    double (*value)(float arg, double x);   /* s itself, which only `qgrad gradcheck` reads; NULL: slope is not checked */
+    double (*value)(float arg, double x);   /* s itself, only for `qgrad gradcheck`; NULL: slope is not checked */
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
     float    to;            /* final value of arg, which moves there geometrically; both above 0 */
     uint64_t steps;         /* training steps that this takes; 0: arg is constant */
@@ -46,8 +46,8 @@ qg_surrogate qg_surrogate_tanh(float temperature);
  * steps 0: t stays 0.1. */
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 
-/* A gradient that is no slope at each number, as one that needs a mean over the tensor: Blueoil's `backward`, which takes the
- * op and dy.  It is called once per tensor and step, by one thread.
+/* A gradient that is no slope at each number, as one that needs a mean over the tensor: Blueoil's `backward`, which
+ * takes the op and dy.  It is called once per tensor and step, by one thread.
  *
  * Fails    where it is used: the gradients of xnor and magnitude-aware are not functions of x and dy alone; ranks
  *          (core/ranks.h) share inputs, so only weights can have one there. */

@@ -38,7 +38,6 @@ typedef struct fit {
     uint64_t           stepped;     /* images of these steps */
     qg_fit_end         ended;
     bool               asked;       /* to stop, on some rank */
-    uint64_t           whole;       /* the first epoch that ends with every quantizer started; 0: all do */
     bool               tested;      /* with validation: the test images have been read, */
     qg__measured       last, best;  /* and this is what they gave, for the last and for the best weights */
 } fit;
@@ -60,24 +59,42 @@ static bool must_stop(fit *f)
 /* All files are those of rank 0. */
 static bool keeps_files(void) { return qg_rank() == 0; }
 
-static bool is_finished(const fit *f)
+/* Whether it is of an input and starts from the first batch that it quantizes; until then it leaves inputs as they are. */
+static bool needs_batch(const qg_quant *q, qg_role role)
 {
-    const qg__run_record *at = &f->run.record;
-    if (at->epoch == (uint64_t)f->spec->epochs) return true;
-    return f->spec->patience && at->epoch >= f->whole && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
+    if (role != QG_INPUT || !q->scheme->observes) return false;
+    for (int i = 0; i < qg_learned_count(*q); i++)
+        if (!q->scheme->learned[i].tracked) return true;        /* one that is only tracked follows while it waits */
+    return false;
 }
 
-/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does. */
-static uint64_t last_start(qg_net *net, uint64_t step)
+/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does.  done: the step
+ * before which it has started, instead. */
+static uint64_t last_start(qg_net *net, uint64_t step, bool done)
 {
     uint64_t last = 0;
     for (int i = 0; i < qg_net_layers(net); i++)
         for (int r = 0; r < QG_ROLES; r++) {
             const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
-            if (!slot || !slot->q.scheme || qg_roles[r] == QG_GRADIENT) continue;
-            if (slot->q.after > last && slot->q.after <= step) last = slot->q.after;
+            if (!slot || !slot->q.scheme || slot->q.after == 0 || qg_roles[r] == QG_GRADIENT) continue;
+            const uint64_t at = slot->q.after + (done && needs_batch(&slot->q, qg_roles[r]));
+            if (at > last && at <= step) last = at;
         }
     return last;
+}
+
+/* The first epoch that ends with every quantizer started; 0: all do. */
+static uint64_t first_whole(const fit *f)
+{
+    const uint64_t start = last_start(f->run.net, UINT64_MAX, !f->run.starts_in_step);
+    return start / batches(f) + (start % batches(f) > 0);
+}
+
+static bool is_finished(const fit *f)
+{
+    const qg__run_record *at = &f->run.record;
+    if (at->epoch == (uint64_t)f->spec->epochs) return true;
+    return f->spec->patience && at->epoch >= first_whole(f) && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
 }
 
 /* --- what the program is told ------------------------------------------------------------- */
@@ -176,11 +193,19 @@ static double rate_at(const fit *f, uint64_t step)
 
 /* A weight that was a float until this step has moved away from the one that its scales fitted, and averages of these
  * scales would not fit for long after it. */
-static qg_status start_delayed(fit *f, uint64_t step)
+static qg_status start_weights(fit *f, uint64_t step)
 {
-    qg__run *r = &f->run;
-    if (step == 0 || last_start(r->net, step) != step) return QG_OK;
-    const qg_status status = qg__start_quantizers(r->net, step);
+    bool      any;
+    qg_status status = qg__start_quantizers(f->run.net, step, &any);
+    return any && !status && f->run.ema ? qg_ema_restart(f->run.ema) : status;
+}
+
+/* Averages begin anew with any quantizer. */
+static qg_status begin_step(fit *f, uint64_t step)
+{
+    const qg__run *r = &f->run;
+    if (step == 0 || last_start(r->net, step, false) != step) return QG_OK;
+    const qg_status status = r->starts_in_step ? start_weights(f, step) : QG_OK;
     return status || !r->ema ? status : qg_ema_restart(r->ema);
 }
 
@@ -201,7 +226,7 @@ static qg_status step(fit *f, const qg_batch *b)
 {
     qg__run        *r  = &f->run;
     qg__run_record *at = &r->record;
-    if (start_delayed(f, b->step)) return qg_errcode();
+    if (begin_step(f, b->step)) return qg_errcode();
     qg_tape_begin(r->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
     qg_var *scores = qg_net_forward(r->net, r->tape, b->x);
     qg_var *loss   = qg__loss(f->spec, r->tape, scores, b);
@@ -222,7 +247,7 @@ static qg_status step(fit *f, const qg_batch *b)
     at->batch++;
     at->steps = b->step + 1;
     f->stepped += n;
-    return QG_OK;
+    return r->starts_in_step ? QG_OK : start_weights(f, at->steps);     /* a test may come next */
 }
 
 /* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
@@ -310,7 +335,8 @@ static qg_status end_epoch(fit *f)
     const bool      held   = f->spec->validation;
     qg__run_record *at     = &f->run.record;
     const double    lr     = rate_at(f, at->epoch * batches(f) + at->batch - 1);
-    const bool      first  = at->best_epoch < f->whole && at->epoch + 1 >= f->whole;     /* of the quantized net */
+    const uint64_t  whole  = first_whole(f);
+    const bool      first  = at->best_epoch < whole && at->epoch + 1 >= whole;      /* of the quantized net */
     const bool      better = first || at->best_epoch == 0 || at->test_accuracy > at->best_accuracy;
     at->train_loss         = at->loss / (double)at->images;
     at->train_accuracy     = (double)at->correct / (double)at->images;
@@ -692,6 +718,7 @@ static qg_status share_run(fit *f, qg_status of_first)
     if (qg_ranks() == 1 || status) return status;
     qg__code_stats_loaded(&f->run.code_stats);
     if (!status) status = qg__ranks_broadcast(&f->run.is_older, sizeof f->run.is_older);
+    if (!status) status = qg__ranks_broadcast(&f->run.starts_in_step, sizeof f->run.starts_in_step);
     if (!status) status = qg__ranks_broadcast(&f->before, sizeof f->before);
     if (!status) status = qg__ranks_broadcast(&f->tested, sizeof f->tested);
     if (!status) status = qg__ranks_broadcast(&f->last, sizeof f->last);
@@ -713,8 +740,6 @@ static qg_status open_run(fit *f, qg_net *net)
 {
     const qg_fit_spec *s      = f->spec;
     qg_status status = qg__run_paths_of(s->dir, &f->run.paths);
-    const uint64_t     start  = last_start(net, UINT64_MAX);
-    f->whole                  = start / batches(f) + (start % batches(f) > 0);
     if (!status) status = check_images(net, s);
     if (!status) status = check_batches(f, net);
     if (!status) status = qg__run_compose(&f->run, net, s);

@@ -214,7 +214,7 @@ typedef struct qg_fit_spec {
  * The source of .init is read each time, so keep it until the run is complete.
  *
  * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
- *          unless quantizers start in it or its images are not in memory.
+ *          unless quantizers start in it or after it, or its images are not in memory.
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
  *          train, or the files belong to a run with another configuration.  QG_ESHAPE: the images, .init or
  *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.

@@ -229,14 +229,17 @@ static bool starts_late(const qg_quant *q, uint64_t after)
     return false;
 }
 
-qg_status qg__start_quantizers(qg_net *net, uint64_t after)
+qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any)
 {
     qg_status status = QG_OK;
+    *any             = false;
     for (int i = 0; i < qg_net_layers(net) && !status; i++) {
         qg_layer *l    = qg_net_layer(net, i);
         qg_slot  *slot = l->type->slot ? l->type->slot(l, QG_WEIGHT) : NULL;
         if (!slot || !slot->of || !slot->q.scheme) continue;
-        if (after == 0 || starts_late(&slot->q, after)) status = start_from_weight(l, slot);
+        if (after != 0 && !starts_late(&slot->q, after)) continue;
+        status = start_from_weight(l, slot);
+        *any   = true;
     }
     return status;
 }
@@ -246,6 +249,7 @@ static qg_status take(const transfer *t, qg__init_report *report)
     const qg_params *params = qg_net_params(t->net);
     qg_params        taken  = { .item = calloc((size_t)params->count + 1, sizeof *taken.item) };
     qg_status        status = taken.item ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", t->path);
+    bool             any;
     for (int i = 0; i < params->count && !status; i++) {
         const qg_named_array *e = entry_for(t, params->item[i]);
         if (!e) continue;
@@ -254,7 +258,7 @@ static qg_status take(const transfer *t, qg__init_report *report)
     }
     if (!status) {
         copy(t);
-        status = qg__start_quantizers(t->net, 0);
+        status = qg__start_quantizers(t->net, 0, &any);
     }
     if (!status) {
         copy(t);                        /* the learned values that the file has */

@@ -31,8 +31,9 @@ QG_MUST_CHECK
 qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, const char *except, qg__init_report *report);
 
 /* Scales and ranges that start from a weight start from what it is now, as its quantizer sees it: of all weights, or, if
- * after is not 0, of those that learn values and whose quantizers wait for so many steps.  Fails with QG_EMEM. */
+ * after is not 0, of those that learn values and whose quantizers wait for so many steps.  *any: there are such weights.
+ * Fails with QG_EMEM. */
 QG_MUST_CHECK
-qg_status qg__start_quantizers(qg_net *net, uint64_t after);
+qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any);
 
 #endif

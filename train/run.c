@@ -54,6 +54,9 @@ static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", 
 #define FORMAT        "qgrad 2"
 #define FORMAT_BEFORE "qgrad 1"
 
+/* When delayed quantizers of weights start. */
+#define STARTS "delayed-quantizers-start"
+
 /* --- the directory ------------------------------------------------------------------------ */
 
 const char *qg__run_file_name(qg__run_file f) { return files[f]; }
@@ -224,6 +227,7 @@ static void note(qg_state *s, const qg__run *r)
     qg_state_note(s, "image", image);           /* what the net was declared for */
     qg_state_note(s, "classes", classes);
     if (!r->spec->train) return;                /* loaded, to use the weights */
+    qg_state_note(s, STARTS, r->starts_in_step ? NULL : "before a test");
     if (!r->spec->same) note_operands(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
     note_classes(s, r->spec->train);
@@ -452,13 +456,13 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
 qg_status qg__run_check_version(qg__run *r)
 {
     qg_archive *a;
-    if (r->spec->same) return QG_OK;            /* the program states the whole configuration */
     const qg_status status = qg_safetensors_open(r->lock, r->paths.file[QG__RUN_LAST], &a);
     if (status) return status;
-    const char *said = qg_archive_noted(a, "recipe");
-    r->is_older      = said && !strstr(said, QG__RUN_REESTIMATES " = ");
+    const char *said  = qg_archive_noted(a, "recipe");
+    r->starts_in_step = !qg_archive_noted(a, STARTS);
+    r->is_older       = !r->spec->same && said && !strstr(said, QG__RUN_REESTIMATES " = ");    /* else the program says it */
     qg_archive_free(a);
-    if (!r->is_older) return QG_OK;
+    if (!r->is_older && !r->starts_in_step) return QG_OK;
     free(r->identity);
     r->identity = qg__run_identity(r);
     if (!r->identity) return qg_fail(QG_EMEM, "out of memory for the configuration");

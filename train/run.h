@@ -52,6 +52,8 @@ typedef struct qg__run {
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
     bool                is_older;           /* it was begun by a version that did not estimate statistics anew */
+    bool                starts_in_step;     /* .. whose delayed quantizers of weights started in the first step that used
+                                               them, and so after the test of an epoch that ends there */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -95,7 +97,7 @@ qg_status qg__run_create(qg__run *r);
 QG_MUST_CHECK
 qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has);
 
-/* Sets r->is_older if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
+/* Sets r->is_older and r->starts_in_step if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
  * Fails as qg_archive_open and with QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg__run_check_version(qg__run *r);

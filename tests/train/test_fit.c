@@ -16,6 +16,7 @@
 #include "tests/support/nets.h"
 #include "tests/support/pictures.h"
 #include "tests/support/room.h"
+#include "train/run.h"
 
 /* --- a net, images, a run ----------------------------------------------------------------- */
 
@@ -32,11 +33,13 @@ typedef struct subject {
 } subject;
 
 /* A residual block with ternary weights and learned steps of its inputs, and dropout.  late: learned steps of the weights,
- * too, and quantizers that start within the second and the third epoch. */
+ * too, and quantizers that start within the second and the third epoch, and between them that of the last layer. */
 static qg_net *small_net(uint64_t seed, int bits, bool late)
 {
     const qg_quant input  = qg_lsq((qg_lsq_spec){ .bits = bits });
     const qg_quant weight = late ? qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) : qg_twn((qg_twn_spec){ 0 });
+    qg_quant       last   = weight;
+    last.after            = late ? 2 * STEPS : 0;
     qg_net   *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = seed,
                                               .quantize_weights_after = late ? STEPS + 5 : 0,
                                               .quantize_inputs_after  = late ? 2 * STEPS + 3 : 0 });
@@ -45,7 +48,7 @@ static qg_net *small_net(uint64_t seed, int bits, bool late)
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .pad = 1, .weight = weight, .input = input });
     qg_net_add(net, qg_net_batchnorm(net), x);
     qg_net_relu(net), qg_net_maxpool(net, 2), qg_net_dropout(net, 0.2f);
-    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = weight });
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = last });
     return net;
 }
 
@@ -723,25 +726,108 @@ static double step_for(const qg_param *w)
     return 2 * sum / (double)qg_count(w->shape) / sqrt(3);
 }
 
-/* It fits the weights of the step in which it begins, here the last one, and not the initial ones. */
+/* A net of one layer whose weight has a learned step that starts late. */
+static subject open_delayed(const char *name, uint64_t after)
+{
+    subject s = open_subject(name);
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1, .quantize_weights_after = after });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) });
+    s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    return s;
+}
+
+static double learned_step(const subject *s)
+{
+    return (double)qg_params_find(qg_net_params(s->net), "fc1.weight.step")->value[0];
+}
+
+static double fitting_step(const subject *s) { return step_for(qg_params_find(qg_net_params(s->net), "fc1.weight")); }
+
+/* It fits the weights of the step in which it begins, and not the initial ones: here never, after the last step, and before it. */
 static void late_quantizers_start_from_the_weights_of_their_step(void **state)
 {
-    for (int late = 0; late < 2; late++) {
-        subject s = open_subject(late ? "late" : "never");
-        qg_optim_free(s.optim), qg_net_free(s.net);
-        s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1,
-                                          .quantize_weights_after = EPOCHS * STEPS - (uint64_t)late });
-        qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) });
-        s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
-        const qg_param *step   = qg_params_find(qg_net_params(s.net), "fc1.weight.step");
-        const qg_param *weight = qg_params_find(qg_net_params(s.net), "fc1.weight");
-        const double    first  = (double)step->value[0];
-        assert_true(fabs(first - step_for(weight)) < 1e-6 * first);
+    static const char *const name[] = { "never", "at-the-end", "late" };
+    for (int late = 0; late < 3; late++) {
+        subject      s     = open_delayed(name[late], EPOCHS * STEPS + 1 - (uint64_t)late);
+        const double first = learned_step(&s);
+        assert_true(fabs(first - fitting_step(&s)) < 1e-6 * first);
         assert_ok(fit(&s, NULL));
-        if (!late) assert_true((double)step->value[0] == first);        /* while it waits, nothing moves it */
-        else assert_true(fabs((double)step->value[0] - step_for(weight)) < 1e-3 * first);   /* one step at a rate of 1e-5 */
-        assert_true(fabs(first - step_for(weight)) > 0.01 * first);
+        if (late == 0) assert_true(learned_step(&s) == first);      /* while it waits, nothing moves it */
+        if (late == 1) assert_true(fabs(learned_step(&s) - fitting_step(&s)) < 1e-6 * first);
+        if (late == 2) assert_true(fabs(learned_step(&s) - fitting_step(&s)) < 1e-3 * first);   /* one step at a rate of 1e-5 */
+        assert_true(fabs(first - fitting_step(&s)) > 0.01 * first);
         close_subject(&s);
+    }
+}
+
+typedef struct witness {
+    stopper        by;          /* first, for stop_at */
+    const subject *s;
+    int            epochs;
+    double         step[EPOCHS], fitting[EPOCHS], loss[EPOCHS];
+} witness;
+
+static void see(void *user, const qg_epoch *e, const qg_fit_result *r)
+{
+    witness *w            = user;
+    w->step[w->epochs]    = learned_step(w->s);
+    w->fitting[w->epochs] = fitting_step(w->s);
+    w->loss[w->epochs++]  = e->test_loss;
+}
+
+/* An older version created the run and then took no step. */
+static void begin_as_before(subject *s)
+{
+    qg__run r   = { .spec = &s->spec, .lock = QG_BY_PATH, .starts_in_step = true };
+    s->spec.dir = s->dir;
+    s->spec.lr  = (double)qg_optim_lr(s->optim);
+    assert_ok(qg__run_paths_of(s->dir, &r.paths));
+    assert_ok(qg__run_claim(&r));
+    assert_ok(qg__run_compose(&r, s->net, &s->spec));
+    assert_ok(qg__run_create(&r));
+    qg__run_end(&r);
+}
+
+/* The quantizer starts with the second test, and sittings end there and elsewhere. */
+static witness seen_in(const char *name, float decay, bool as_before, char digest[QG_FIT_TEXT])
+{
+    witness       w = { .epochs = 0 };
+    qg_fit_result r = { .complete = false };
+    for (int sitting = 0; !r.complete; sitting++) {
+        subject s        = open_delayed(name, 2 * STEPS);
+        w.by             = (stopper){ .at = STEPS / 2 };
+        w.s              = &s;
+        stop             = 0;
+        s.spec.ema_decay = decay;
+        if (sitting == 0 && as_before) begin_as_before(&s);
+        s.spec.stop      = &stop;
+        s.spec.events    = (qg_fit_events){ .user = &w, .step = stop_at, .epoch = see };
+        r                = trained(&s);
+    }
+    assert_int_equal(w.epochs, EPOCHS);
+    strcpy(digest, r.digest);
+    return w;
+}
+
+/* The first test of codes is one of scales that fit, and if there are averages, of averages of them.  In a run that an older
+ * version began the scale is still that of the initial weight then, and all else is the same. */
+static void the_first_test_of_codes_is_of_scales_that_fit(void **state)
+{
+    for (int average = 0; average < 2; average++) {
+        const float   decay = average ? 0.9f : 0;
+        char          digest[QG_FIT_TEXT], as_before[QG_FIT_TEXT];
+        subject       s     = open_delayed("unused", 2 * STEPS);
+        const double  first = learned_step(&s);
+        const witness now   = seen_in(average ? "fitting-average" : "fitting", decay, false, digest);
+        const witness then  = seen_in(average ? "as-before-average" : "as-before", decay, true, as_before);
+        close_subject(&s);
+        assert_true(now.step[0] == first && then.step[0] == first && then.step[1] == first);
+        assert_true(fabs(now.step[1] - now.fitting[1]) < 1e-6 * first && fabs(now.step[1] - first) > 0.05 * first);
+        assert_true(now.loss[1] != then.loss[1]);
+        for (int i = 0; i < EPOCHS; i++)
+            if (i != 1) assert_true(now.step[i] == then.step[i] && now.loss[i] == then.loss[i]);
+        assert_string_equal(digest, as_before);
     }
 }
 
@@ -804,6 +890,26 @@ static void the_best_is_an_epoch_of_the_quantized_net(void **state)
     s.spec.events   = (qg_fit_events){ .user = &c, .epoch = draw };
     const qg_fit_result never = trained(&s);
     assert_true(never.epochs == 6 && never.best_epoch < 6);
+}
+
+/* The first batch decides the step of an input, so the test before that is one of floats. */
+static void the_best_is_an_epoch_of_quantized_inputs(void **state)
+{
+    curve   c = { .epochs = 0 };
+    subject s = open_subject("staged-inputs");
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1, .quantize_inputs_after = 3 * STEPS });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .input = qg_lsq((qg_lsq_spec){ .bits = 1 }) });
+    s.optim         = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    s.spec.epochs   = 50;
+    s.spec.patience = 2;
+    s.spec.events   = (qg_fit_events){ .user = &c, .epoch = draw };
+    const qg_fit_result r = trained(&s);
+    int best = 3;
+    for (int i = 4; i < c.epochs; i++)
+        if (c.accuracy[i] > c.accuracy[best]) best = i;
+    assert_true(c.accuracy[2] >= c.accuracy[best]);
+    assert_true(r.complete && r.epochs == r.best_epoch + 2 && r.best_epoch == (uint64_t)best + 1);
 }
 
 /* The average of a learned step, and how many values it is of. */
@@ -963,8 +1069,10 @@ int main(void)
         cmocka_unit_test(the_loss_may_be_the_programs_own),
         cmocka_unit_test(a_net_may_have_two_heads),
         cmocka_unit_test(late_quantizers_start_from_the_weights_of_their_step),
+        cmocka_unit_test(the_first_test_of_codes_is_of_scales_that_fit),
         cmocka_unit_test(patience_ends_a_run),
         cmocka_unit_test(the_best_is_an_epoch_of_the_quantized_net),
+        cmocka_unit_test(the_best_is_an_epoch_of_quantized_inputs),
         cmocka_unit_test(averages_begin_anew_where_quantizers_start),
         cmocka_unit_test(averages_are_what_is_tested_and_saved),
         cmocka_unit_test(a_net_with_averages_trains_as_usual),
