@@ -104,6 +104,7 @@ static void noise_block(void *context, size_t at, size_t n)
 enum { NO_NOISE };      /* in arg */
 
 static const qg_key keys[] = {
+    QG_AS_KEY,
     { QG_BITS_KEY(6, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: float" },
     { .name  = "noise", .words = "on|off", .when = "bits=1..16",
       .about = "on: add noise, which makes the mean of the result exact" },

@@ -109,7 +109,7 @@ const qg_scheme qg_ttq_scheme = {
     .explain =
         "Trained ternary quantization.                    Zhu, Han, Mao, Dally 2017, arXiv:1612.01064\n"
         "\n"
-        "    D    = threshold * max|w|               threshold 0.05 by default\n"
+        "    D    = threshold * max|w|\n"
         "    q(w) = +Wp if w > D, -Wn if w < -D, else 0\n"
         "    dw   = dq                               with straight=no: Wp dq, dq or Wn dq     (eq. 8)\n"
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"

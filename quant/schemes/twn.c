@@ -43,7 +43,7 @@ const qg_scheme qg_twn_scheme = {
     .explain =
         "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
         "\n"
-        "    D    = threshold * mean|w|              threshold 0.7 by default\n"
+        "    D    = threshold * mean|w|\n"
         "    a    = mean{ |w| : |w| > D }\n"
         "    q(w) = +a if w > D, -a if w < -D, else 0\n"
         "    s(w) = w                                the gradient passes unchanged and unclipped\n"

@@ -51,7 +51,7 @@ static void no_row_takes_time_back(void **state)
     qg__metrics_end(&m);
 }
 
-/* An update may leave a scale of TTQ below its floor, which the next step or test raises it to (docs/learned-ranges.md). */
+/* An update may leave a scale of TTQ below its floor, which the next step or test raises it to (docs/defaults.md). */
 static void scales_are_those_that_the_net_computes_with(void **state)
 {
     qg__metrics      m;

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Trains every scheme with its defaults, alone and in the usual pairs, and prints the test accuracies as a Markdown table:
+# LeNet-5 (MNIST, two epochs), an MLP of three layers of 512 units (MNIST, two epochs), VGG-7 at an eighth of its width
+# (CIFAR-10, one epoch) and ResNet-20 (CIFAR-10, two epochs), each with its own recipe or with Adam at 0.001.  Resumes when
+# started again.
+#     SEEDS='1 2 3' NETS='lenet5 mlp vgg7 resnet20' OPTIMIZERS='sgd adam' RULE=paper sh examples/defaults.sh [RUNS_DIR]
+# RULE=paper trains with as=paper and quantized ends instead, the defaults of version 0.1 before they were changed.
+set -eu
+export LC_ALL=C
+dir=${1:-runs/defaults}
+qgrad=${QGRAD:-build/qgrad}
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+
+# ruled SCHEME: the scheme as RULE says.
+ruled() {
+    case ${RULE:-default},$1 in
+    paper,float) echo float ;;
+    paper,*:*) echo "${1%%:*}:as=paper,${1#*:}" ;;
+    paper,*) echo "$1:as=paper" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# cell NET OPTIMIZER WEIGHT INPUT: the mean over the seeds, the least, and their number.
+cell() {
+    net=$1 optimizer=$2
+    case $net in
+    lenet5) set -- --model lenet5 --data mnist --epochs 2 --weight "$3" --input "$4" ;;
+    mlp) set -- --model mlp:width=512 --data mnist --epochs 2 --weight "$3" --input "$4" ;;
+    vgg7) set -- --model vgg7:width=0.125 --data cifar10 --normalise channel --epochs 1 --weight "$3" --input "$4" ;;
+    resnet20) set -- --model resnet20 --data cifar10 --normalise channel --augment pad=4,flip --epochs 2 --weight "$3" --input "$4" ;;
+    *) echo "unknown net $net; available: lenet5, mlp, vgg7, resnet20" >&2; exit 2 ;;
+    esac
+    [ "$optimizer" = sgd ] || set -- "$@" --optimizer adam --lr 0.001
+    [ "${RULE:-default}" = default ] || set -- "$@" --first-last quantized
+    name=$(echo "$*" | tr -cs 'a-z0-9\n' '-')
+    for seed in ${SEEDS:-1 2 3}; do
+        json=$($qgrad train "$@" --seed "$seed" --out "$dir/$name$seed" --resume --json ${THREADS:-} 2>"$said") ||
+            { tail -n 1 "$said" >&2; exit 1; }
+        echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p'
+    done | awk '{ a = 100 * $1; sum += a; if (NR == 1 || a < least) least = a }
+        END { if (NR > 1) printf "%.2f (%.2f)", sum / NR, least; else if (NR) printf "%.2f", sum }'
+}
+
+echo "| net | optimizer | weights | inputs | mean (least) of seeds ${SEEDS:-1 2 3} |"
+echo '|---|---|---|---|---|'
+for net in ${NETS:-lenet5 mlp vgg7 resnet20}; do
+    for optimizer in ${OPTIMIZERS:-sgd adam}; do
+        [ "$net $optimizer" != 'mlp adam' ] || continue     # its own recipe is that
+        for pair in float fake_quant twn ste-tern ttq binary binary-channel xnor dorefa:bits=1 dorefa magnitude-aware binaryconnect \
+            bnn lsq unit qdq xnor+xnor bnn+sign dorefa:bits=1+dorefa:bits=1 dorefa:bits=1+dorefa dorefa+dorefa lsq+lsq dorefa+pact \
+            unit+unit; do
+            weight=$(ruled "${pair%%+*}") input=float
+            case $pair in *+*) input=$(ruled "${pair#*+}") ;; esac
+            echo "| $net | $optimizer | \`$weight\` | \`$input\` | $(cell "$net" "$optimizer" "$weight" "$input") |"
+        done
+    done
+done
