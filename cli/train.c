@@ -329,6 +329,7 @@ static void print_notice(void *user, qg_fit_notice what, const char *text)
     case QG_FIT_RENAMED: print_safe(stderr, "qgrad: %s\n", text); return;
     case QG_FIT_DRIFTED: progress_line(&t->progress, "warning: %s; see qgrad explain SCHEME", text); return;
     case QG_FIT_UNLOCKED:
+    case QG_FIT_ADVICE:
     case QG_FIT_SMALL_BATCH: print_safe(stderr, "qgrad: warning: %s\n", text);
     }
 }

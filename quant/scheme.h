@@ -75,6 +75,10 @@ struct qg_scheme {
      * NULL: all are legal. */
     qg_status (*check)(qg_quant q);
 
+    /* Why these arguments do not train from small initial weights, and what does, for a notice at the start of a training.  NULL,
+     * or gives NULL: they train. */
+    const char *(*advice)(qg_quant q);
+
     /* Sets the initial learned values from the initial weights x, which it may change.  NULL: zeros.  For an
      * activation, x.data is NULL because there are no values yet; the scheme starts from its first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);

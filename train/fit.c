@@ -530,6 +530,21 @@ static qg_status check_batches(const fit *f, const qg_net *net)
     return QG_OK;
 }
 
+/* The first layer whose scheme has something to say speaks for all. */
+static void warn_of_schemes(fit *f, qg_net *net)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer      *l    = qg_net_layer(net, i);
+        const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
+        const char    *why  = slot && slot->q.scheme && slot->q.scheme->advice ? slot->q.scheme->advice(slot->q) : NULL;
+        char           spelt[QG_SPELLING_BYTES], text[320];
+        if (!why) continue;
+        snprintf(text, sizeof text, "%s.weight: %s: %s", l->name, qg_scheme_spelling(slot->q.scheme, spelt, sizeof spelt), why);
+        qg__run_notice(&f->run, QG_FIT_ADVICE, text);
+        return;
+    }
+}
+
 /* --- fine-tuning -------------------------------------------------------------------------- */
 
 static qg_status start_from(fit *f, qg_net *net)
@@ -742,6 +757,7 @@ static qg_status open_run(fit *f, qg_net *net)
     qg_status status = qg__run_paths_of(s->dir, &f->run.paths);
     if (!status) status = check_images(net, s);
     if (!status) status = check_batches(f, net);
+    if (!status) warn_of_schemes(f, net);
     if (!status) status = qg__run_compose(&f->run, net, s);
     if (!status && s->mode != QG_FIT_RESUME) status = check_unused(s->optim);
     if (!status) status = check_ranks(f);

@@ -94,6 +94,12 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
 }
 
+static const char *advice(qg_quant q)
+{
+    if (q.arg[STOCHASTIC] == 0 || q.arg[UNIT_START] != 0) return NULL;
+    return "small initial weights make each draw a coin toss; add start=unit and glorot-lr=adam, or glorot-lr=sgd";
+}
+
 static qg_quant complete(qg_quant q)
 {
     q.bits = q.arg[FLOAT_EVAL] != 0 ? QG_FLOAT_BITS : 1;
@@ -108,6 +114,7 @@ const qg_scheme qg_binaryconnect_scheme = {
     .complete  = complete,
     .lr_scale  = lr_scale,
     .mix       = mix,
+    .advice    = advice,
     .surrogate = surrogate,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,

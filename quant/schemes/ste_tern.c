@@ -34,12 +34,19 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
 }
 
+static const char *advice(qg_quant q)
+{
+    if (q.arg[RELATIVE] != 0) return NULL;
+    return "most initial weights may lie below the fixed threshold, and stay there; relative=yes makes it a multiple of mean|w|";
+}
+
 const qg_scheme qg_ste_tern_scheme = {
     .name      = "ste-tern",
     .about     = "{-1, 0, +1}",
     .keys      = keys,
     .paper     = "relative=no,gradient=plain",
     .mix       = mix,
+    .advice    = advice,
     .surrogate = surrogate,
     .bits      = 2,
     .roles     = QG_WEIGHT,

@@ -235,6 +235,19 @@ static void test_a_lost_range_is_reported(void **state)
     assert_stderr("; and 1 more; see qgrad explain");
 }
 
+/* The two settings that do not train from small weights say so; the default and the option that helps say nothing. */
+static void test_what_does_not_train_says_so(void **state)
+{
+    train("--epochs 1 --weight ste-tern:relative=no", "fixed");
+    assert_stderr("qgrad: warning: conv1.weight: ste-tern: most initial weights may lie below the fixed threshold");
+    train("--epochs 1 --weight binaryconnect:draw=stoch", "toss");
+    assert_stderr("add start=unit and glorot-lr=adam");
+    train("--epochs 1 --weight ste-tern", "relative");
+    assert_null(strstr(last.err, "threshold"));
+    train("--epochs 1 --weight binaryconnect:draw=stoch,start=unit,glorot-lr=sgd", "spread");
+    assert_null(strstr(last.err, "start=unit"));
+}
+
 /* A rate of one in a million leaves Wp at 1; a decay pulls it down. */
 static void test_quantizers_have_a_group_of_their_own(void **state)
 {
@@ -356,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_flips_are_counted_since_the_epoch_before),
         cmocka_unit_test(test_metrics_follow_what_is_learned),
         cmocka_unit_test(test_a_lost_range_is_reported),
+        cmocka_unit_test(test_what_does_not_train_says_so),
         cmocka_unit_test(test_quantizers_have_a_group_of_their_own),
         cmocka_unit_test(test_packed_bytes_count_the_bits_there_are),
         cmocka_unit_test(test_the_summary_names_what_is_learned),
