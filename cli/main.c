@@ -50,7 +50,7 @@ static const verb verbs[] = {
       .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .bit = VERB_PLOT, .run = plot_main,
       .has_operand = true },
     { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-      .usage = "results [--add DIR | --check] [options]", .bit = VERB_RESULTS, .run = results_main },
+      .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .run = results_main },
     { .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
       .usage = "gradcheck [--paper] [options]", .bit = VERB_GRADCHECK, .run = gradcheck_main },
 };

@@ -15,7 +15,7 @@
 
 /* In the order of the option's words. */
 typedef enum plot_role { PLOT_ANY, PLOT_WEIGHT, PLOT_INPUT, PLOT_GRADIENT } plot_role;
-typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
+typedef enum provenance { FROM_PAPER, FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
 /* Two nodes exchange n bytes in seconds + n / bytes_per_second. */
 typedef struct link_speed {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/config/config.h"
+#include "core/io/number.h"
 #include "core/io/paths.h"
 #include "core/io/file.h"
 #include "quant/scheme.h"
@@ -49,13 +50,16 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
 }
 
 /* A number or a boolean, verbatim. */
-static qg_status read_bare(reader *r, char text[VALUE_BYTES])
+static qg_status read_bare(reader *r, const option *o, char text[VALUE_BYTES])
 {
-    const size_t n = strcspn(r->at, " \t\r\n#,]");
+    const size_t n = strcspn(r->at, " \t\r\n#]");
     if (n == 0) return bad(r, "the value is missing");
     if (n >= VALUE_BYTES) return bad(r, "the value is too long");
     memcpy(text, r->at, n);
     text[n] = '\0';
+    if (strchr(text, ',') && strspn(text, "0123456789.,+-eE") == n)
+        return qg_fail(QG_EARG, "%s:%d: %s is '%s' with a comma; write numbers with a point, as in 0.002", r->origin, r->line,
+                       o->name, text);
     r->at += n;
     return QG_OK;
 }
@@ -92,6 +96,14 @@ static bool is_string(const option *o)
     return o->kind == OPTION_TEXT || o->kind == OPTION_WORD || o->kind == OPTION_VALUE;
 }
 
+/* A string that is a number needs no quotes, and neither does a number that may be a string. */
+static bool takes(const option *o, bool quoted, const char *text)
+{
+    double number;
+    if (quoted) return is_string(o) || (o->kind == OPTION_INTEGER && o->parse);
+    return !is_string(o) || qg_number_read(text, strlen(text), &number);
+}
+
 static qg_status read_value(config *c, reader *r, const option *o)
 {
     char       text[VALUE_BYTES];
@@ -100,10 +112,10 @@ static qg_status read_value(config *c, reader *r, const option *o)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        o->kind == OPTION_LIST ? "an array of strings" : "a single value, not an array");
     if (o->kind == OPTION_LIST) return read_list(c, r, o);
-    if (is_string(o) != quoted && !(quoted && o->kind == OPTION_INTEGER && o->parse))
+    if (quoted ? read_string(r, text) : read_bare(r, o, text)) return QG_EARG;
+    if (!takes(o, quoted, text))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        quoted ? "a value without quotes" : "a string in quotes");
-    if (quoted ? read_string(r, text) : read_bare(r, text)) return QG_EARG;
     return set(c, r, o, text);
 }
 

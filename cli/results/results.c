@@ -151,7 +151,7 @@ static qg_status add_and_write(const config *asked, results *all)
     size_t      n     = 0;
     logged_run *added = NULL;
     qg_status   status = results_read(all);
-    if (!status && dir) status = results_add(all, dir, &added);
+    if (!status && dir) status = results_add(all, dir, asked->force, &added);
     if (!status) status = qg__text_print(print_page, all, &text, &n);
     if (!status && added) status = copy_run(added, dir);
     if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
@@ -196,6 +196,10 @@ static int update_page(const config *asked)
     const bool check = asked->check;
     if (check && asked->add) {
         qg_fail(QG_EARG, "--check and --add exclude each other");
+        return qg_report("qgrad results"), EXIT_USAGE;
+    }
+    if (asked->force && !asked->add) {
+        qg_fail(QG_EARG, "--force replaces logs; pass a run with --add");
         return qg_report("qgrad results"), EXIT_USAGE;
     }
     if (check_place(!check)) return qg_report("qgrad results");

@@ -29,10 +29,11 @@ QG_MUST_CHECK
 qg_status results_read(results *all);
 
 /* Adds the run in dir, replacing a run of the same recipe and seed.  Returns it in *added.
- * Fails    QG_EIO, QG_EMEM.  QG_EARG: not trained with --recipe.  QG_ESTATE: not finished.
+ * Fails    QG_EIO, QG_EMEM.  QG_EARG: not trained with --recipe.  QG_ESTATE: not finished; without force also if the
+ *          logs that it would replace have other images or options, or more epochs.
  *          QG_EFORMAT: config.toml, metrics.csv and result.json contradict each other. */
 QG_MUST_CHECK
-qg_status results_add(results *all, const char *dir, logged_run **added);
+qg_status results_add(results *all, const char *dir, bool force, logged_run **added);
 
 /* NULL: there is none. */
 logged_run *results_find(const results *all, const char *row, uint64_t seed);

@@ -119,12 +119,41 @@ logged_run *results_find(const results *all, const char *row, uint64_t seed)
     return NULL;
 }
 
-qg_status results_add(results *all, const char *dir, logged_run **added)
+static const char *text_of(const logged_run *r, const option *o)
 {
-    logged_run      r;
-    const qg_status status = read_run(&r, dir);
+    const char *text = r->config.text[o - options];
+    return text ? text : "none";
+}
+
+/* The run of the logs may be gone, and a shorter one, or one of other images or options, is no better copy of it. */
+static qg_status check_replaced(const logged_run *old, const logged_run *r)
+{
+    enum { MOST = 100 };                        /* characters of a value */
+    const option *epochs = option_find("epochs");
+    const char   *was = old->config.data_digest, *is = r->config.data_digest;
+    char          what[4 * MOST + QG_FIT_TEXT];
+    config        other = r->config;            /* borrowed texts */
+    other.text[epochs - options] = old->config.text[epochs - options];
+    const option *o = config_difference(&old->config, &other, IDENTITY, PER_RUN);
+    if (o)
+        snprintf(what, sizeof what, "have %s %.*s, but this run has %.*s", o->name, MOST, text_of(old, o), MOST, text_of(r, o));
+    else if (was && is && strcmp(was, is))
+        snprintf(what, sizeof what, "are from images with digest %.*s, but this run from %.*s", MOST, was, MOST, is);
+    else if (r->metrics.epochs < old->metrics.epochs)
+        snprintf(what, sizeof what, "have %d epochs (commit %.*s), but this run has %d (commit %.*s)", old->metrics.epochs, MOST,
+                 old->result.commit, r->metrics.epochs, MOST, r->result.commit);
+    else return QG_OK;
+    return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": the logs in " RESULTS "/%s/seed-%" PRIu64 " %s; to replace them, pass --force",
+                   r->row, r->seed, r->row, r->seed, what);
+}
+
+qg_status results_add(results *all, const char *dir, bool force, logged_run **added)
+{
+    logged_run r;
+    qg_status  status = read_run(&r, dir);
     if (status) return status;
     logged_run *old = results_find(all, r.row, r.seed);
+    if (old && !force && (status = check_replaced(old, &r))) return end_run(&r), status;
     if (old) {
         end_run(old);
         *old = r;
@@ -167,7 +196,7 @@ static qg_status visit_run(results *all, const char *dir)
 {
     char            place[QG__PATH_BYTES + 64];
     logged_run     *r;
-    const qg_status status = results_add(all, dir, &r);
+    const qg_status status = results_add(all, dir, true, &r);
     if (status) return status;
     snprintf(place, sizeof place, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
     return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: contains the run of %s", dir, place) : QG_OK;

@@ -56,7 +56,7 @@ static void test_recipes_that_are_not_there(void **state)
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "exclude each other");
     assert_refuses("train --reported 99", 2, "unknown option '--reported'");
     write_recipe("vague", "provenance = \"hearsay\"\n");
-    assert_refuses("train --recipe vague", 1, "vague.toml:9: provenance 'hearsay' is not one of code|replication|memory");
+    assert_refuses("train --recipe vague", 1, "vague.toml:9: provenance 'hearsay' is not one of paper|code|replication|memory");
 }
 
 /* --- result.json -------------------------------------------------------------------------- */

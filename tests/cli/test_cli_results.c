@@ -79,10 +79,25 @@ static void test_a_run_with_validation_has_a_row(void **state)
 
 static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 {
-    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
+    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"paper\"\n");
     assert_status("train --recipe bars --epochs 1 --json", 0);
     assert_status("results --add runs/bars/epochs=1-seed-3", 0);
-    assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (code) |");
+    assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (paper) |");
+    assert_holds("results/README.md", "*paper*: read in the paper.");
+}
+
+/* Changes the label of the first test image. */
+static void change_a_label(const char *set)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/t10k-labels-idx1-ubyte", set);
+    FILE *labels = fopen(path, "r+b");
+    assert_non_null(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    const int label = fgetc(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    fputc(label ? 0 : 1, labels);
+    assert_int_equal(fclose(labels), 0);
 }
 
 /* The images are found by their bytes, not by where they lie. */
@@ -92,13 +107,7 @@ static void test_other_images_are_no_part_of_the_table(void **state)
     assert_status("train --recipe twn --seed 14 --data-dir moved --json", 0);
     assert_status("results --add runs/twn/seed-14", 0);
     assert_status("train --recipe twn --seed 15 --data-dir moved --budget 0 --json", 3);
-    FILE *labels = fopen("moved/t10k-labels-idx1-ubyte", "r+b");
-    assert_non_null(labels);
-    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
-    const int label = fgetc(labels);
-    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
-    fputc(label ? 0 : 1, labels);
-    assert_int_equal(fclose(labels), 0);
+    change_a_label("moved");
     assert_refuses("train --resume --out runs/twn/seed-15 --data-dir moved", 1, "mnist: the images have digest ");
     assert_status("train --resume --out runs/twn/seed-15 --data-dir set --json", 0);
     assert_status("train --recipe twn --seed 16 --data-dir moved --json", 0);
@@ -140,6 +149,34 @@ static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
     assert_status("results --add longer", 0);
     assert_status("results --add newer", 0);
     assert_status("results --check", 0);
+}
+
+/* The run of a log may be gone, so other data, other options and fewer epochs do not replace it unasked. */
+static void test_a_log_is_replaced_by_no_lesser_one(void **state)
+{
+    static const char *const rows[][2] = {
+        { "--epochs 2", "memory, seed 3: the logs in results/memory/seed-3 have 3 epochs (commit " },
+        { "--epochs 3 --lr 0.5", "memory, seed 3: the logs in results/memory/seed-3 have lr 0.01, but this run has 0.5" },
+        { "--epochs 3 --data fashion-mnist", "results/memory/seed-3 have data mnist, but this run has fashion-mnist" },
+        { "--epochs 3 --data-dir other", "results/memory/seed-3 are from images with digest " },
+    };
+    copy("set", "other");
+    change_a_label("other");
+    assert_status("train --recipe memory --epochs 3 --out long --json", 0);
+    assert_status("results --add long", 0);                     /* more epochs than before */
+    assert_status("results --add long", 0);
+    copy("results", "before");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_runs("train --recipe memory %s --out lesser --force --json", rows[i][0]);
+        assert_refuses("results --add lesser", 1, rows[i][1]);
+        assert_stderr("; to replace them, pass --force\n");
+        run_shell("diff -r @/results @/before");
+    }
+    assert_runs("train --recipe memory --epochs 2 --out lesser --force --json");
+    assert_status("results --add lesser --force", 0);
+    assert_holds("results/README.md", "`build/qgrad train --recipe memory --seed 3` |");
+    assert_status("results --check", 0);
+    assert_refuses("results --force", 2, "--force replaces logs; pass a run with --add");
 }
 
 /* Another optimizer or model has other defaults, which the command of the row must name. */
@@ -302,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup(test_other_images_are_no_part_of_the_table, restore_table),
         cmocka_unit_test_setup(test_what_a_row_begins_with_is_checked, restore_table),
         cmocka_unit_test_setup(test_a_row_and_what_it_begins_with_can_be_replaced, restore_table),
+        cmocka_unit_test_setup(test_a_log_is_replaced_by_no_lesser_one, restore_table),
         cmocka_unit_test_setup(test_what_an_override_changes_may_be_asked_for, restore_table),
         cmocka_unit_test_setup(test_a_flag_cannot_be_turned_off_in_a_command, restore_table),
         cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),

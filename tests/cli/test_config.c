@@ -72,6 +72,10 @@ static void test_strings_and_arrays(void **state)
     assert_reads("layer = [ 'conv1:weight=float' , \"fc1:input=sign\", ]",
                  "layer = [\"conv1:weight=float\", \"fc1:input=sign\"]\n");
     assert_reads("layer = []", "");
+    /* A number needs no quotes where a text may be one. */
+    assert_reads("reported = 99.1", "reported = \"99.1\"\n");
+    assert_reads("model = 10 # classes", "model = \"10\"\n");
+    assert_reads("validation = 500", "validation = \"500\"\n");
 }
 
 static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
@@ -85,6 +89,14 @@ static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
     assert_refused("batch = 3 4", "f:1: expected the end of the line");
     assert_refused("batch = \"3\"", "f:1: batch takes a value without quotes");
     assert_refused("model = lenet5", "f:1: model takes a string in quotes");
+    assert_refused("reported = 99.1%", "f:1: reported takes a string in quotes");
+    assert_refused("reported =", "f:1: the value is missing");
+    assert_refused("lr = 0,002", "f:1: lr is '0,002' with a comma; write numbers with a point, as in 0.002");
+    assert_refused("\nmomentum = 0,9 # of before", "f:2: momentum is '0,9' with a comma; write numbers with a point");
+    assert_refused("reported = 99,1", "f:1: reported is '99,1' with a comma");
+    assert_refused("batch = 10,", "f:1: batch is '10,' with a comma");
+    assert_refused("model = 8C3(stride=2,pad=1)-10", "f:1: model takes a string in quotes");
+    assert_refused("nesterov = true,", "f:1: nesterov 'true,' must be true or false");
     assert_refused("model = [\"lenet5\"]", "f:1: model takes a single value, not an array");
     assert_refused("layer = \"conv1:weight=float\"", "f:1: layer takes an array of strings");
     assert_refused("layer = [\"conv1:weight=float\" 'x']", "f:1: expected , or ] in the array");
