@@ -117,6 +117,11 @@ all() {
     t qdq-channel $L --weight qdq:bits=3,per-channel=yes,narrow-range=yes,ties=up
     t qdq-given $L --weight qdq:bits=4,range=given,min=-0.2,max=0.3
 
+    # The rules of the sources, where the defaults differ.
+    for w in ste-tern ttq xnor magnitude-aware binaryconnect bnn unit fake_quant; do
+        t "$w-as-paper" $L --weight "$w:as=paper" --first-last quantized --reestimate-batchnorm off
+    done
+
     # Inputs.
     t in-sign $L --weight binary --input sign
     t in-sign-tanh $L --weight binary --input sign:surrogate=annealed-tanh
