@@ -22,6 +22,7 @@ typedef struct qg_learned {
     float       least;          /* smallest legal value; a smaller one is replaced by it after an update; 0: none */
     float       low, high;      /* normal range: the trainer warns about values outside; both 0: no limits.  A
                                    value of 0 counts as unknown */
+    const char *remedy;         /* what helps when the trainer warns, a clause.  NULL: a lower learning rate */
 } qg_learned;
 
 /* The windows of a product over its input x; dense has a single window, as large as x. */

@@ -15,6 +15,7 @@
 #include "core/slices.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
+#include "train/chance.h"
 #include "train/distil.h"
 #include "train/diverged.h"
 #include "train/init.h"
@@ -38,6 +39,7 @@ typedef struct fit {
     uint64_t           stepped;     /* images of these steps */
     qg_fit_end         ended;
     bool               asked;       /* to stop, on some rank */
+    bool               warned;      /* that the accuracy is that of chance */
     bool               tested;      /* with validation: the test images have been read, */
     qg__measured       last, best;  /* and this is what they gave, for the last and for the best weights */
 } fit;
@@ -325,8 +327,16 @@ static void begin_epoch(fit *f)
 /* A range or scale that has drifted costs accuracy and shows nowhere else. */
 static void warn_of_learned(fit *f)
 {
-    char text[512];
+    char text[1024];
     if (qg__learned_unhealthy(&f->run.learned, text, sizeof text)) qg__run_notice(&f->run, QG_FIT_DRIFTED, text);
+}
+
+static void warn_of_chance(fit *f, double lr)
+{
+    char text[QG__CHANCE_BYTES];
+    if (f->warned || !qg__is_at_chance(&f->run, lr, text)) return;
+    f->warned = true;
+    qg__run_notice(&f->run, QG_FIT_AT_CHANCE, text);
 }
 
 /* Advances the record to the next epoch and writes every file. */
@@ -366,6 +376,7 @@ static qg_status end_epoch(fit *f)
     if (status) return status;
     if (f->spec->events.epoch) f->spec->events.epoch(f->spec->events.user, &row, &f->now);
     warn_of_learned(f);
+    warn_of_chance(f, lr);
     begin_epoch(f);             /* files and listeners took their time after the epoch, not in the next one */
     return QG_OK;
 }

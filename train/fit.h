@@ -103,8 +103,10 @@ typedef enum qg_fit_notice {
     QG_FIT_UNLOCKED,        /* the file system has no locks */
     QG_FIT_ADVICE,          /* a scheme does not train with these arguments, at the start of a run (qg_scheme.advice) */
     QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank, which a batch norm cannot normalise */
-    QG_FIT_DRIFTED          /* learned values have left the normal range of their scheme, or are far from those that it
-                               would start with; each is named once */
+    QG_FIT_DRIFTED,         /* learned values have left the normal range of their scheme, or are far from those that it
+                               would start with; each is named once, with what usually helps */
+    QG_FIT_AT_CHANCE        /* after 100 or more steps the images that choose the best epoch are classified no better than
+                               if all got one class; told once by each process, with the likely cause */
 } qg_fit_notice;
 
 /* What a program may watch; each may be NULL.  None of them can change what is trained.  Of several ranks (core/ranks.h) only rank

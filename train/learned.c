@@ -115,9 +115,9 @@ static bool is_outside(const qg__learned_list *l, int i, char *text, size_t byte
     return true;
 }
 
-/* What the scheme would start value i with: at the weights as they are, or without an input.  It is 0 where the scheme
- * needs to see more. */
-static const float *suggest(const qg__learned_list *l, int i)
+/* What the scheme would start value i with: at the weights as they are, times scale, or without an input.  It is 0 where the
+ * scheme needs to see more. */
+static const float *suggest(const qg__learned_list *l, int i, float scale)
 {
     const qg_slot *slot = l->slot[i];
     const size_t   n    = slot->of ? qg_count(slot->of->shape) : 0;
@@ -127,6 +127,7 @@ static const float *suggest(const qg__learned_list *l, int i)
         x = qg_layer_weight(l->layer[i], l->scratch);
         if (x.data && x.data != l->scratch) memcpy(l->scratch, x.data, n * sizeof *l->scratch);
         if (x.data) x.data = l->scratch;        /* start may change it */
+        for (size_t k = 0; x.data && k < n; k++) l->scratch[k] *= scale;
     }
     for (int k = 0; k < QG_MAX_LEARNED && slot->param[k]; k++) {
         value[k] = to;
@@ -142,32 +143,53 @@ static bool is_far(const qg__learned_list *l, int i, char *text, size_t bytes)
     const qg_learned *entry = l->entry[i];
     const qg_param   *p     = l->param[i];
     if (!(entry->least > 0) || entry->tracked || !l->slot[i]->q.scheme->start) return false;
-    const float *start = suggest(l, i);
+    const float *start = suggest(l, i, 1);
     for (size_t k = 0; k < qg_count(p->shape); k++) {
         const bool   known = start[k] > entry->least;
         const double is = value_of(p, entry, k), want = (double)(known ? start[k] : l->was[i][k]);
         if (want == 0) l->was[i][k] = p->value[k];
         if (!(want > 0) || !(is > 0) || (is <= want * FAR && is * FAR >= want)) continue;
+        const bool follows = l->slot[i]->of && suggest(l, i, 2)[k] != (float)want;      /* start is that now */
         snprintf(text, bytes, "%s is %.3g, but %s %.3g", p->name, is,
-                 !known ? "it was" : l->slot[i]->of ? "these weights suggest" : "it started at", want);
+                 !known ? "it was" : follows ? "these weights suggest" : "it started at", want);
         return true;
     }
     return false;
 }
 
+static const char *remedy_of(const qg_learned *entry)
+{
+    return entry->remedy ? entry->remedy : "a lower learning rate of quantizers usually helps";
+}
+
+/* Adds what helps with the values at[n], once for each scheme and remedy. */
+static void add_remedies(const qg__learned_list *l, const int *at, int n, char *text, size_t bytes)
+{
+    for (int i = 0; i < n; i++) {
+        const char *name = l->slot[at[i]]->q.scheme->name, *remedy = remedy_of(l->entry[at[i]]);
+        bool        told = false;
+        for (int k = 0; k < i; k++)
+            told |= !strcmp(l->slot[at[k]]->q.scheme->name, name) && !strcmp(remedy_of(l->entry[at[k]]), remedy);
+        const size_t used = strlen(text);
+        if (!told) snprintf(text + used, bytes - used, "; %s: %s", name, remedy);
+    }
+}
+
 bool qg__learned_unhealthy(qg__learned_list *l, char *text, size_t bytes)
 {
     enum { NAMED = 3 };
-    int    found = 0;
+    int    found = 0, named[NAMED];
     size_t used  = 0;
     *text        = '\0';
     for (int i = 0; i < l->count; i++) {
         char one[256];
         if (l->told[i] || (!is_outside(l, i, one, sizeof one) && !is_far(l, i, one, sizeof one))) continue;
         l->told[i] = true;
+        if (found < NAMED) named[found] = i;
         if (found++ < NAMED && used < bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", found > 1 ? "; " : "", one);
     }
     if (found > NAMED && used < bytes) snprintf(text + used, bytes - used, "; and %d more", found - NAMED);
+    add_remedies(l, named, found < NAMED ? found : NAMED, text, bytes);
     return found > 0;
 }

@@ -33,10 +33,11 @@ qg__learned_values qg__learned_values_of(const qg_param *p, const qg_learned *en
  *     outside the normal range of the scheme (qg_learned.low, .high): "conv2.weight.span is 0.06, not 0.25 .. 100"
  *     a positive scale (qg_learned.least) that is 100 times as large as, or 100 times smaller than, the one with which the
  *     scheme would start at the weights as they are now: "conv2.weight.step is 9, but these weights suggest 0.02"
- *     or, of an input, with which it has started: "conv2.input.alpha is 0.01, but it started at 10"; where the first batch
- *     decided that, the one that the first call saw: "conv2.input.step is 7, but it was 0.06"
+ *     or, where that depends on no weights, with which it has started: "conv2.input.alpha is 0.01, but it started at 10"; where the
+ *     first batch decided that, the one that the first call saw: "conv2.input.step is 7, but it was 0.06"
  *
- * After three values the rest are only counted.  Returns false if there is none. */
+ * After three values the rest are only counted.  What usually helps follows (qg_learned.remedy), after the name of the scheme: "; lsq:
+ * a lower learning rate of quantizers usually helps".  Returns false if there is none. */
 bool qg__learned_unhealthy(qg__learned_list *l, char *text, size_t bytes);
 
 #endif

@@ -132,11 +132,10 @@ void qg__statistics_end(qg__statistics *s)
 
 /* --- in a run ------------------------------------------------------------------------------- */
 
-bool qg__reestimates(const qg__run *r)
+bool qg__statistics_lag(const qg__run *r)
 {
     const uint64_t step      = r->record.steps;
     bool           quantizes = false, tracks = false;
-    if (r->spec->keep_running_statistics || r->is_older) return false;
     for (int i = 0; i < qg_net_layers(r->net); i++) {
         qg_layer           *l    = qg_net_layer(r->net, i);
         const qg_slot      *slot = qg_layer_slot(l, QG_WEIGHT);
@@ -145,6 +144,11 @@ bool qg__reestimates(const qg__run *r)
         tracks |= bn && !qg__batchnorm_frozen(bn, step);
     }
     return quantizes && tracks;
+}
+
+bool qg__reestimates(const qg__run *r)
+{
+    return !r->spec->keep_running_statistics && !r->is_older && qg__statistics_lag(r);
 }
 
 static int batches_of(const qg_loader *train)

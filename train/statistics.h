@@ -46,9 +46,12 @@ void      qg__statistics_end(qg__statistics *s);    /* once, also of an empty on
 
 /* --- in a run --------------------------------------------------------------------------------- */
 
-/* Whether a test is to be preceded by an estimate.  While codes of quantized weights flip, running
- * statistics, in which the newest batch weighs a tenth, lag behind the weights
+/* Whether running statistics, in which the newest batch weighs a tenth, may lag behind the weights,
+ * since codes flip: weights are quantized by now, and a batch norm is not frozen
  *                                                 [Nagel et al. 2022, arXiv:2203.11086]. */
+bool      qg__statistics_lag(const qg__run *r);
+
+/* Whether a test is therefore preceded by an estimate. */
 bool      qg__reestimates(const qg__run *r);
 
 /* Estimates the statistics for the weights that the net has, in QG_ESTIMATE, from the first batches

@@ -380,7 +380,9 @@ static const qg_learned trained[] = {
     { .name = "min", .per_channel = true },
     { .name = "max", .per_channel = true },
     { .name = "seen", .tracked = true, .quiet = true },
-    { .name = "span", .per_channel = true, .tracked = true, .low = 0.25f, .high = 100.0f },
+    { .name = "span", .per_channel = true, .tracked = true, .low = 0.25f, .high = 100.0f,
+      .remedy = "the range no longer fits what it quantizes; set where it starts (min, max), let it be measured instead "
+                "(range=current of weights, range=observed of inputs), or lower the learning rate of quantizers" },
     { .name = NULL }
 };
 

@@ -44,7 +44,9 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
 
-static const qg_learned clip[] = { { .name = "alpha", .least = 0x1p-30f }, { .name = NULL } };
+static const qg_learned clip[] = { { .name = "alpha", .least = 0x1p-30f,
+                                    .remedy = "another alpha, or a lower learning rate of quantizers, usually helps" },
+                                  { .name = NULL } };
 
 const qg_scheme qg_pact_scheme = {
     .name       = "pact",

@@ -81,9 +81,11 @@ static qg_surrogate own(qg_quant q)
 
 /* A negative scale would flip the sign of its codes and of the gradient of its latent weights.  A scale that falls
  * below 2^-30 is set to that, and its gradient can raise it again. */
+static const char remedy[] = "scales that start from the weights, scaled gradients or a lower learning rate of quantizers "
+                             "usually help";
 static const qg_learned learned_values[] = {
-    { .name = "wp", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY },
-    { .name = "wn", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY },
+    { .name = "wp", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY, .remedy = remedy },
+    { .name = "wn", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY, .remedy = remedy },
     { .name = NULL }
 };
 

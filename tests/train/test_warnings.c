@@ -165,8 +165,9 @@ static void assert_watched(qg_quant weight, qg_quant input, const char *name, co
         }
         p->value[0] = start * far[k];
         assert_true(qg__learned_unhealthy(&list, text, sizeof text));
-        snprintf(part, sizeof part, "%s is %.3g, but %s %.3g", name, (double)p->value[0], says, (double)start);
-        assert_string_equal(text, part);
+        const char *scheme = weight.scheme ? weight.scheme->name : input.scheme->name;
+        snprintf(part, sizeof part, "%s is %.3g, but %s %.3g; %s: ", name, (double)p->value[0], says, (double)start, scheme);
+        if (strncmp(text, part, strlen(part))) fail_msg("'%s' is not '%s..'", text, part);
         assert_false(qg__learned_unhealthy(&list, text, sizeof text));
         qg__learned_end(&list);
     }
@@ -180,6 +181,7 @@ static void test_scales_far_from_their_weights(void **state)
     assert_watched(qg_lsq((qg_lsq_spec){ .bits = 16, .is_signed = true }), none, "fc2.weight.step", "these weights suggest");
     assert_watched(qg_ttq((qg_ttq_spec){ 0 }), none, "fc2.weight.wp", "these weights suggest");
     assert_watched(qg_ttq((qg_ttq_spec){ .per_channel = true }), none, "fc2.weight.wn", "these weights suggest");
+    assert_watched(qg_ttq((qg_ttq_spec){ .as_paper = true }), none, "fc2.weight.wp", "it started at");
     assert_watched(none, qg_pact((qg_pact_spec){ .bits = 4 }), "fc2.input.alpha", "it started at");
 }
 
@@ -197,7 +199,7 @@ static void test_scales_of_inputs(void **state)
     }
     step->value[0] = 2.1f;
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
-    assert_string_equal(text, "fc2.input.step is 2.1, but it was 0.02");
+    assert_string_equal(text, "fc2.input.step is 2.1, but it was 0.02; lsq: a lower learning rate of quantizers usually helps");
     qg__learned_end(&list);
     qg_net_free(net);
 }
@@ -221,7 +223,9 @@ static void test_the_weights_are_those_of_now(void **state)
     qg_net_free(net);
 }
 
-/* Each output channel has its own; more than three are counted. */
+#define TTQ_REMEDY "; ttq: scales that start from the weights, scaled gradients or a lower learning rate of quantizers usually help"
+
+/* Each output channel has its own; more than three are counted, and what helps is said once. */
 static void test_channels_and_many_values(void **state)
 {
     qg__learned_list list;
@@ -233,12 +237,29 @@ static void test_channels_and_many_values(void **state)
     assert_ok(qg__learned_begin(&list, net));
     value_of(net, "fc2.weight.wn")->value[7] = 1000;
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
-    assert_string_equal(text, "fc2.weight.wn is 1e+03, but these weights suggest 1");
+    assert_string_equal(text, "fc2.weight.wn is 1e+03, but it started at 1" TTQ_REMEDY);
     for (int i = 0; i < list.count; i++) ((float *)list.param[i]->value)[3] = 1e-7f;
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
     assert_string_equal(text, "fc1.weight.wp is 1e-07, not 1e-06 .. inf; fc1.weight.wn is 1e-07, not 1e-06 .. inf; "
-                              "fc2.weight.wp is 1e-07, not 1e-06 .. inf; and 2 more");
+                              "fc2.weight.wp is 1e-07, not 1e-06 .. inf; and 2 more" TTQ_REMEDY);
     assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
+/* A range that is sixteen times as wide as its weights. */
+static void test_ranges_that_lost_their_tensor(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    const qg_quant   learned = qg_fake_quant((qg_fake_quant_spec){ .bits = 4, .range = QG_RANGE_LEARNED });
+    qg_net          *net     = net_of(learned, (qg_quant){ .scheme = NULL });
+    assert_ok(qg__learned_begin(&list, net));
+    value_of(net, "fc2.weight.span")->value[0] = 0.0604f;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc2.weight.span is 0.0604, not 0.25 .. 100; fake_quant: the range no longer fits what it quantizes; set "
+                              "where it starts (min, max), let it be measured instead (range=current of weights, range=observed of "
+                              "inputs), or lower the learning rate of quantizers");
     qg__learned_end(&list);
     qg_net_free(net);
 }
@@ -258,11 +279,108 @@ static void test_scales_below_the_floor(void **state)
     const qg__learned_values v = qg__learned_values_of(wp, entry);
     assert_true(v.least == 0x1p-30 && v.mean == 0x1p-30 && v.greatest == 0x1p-30);
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
-    assert_string_equal(text, "fc2.weight.wp is 9.31e-10, not 1e-06 .. inf; fc2.input.step is 9.31e-10, but it was 0.02");
+    assert_string_equal(text, "fc2.weight.wp is 9.31e-10, not 1e-06 .. inf; fc2.input.step is 9.31e-10, but it was 0.02" TTQ_REMEDY
+                              "; lsq: a lower learning rate of quantizers usually helps");
     wp->value[0] = 0;
     assert_true(qg__learned_values_of(wp, entry).least == 0);
     qg__learned_end(&list);
     qg_net_free(net);
+}
+
+/* --- chance ----------------------------------------------------------------------------------- */
+
+enum { MANY = 240, PAIR = 2, FEW = 60 };        /* an epoch has 120 steps */
+
+/* Images of which a bright row tells the label, or all alike; the first `first` images of ten have label 0. */
+static qg_loader *rows(int n, bool alike, int first, qg_loader_spec spec)
+{
+    static uint8_t  pixel[MANY][SIDE][SIDE];
+    static uint16_t label[MANY];
+    memset(pixel, 0, sizeof pixel);
+    for (int i = 0; i < n; i++) {
+        label[i] = (uint16_t)(i % 10 < first ? 0 : i % CLASSES);
+        memset(pixel[i][alike ? 0 : label[i]], 255, SIDE);
+    }
+    return qg_arrays((qg_shape){ n, SIDE, SIDE, 1 }, pixel[0][0], label, CLASSES, spec);
+}
+
+typedef struct trial {
+    bool     train_alike, test_alike, norm, keeps, validates;
+    int      first, steps;              /* of a hundred and twenty; 0: all */
+    float    lr, start;                 /* of all weights of fc1; 0: as drawn */
+    qg_quant weight, input;
+    const char *says;                   /* NULL: nothing */
+} trial;
+
+static int  notices;
+static char noticed[1024];
+
+static void note(void *user, qg_fit_notice what, const char *text)
+{
+    (void)user;
+    if (what != QG_FIT_AT_CHANCE) return;
+    notices++;
+    snprintf(noticed, sizeof noticed, "%s", text);
+}
+
+/* fc1, bn1, relu1, fc2, relu2, fc3. */
+static void attempt(trial k)
+{
+    static int number;
+    char       dir[32];
+    qg_net    *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 8, .weight = k.weight });
+    if (k.norm) qg_net_batchnorm(net);
+    qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = 8, .input = k.input });
+    qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    qg_optim  *optim = qg_sgd(qg_net_build(net), (qg_sgd_spec){ .lr = k.lr != 0 ? k.lr : 0.05f });
+    qg_loader *train = rows(k.steps ? PAIR * k.steps : MANY, k.train_alike, k.first, (qg_loader_spec){ .batch = PAIR, .seed = 1 });
+    qg_loader *held  = rows(FEW, k.test_alike, 0, (qg_loader_spec){ .batch = FEW, .in_order = true });
+    qg_loader *test  = rows(FEW, k.test_alike, 0, (qg_loader_spec){ .batch = FEW, .in_order = true });
+    assert_true(optim && train && held && test);
+    if (k.start != 0) set(net, "fc1.weight", k.start);
+    snprintf(dir, sizeof dir, "chance-%d", number++);
+    notices = 0;
+    assert_ok(qg_fit(net, (qg_fit_spec){ .dir = in_room(dir), .train = train, .test = test, .validation = k.validates ? held : NULL,
+                                         .optim = optim, .epochs = 2, .keep_running_statistics = k.keeps,
+                                         .events = { .notice = note } }, NULL));
+    if (notices != (k.says != NULL)) fail_msg("%s: told %d times: %s", k.says ? k.says : "nothing", notices, notices ? noticed : "");
+    if (k.says && !strstr(noticed, k.says)) fail_msg("'%s' is not in '%s'", k.says, noticed);
+    qg_loader_free(test), qg_loader_free(held), qg_loader_free(train), qg_optim_free(optim), qg_net_free(net);
+}
+
+static void test_what_does_not_learn_is_told_why(void **state)
+{
+    const qg_quant dorefa = qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 });
+    const qg_quant signs  = qg_binaryconnect((qg_binaryconnect_spec){ 0 });
+    const qg_quant zeros  = qg_ste_tern((qg_ste_tern_spec){ .threshold = 0.05f });
+    attempt((trial){ .train_alike = true, .test_alike = true, .says = "after epoch 1 33.33 % of the test images are classified correctly, "
+                     "no better than with one class for all (33.33 %); likely cause: the learning rate, 0.05; a higher or a lower one," });
+    attempt((trial){ .train_alike = true, .test_alike = true, .validates = true, .says = "33.33 % of the validation images" });
+    attempt((trial){ .train_alike = true, .test_alike = true, .input = dorefa,
+                     .says = "likely cause: fc2 quantizes its input (dorefa), and no batch norm is between fc1 and fc2; put one there" });
+    attempt((trial){ .train_alike = true, .test_alike = true, .weight = signs,
+                     .says = "likely cause: fc1 quantizes its weights (binaryconnect), and no batch norm is between fc1 and fc2" });
+    attempt((trial){ .train_alike = true, .test_alike = true, .input = dorefa, .weight = signs, .norm = true, .says = "the learning rate, " });
+    attempt((trial){ .train_alike = true, .test_alike = true, .weight = zeros, .norm = true, .start = 0.01f, .lr = 1e-6f,
+                     .says = "likely cause: all weights of fc1 have the same code of ste-tern; give it a threshold relative to the weights" });
+    attempt((trial){ .train_alike = true, .test_alike = true, .lr = 50,
+                     .says = "likely cause: the learning rate, 50, is too high: the training loss, " });
+    attempt((trial){ .train_alike = true, .test_alike = true, .first = 8,
+                     .says = "of the training images have class 0; train on about as many of each" });
+    attempt((trial){ .test_alike = true, .says = " % of the training images are, so these images may have other classes, or be normalised" });
+    attempt((trial){ .test_alike = true, .norm = true, .weight = signs, .keeps = true,
+                     .says = "so the running statistics of batch norms may lag behind the weights; let them be estimated anew before each" });
+}
+
+/* And no run whose first hundred steps are not over. */
+static void test_only_what_does_not_learn_is_told(void **state)
+{
+    attempt((trial){ .norm = true });
+    attempt((trial){ .norm = true, .weight = qg_twn((qg_twn_spec){ 0 }) });
+    attempt((trial){ .train_alike = true, .test_alike = true, .steps = 49 });
 }
 
 int main(void)
@@ -276,7 +394,10 @@ int main(void)
         cmocka_unit_test(test_scales_of_inputs),
         cmocka_unit_test(test_the_weights_are_those_of_now),
         cmocka_unit_test(test_channels_and_many_values),
+        cmocka_unit_test(test_ranges_that_lost_their_tensor),
         cmocka_unit_test(test_scales_below_the_floor),
+        cmocka_unit_test(test_what_does_not_learn_is_told_why),
+        cmocka_unit_test(test_only_what_does_not_learn_is_told),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);
 }
