@@ -9,6 +9,7 @@
 #include "cli/run/run_spec.h"
 #include "core/io/safetensors.h"
 #include "layers/export/packed.h"
+#include "layers/summary.h"
 
 enum { NOTES = 5 };
 
@@ -109,8 +110,8 @@ static void print(const exporter *e)
     }
     print_safe(stdout, "run            %s\n", e->used.run.paths.file[e->used.file]);
     print_safe(stdout, "file           %s, %zu bytes\n", e->asked->out, e->bytes);
-    printf("net            %zu bytes, %zu as float: %.1f times smaller\n", e->net_bytes, floats,
-           (double)floats / (double)e->net_bytes);
+    char ratio[QG__RATIO_BYTES];
+    printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__size_ratio(floats, e->net_bytes, ratio));
     printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
     printf("digest         %s\n", e->digest);
 }

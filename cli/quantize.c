@@ -315,7 +315,7 @@ static void print_json(const quantization *z, const char *digest)
     qg__json_real(&j, "test_loss_before", z->before.loss);
     qg__json_real(&j, "test_loss", z->after.loss);
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(z->net));
-    qg__json_integer(&j, "packed_bytes", qg_net_packed_bytes(z->net));
+    qg__json_bytes(&j, "packed_bytes", qg_net_packed_bytes(z->net));
     qg__json_real(&j, "seconds", qg__now() - z->began);
     report_machine(&j);
     qg__json_text(&j, "digest", digest);

@@ -65,7 +65,7 @@ static void print_layer(qg__json *j, qg_layer *l)
         qg__json_integer(j, "weights", qg_count(weight->of->shape));
         qg__json_integer(j, "macs", l->macs);
         qg__json_integer(j, "float_bytes", qg_count(weight->of->shape) * sizeof(float));
-        qg__json_integer(j, "packed_bytes", qg_layer_packed_bytes(l));
+        qg__json_bytes(j, "packed_bytes", qg_layer_packed_bytes(l));
     }
     qg__json_open(j, "quantizers", '[');
     for (int i = 0; i < 3; i++) {
@@ -93,7 +93,7 @@ static void print_json(const config *c, const qg_net *net)
     qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
     qg__json_integer(&j, "macs", macs);
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
-    qg__json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
+    qg__json_bytes(&j, "packed_bytes", qg_net_packed_bytes(net));
     qg__json_end(&j);
 }
 

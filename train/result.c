@@ -221,13 +221,13 @@ double qg__proportion_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) 
 
 qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
 {
-    size_t packed = 0;          /* of a net that no packed file can express, too */
+    size_t packed = 0;          /* no packed file can express the net */
     if (qg_export_packed_size(net, (qg_packed_spec){ 0 }, &packed) == QG_EMEM) return QG_EMEM;
     qg__json j = qg__json_begin(out);
     for (int i = 0; i < spec->abouts; i++) qg__json_text(&j, spec->about[i].key, spec->about[i].value);
     qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
-    qg__json_integer(&j, "packed_bytes", packed);
+    qg__json_bytes(&j, "packed_bytes", packed);
     qg__json_integer(&j, "peak_rss_bytes", qg__peak_rss_bytes());
     if (dir) qg__json_path(&j, "run", dir);
     qg__result_put(&j, r);

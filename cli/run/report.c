@@ -10,6 +10,7 @@
 #include "cli/print.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
+#include "layers/summary.h"
 
 void report_warning(const qg_loader *images)
 {
@@ -220,7 +221,8 @@ void report_bytes(const qg_net *net, FILE *out)
 {
     const size_t floats = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out, "bytes          %zu as float, ", floats);
-    if (packed) fprintf(out, "%zu packed: %.1f times smaller\n", packed, (double)floats / (double)packed);
+    char ratio[QG__RATIO_BYTES];
+    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__size_ratio(floats, packed, ratio));
     else print_safe(out, "no packed file: %s\n", qg_errmsg());
 }
 

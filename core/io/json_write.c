@@ -66,6 +66,12 @@ void qg__json_integer(qg__json *j, const char *key, uint64_t value)
     fprintf(j->out, "%" PRIu64, value);
 }
 
+void qg__json_bytes(qg__json *j, const char *key, size_t bytes)
+{
+    if (bytes) qg__json_integer(j, key, bytes);
+    else qg__json_text(j, key, NULL);
+}
+
 void qg__json_flag(qg__json *j, const char *key, bool value)
 {
     lead(j, key);

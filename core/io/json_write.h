@@ -3,6 +3,7 @@
 #define QG_JSON_WRITE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,6 +22,7 @@ void qg__json_text(qg__json *j, const char *key, const char *value);    /* NULL:
 void qg__json_path(qg__json *j, const char *key, const char *path);
 void qg__json_real(qg__json *j, const char *key, double value);         /* null where not finite */
 void qg__json_integer(qg__json *j, const char *key, uint64_t value);
+void qg__json_bytes(qg__json *j, const char *key, size_t bytes);        /* null where 0: there are none */
 void qg__json_flag(qg__json *j, const char *key, bool value);
 void qg__json_open(qg__json *j, const char *key, char bracket);         /* '{' or '[' */
 void qg__json_close(qg__json *j, char bracket);                         /* '}' or ']' */
