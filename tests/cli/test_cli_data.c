@@ -326,7 +326,7 @@ static void test_a_checkpoint_must_say_what_it_is(void **state)
         { NULL, "weights", "a.safetensors: is not a checkpoint of qgrad train" },
         { "", "weights", "a.safetensors: does not say which model it is of" },
         { "lr = 0.1\n", "checkpoint", "a.safetensors: does not say which model it is of" },
-        { "model = 3\n", "weights", "a.safetensors:1: model takes a string in quotes" },
+        { "model = lenet5\n", "weights", "a.safetensors:1: model takes a string in quotes" },
         { "model = \"16C3-\"\n", "weights", "a.safetensors:1: model: net '16C3-': character 6: a layer is missing" },
         { "model = \"mlp\"\n", "thing", "a.safetensors: its kind 'thing' is neither checkpoint nor weights" },
         { "sgd = 1\nepochs = 3\nnet-digest = \"0\"\n", "checkpoint",
