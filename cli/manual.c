@@ -152,7 +152,7 @@ int manual_page(const verb *verbs, int n, FILE *out)
         fprintf(out, ".\n");
     }
     fprintf(out, ".SH EXIT STATUS\n0 success, 1 failure, 2 usage error, 3 stopped by\n.BR \\-\\-budget ,\n"
-                 "130 after SIGINT, 143 after SIGTERM.\n");
+                 "128 + N after signal N, as in 143 after SIGTERM.\n");
     return status ? options_report("qgrad", false) : EXIT_DONE;
 }
 

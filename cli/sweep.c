@@ -19,6 +19,7 @@
 #include "cli/run/averages.h"
 #include "cli/run/place.h"
 #include "cli/run/run_spec.h"
+#include "cli/run/stop.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "train/result.h"
@@ -58,25 +59,20 @@ typedef struct sweep {
 
 /* --- signals ------------------------------------------------------------------------------ */
 
-/* The signal that asked to stop; 0: none. */
-static volatile sig_atomic_t stop_signal;
+static void on_child(int number) { (void)number; }
 
-static void on_signal(int number)
-{
-    if (number != SIGCHLD) stop_signal = number;
-}
-
-/* They come only while the sweep waits.  The second signal of a kind ends it at once, and the trainings then end with it. */
+/* They come only while the sweep waits.  The trainings stop when it ends. */
 static void catch_signals(sweep *s)
 {
-    struct sigaction action = { .sa_handler = on_signal }, child = action;
+    struct sigaction child = { .sa_handler = on_child };
     sigset_t         block;
-    action.sa_flags = (int)SA_RESETHAND;
-    sigemptyset(&action.sa_mask), sigemptyset(&child.sa_mask), sigemptyset(&block);
-    sigaction(SIGINT, &action, NULL), sigaction(SIGTERM, &action, NULL), sigaction(SIGCHLD, &child, NULL);
-    sigaddset(&block, SIGINT), sigaddset(&block, SIGTERM), sigaddset(&block, SIGCHLD);
+    sigemptyset(&child.sa_mask), sigemptyset(&block);
+    sigaction(SIGCHLD, &child, NULL);
+    sigaddset(&block, SIGCHLD);
+    stop_begin();
+    stop_add(&block);
     sigprocmask(SIG_BLOCK, &block, &s->mask);
-    sigdelset(&s->mask, SIGINT), sigdelset(&s->mask, SIGTERM), sigdelset(&s->mask, SIGCHLD);
+    sigdelset(&s->mask, SIGCHLD);
 }
 
 /* --- directories -------------------------------------------------------------------------- */
@@ -343,7 +339,7 @@ static void become(const sweep *s, const words *w, int log)
     extern char **environ;
     const int     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 #if defined(__linux__)
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, stop_request());
 #endif
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
@@ -420,7 +416,7 @@ static void end(const sweep *s, job *j, int status)
 {
     char       why[2200], path[QG__PATH_BYTES + 8];
     const int  code    = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const bool stopped = code == 128 + SIGINT || code == 128 + SIGTERM || (stop_signal && WIFSIGNALED(status));
+    const bool stopped = stop_was(code) || (stop_signal && WIFSIGNALED(status));
     j->pid             = 0;
     if (code == EXIT_DONE || code == EXIT_BUDGET || stopped) {
         j->state = code == EXIT_DONE ? FINISHED : PAUSED;
@@ -483,7 +479,7 @@ static void train_all(sweep *s)
         if (!stop_signal) begin_some(s);
         if (!count(s, BUSY)) break;
         for (int i = 0; stop_signal && !told && i < s->jobs; i++)
-            if (s->job[i].state == BUSY) kill(s->job[i].pid, SIGTERM);
+            if (s->job[i].state == BUSY) kill(s->job[i].pid, stop_request());
         told = stop_signal != 0;
         if (!reaped) sigsuspend(&s->mask);
     }

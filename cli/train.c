@@ -1,6 +1,5 @@
 /* qgrad train. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,26 +12,12 @@
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
+#include "cli/run/stop.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "core/ranks.h"
 #include "core/slices.h"
 #include "train/init.h"
-
-/* The signal that asked the run to stop; 0: none. */
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number) { stop_signal = number; }
-
-/* The second signal of a kind ends the process at once, and the checkpoint is then the last one
- * that was written. */
-static void catch_signals(void)
-{
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 /* The verb: its options, and the run they set up. */
 typedef struct training {
@@ -408,7 +393,7 @@ static int train(training *t)
     if (status && qg_ranks() > 1) return fail(EXIT_USAGE);
     if (status) return options_report("qgrad train", usage);
     status = build(t);
-    catch_signals();            /* until here, reading and whitening images included, there is nothing to save */
+    stop_begin();               /* until here, reading and whitening images included, there is nothing to save */
     if (!status) status = take_place(t);
     if (!status) status = fit(t, &result);
     if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */

@@ -68,7 +68,8 @@ int main(int argc, char **argv)
     qg_optim     *sgd   = qg_sgd(qg_net_build(net), (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f });
     qg_loader    *train = my_images(TRAIN, 1, NULL), *test = my_images(TEST, 2, qg_loader_preprocess(train));
     qg_fit_result r;
-    signal(SIGINT, on_signal), signal(SIGTERM, on_signal);
+    if (signal(SIGINT, on_signal) == SIG_IGN) signal(SIGINT, SIG_IGN);      /* as shells start jobs in the background */
+    signal(SIGTERM, on_signal);
     if (qg_fit(net, (qg_fit_spec){ .dir = argc > 1 ? argv[1] : "runs/fit", .config = "optimizer = \"sgd, momentum 0.9\"\n",
                                    .train = train, .test = test, .optim = sgd, .epochs = argc > 2 ? atoi(argv[2]) : 8,
                                    .schedule = { .kind = QG_COSINE }, .stop = &stop, .events.epoch = print_epoch }, &r))

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/io/file.h"
@@ -145,8 +147,8 @@ static void test_a_budget_ends_in_good_order(void **state)
 /* A real one, from outside.  test_cli_train has it come at many places, and compares bytes. */
 static void test_a_signal_ends_a_run_in_good_order(void **state)
 {
-    static const int signals[] = { SIGTERM, SIGINT };
-    for (int i = 0; i < 2; i++) {
+    static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2 };
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         const pid_t pid = start_endless(ENDLESS "--force --out @/signal");
         kill(pid, signals[i]);
         assert_int_equal(finish(pid), 128 + signals[i]);
@@ -158,6 +160,36 @@ static void test_a_signal_ends_a_run_in_good_order(void **state)
         assert_status("train --resume --json --out @/signal --budget 0", 3);
         assert_true(last_number("epochs") == epoch);
     }
+}
+
+/* Until the child has ended, which finish then tells, but not for long. */
+static void send_again_and_again(pid_t pid, int number, int other)
+{
+    siginfo_t             ended = { 0 };
+    const struct timespec pause = { 0, 1000000 };
+    for (int i = 0; i < 2000 && !ended.si_pid; i++) {
+        kill(pid, number), kill(pid, other);
+        nanosleep(&pause, NULL);
+        assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+}
+
+static void test_a_hangup_may_come_twice(void **state)
+{
+    const pid_t pid = start_endless(ENDLESS "--out @/hung-up");
+    send_again_and_again(pid, SIGHUP, SIGHUP);
+    assert_int_equal(finish(pid), 128 + SIGHUP);
+}
+
+static void test_ignored_signals_stay_ignored(void **state)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    for (int i = 0; i < 4; i++) signal(signals[i], SIG_IGN);        /* and in children */
+    const pid_t pid = start(TRAIN "--epochs 6 --out @/ignoring --json");
+    for (int i = 0; i < 4; i++) signal(signals[i], SIG_DFL);
+    send_again_and_again(pid, SIGINT, SIGTERM), send_again_and_again(pid, SIGHUP, SIGUSR1);
+    assert_int_equal(finish(pid), 0);
+    assert_true(last_truth("complete"));
 }
 
 static void test_killed_it_goes_on_from_its_checkpoint(void **state)
@@ -602,6 +634,8 @@ int main(void)
         cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
         ENDED(test_a_signal_ends_a_run_in_good_order),
+        ENDED(test_a_hangup_may_come_twice),
+        ENDED(test_ignored_signals_stay_ignored),
         ENDED(test_killed_it_goes_on_from_its_checkpoint),
         cmocka_unit_test(test_files_ahead_of_the_checkpoint_are_set_back),
         ENDED(test_one_process_per_run_directory),

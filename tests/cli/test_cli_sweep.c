@@ -185,10 +185,16 @@ static void test_a_budget_pauses_a_sweep(void **state)
 }
 
 /* The first run is over only after 100,000 epochs. */
-static void test_a_signal_stops_the_trainings(void **state)
+static pid_t start_endless_sweep(void)
 {
     const pid_t pid = start(SWEEP "--epochs 100000 --weight twn,binary --out all --threads 1");
     run_shell("until grep -q ^2, all/weight=twn-seed-1/metrics.csv 2>/dev/null || ! kill -0 %d; do sleep 0.05; done", (int)pid);
+    return pid;
+}
+
+static void test_a_signal_stops_the_trainings(void **state)
+{
+    const pid_t pid = start_endless_sweep();
     assert_status(SWEEP "--epochs 100000 --weight twn,binary --out all --list", 0);
     assert_stdout("   1  running   all/");
     assert_status(SWEEP "--epochs 100000 --weight twn,binary --out all --array 1", 1);
@@ -201,6 +207,31 @@ static void test_a_signal_stops_the_trainings(void **state)
     assert_int_equal(cJSON_GetArraySize(runs), 1);
     assert_string_equal(text(cJSON_GetArrayItem(runs, 0), "state"), "stopped");
     assert_true(number(cJSON_GetArrayItem(runs, 0), "epochs") >= 2);
+    cJSON_Delete(all);
+}
+
+/* Runs in the child: trap "" TERM USR1; exec qgrad .. */
+static int ignoring(int argc, char **argv)
+{
+    (void)argc;
+    signal(SIGTERM, SIG_IGN), signal(SIGUSR1, SIG_IGN);
+    execv(program, argv);
+    return 77;
+}
+
+/* The trainings inherit what the sweep ignores, and get a signal that they obey. */
+static void test_a_sweep_obeys_no_ignored_signal(void **state)
+{
+    inside          = ignoring;
+    const pid_t pid = start_endless_sweep();
+    kill(pid, SIGTERM), kill(pid, SIGUSR1);
+    run_shell("n=$(wc -l <all/weight=twn-seed-1/metrics.csv) i=0; until [ $(wc -l <all/weight=twn-seed-1/metrics.csv) -gt $n ] || "
+              "[ $((i += 1)) -gt 200 ]; do sleep 0.05; done");
+    kill(pid, SIGHUP);
+    assert_int_equal(finish(pid), 128 + SIGHUP);
+    assert_status("runs all --json", 0);
+    cJSON *all = parse(), *runs = cJSON_GetObjectItem(all, "runs");
+    assert_string_equal(text(cJSON_GetArrayItem(runs, 0), "state"), "stopped");
     cJSON_Delete(all);
 }
 
@@ -228,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
         cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
+        cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
         cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),
     };
     return cmocka_run_group_tests(tests, set_up_sweep, tear_down);

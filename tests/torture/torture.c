@@ -6,7 +6,7 @@
  *   io      each call of the system fails with EIO, ENOSPC or EINTR or is short, once and from then on
  *   memory  each allocation fails, once and from then on
  *   kill    SIGKILL, before a call, within a write, or at a random time; up to three times in a row
- *   signal  SIGTERM, SIGINT, SIGHUP, several of them, SIGSTOP and SIGCONT
+ *   signal  SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGXCPU, several of them, SIGSTOP and SIGCONT
  *   flip    one bit of a file of an unfinished run is flipped, then the run resumes
  *
  * A trial ends in one of three ways.  The command stops: it is killed, or fails with a message that names the culprit
@@ -217,6 +217,9 @@ static const struct {
     { "SIGTERM", SIGTERM, 0 },
     { "SIGINT", SIGINT, 0 },
     { "SIGHUP", SIGHUP, 0 },
+    { "SIGUSR1", SIGUSR1, 0 },
+    { "SIGXCPU", SIGXCPU, 0 },
+    { "SIGHUP twice", SIGHUP, SIGHUP },
     { "SIGTERM twice", SIGTERM, SIGTERM },
     { "SIGTERM, SIGINT", SIGTERM, SIGINT },
     { "SIGSTOP, SIGCONT", SIGSTOP, SIGCONT },
@@ -251,7 +254,7 @@ static verdict signal_at_random(place *p, const trial *t, uint64_t key, char why
     if (!dies && tree_has_more(p->tree, from, snapshot(s->whole), what))
         return finding(p, why, "%s: %s is left behind", volleys[volley].name, what);
     /* One signal ends the process at once only before it has claimed the directory. */
-    if (dies && !second && first != SIGHUP && !tree_same(p->tree, from, false, what))
+    if (dies && !second && !tree_same(p->tree, from, false, what))
         return finding(p, why, "%s: the process died, %s", volleys[volley].name, what);
     if (tree_steps(p->tree) < before) return finding(p, why, "%s: loses steps", volleys[volley].name);
     return complete(p, s, p->status ? STOPPED : UNHARMED, why);
