@@ -99,7 +99,8 @@ static qg_status check_images(const inference *v)
         return qg_fail(QG_EARG, "%s: takes images of %dx%dx%d, but those of %s have %dx%dx%d", v->path, is.h, is.w, is.c, v->data,
                        has.h, has.w, has.c);
     if (qg_loader_classes(v->test) > v->packed.scores)
-        return qg_fail(QG_EARG, "%s: has %d classes, but %s has %d", v->path, v->packed.scores, v->data, qg_loader_classes(v->test));
+        return qg_fail(QG_EARG, "%s: has %d class%s, but %s has %d", v->path, v->packed.scores, v->packed.scores == 1 ? "" : "es",
+                       v->data, qg_loader_classes(v->test));
     return check_names(v);
 }
 
@@ -276,7 +277,8 @@ static void print(const inference *v)
     const double   speed    = (double)images / v->seconds;
     const qg_infer *net     = v->packed.net;
     if (!v->asked->json) {
-        print_safe(stdout, "net            %s, %zu bytes, %d steps\n", v->path, v->packed.bytes, qg_infer_steps(net));
+        print_safe(stdout, "net            %s, %zu bytes, %d step%s\n", v->path, v->packed.bytes, qg_infer_steps(net),
+                   qg_infer_steps(net) == 1 ? "" : "s");
         printf("data           %s, %" PRIu64 " test images\n", v->data, images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * accuracy, 100 * margin);
         if (v->asked->requantize)

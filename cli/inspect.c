@@ -219,7 +219,7 @@ static void print_learned(const qg_slot *slot)
 static void print_input(const qg_slot *input)
 {
     char scheme[QG_SPELLING_BYTES];
-    printf("  %-10s %s, %d bit%s\n", "input", qg_scheme_spelling(input->q.scheme, scheme, sizeof scheme),
+    printf("  %-10s %s, %d bit%s\n", "input", qg_scheme_spelling(input->q.scheme, QG_INPUT, scheme, sizeof scheme),
            input->q.bits, input->q.bits == 1 ? "" : "s");
     print_learned(input);
 }
@@ -259,7 +259,7 @@ static void print_tensor(const tensor *v)
         printf("%+.4g .. %+.4g\n", (double)v->min, (double)v->max);
     }
     if (q.scheme) {
-        printf("  %-10s %s, %d bit%s", "quantized", qg_scheme_spelling(q.scheme, scheme, sizeof scheme), q.bits,
+        printf("  %-10s %s, %d bit%s", "quantized", qg_scheme_spelling(q.scheme, QG_WEIGHT, scheme, sizeof scheme), q.bits,
                q.bits == 1 ? "" : "s");
         if (v->scales > 1) printf(", %d scales", v->scales);
         if (v->folded) printf(", with its batch norm folded in");
@@ -330,16 +330,16 @@ static void json_histogram(qg__json *j, const weight_picture *w)
     qg__json_close(j, '}');
 }
 
-static void json_scheme(qg__json *j, const qg_slot *slot)
+static void json_scheme(qg__json *j, const qg_slot *slot, qg_role role)
 {
     char text[QG_SPELLING_BYTES];
-    qg__json_text(j, "scheme", qg_scheme_spelling(slot->q.scheme, text, sizeof text));
+    qg__json_text(j, "scheme", qg_scheme_spelling(slot->q.scheme, role, text, sizeof text));
 }
 
 static void json_quantized(qg__json *j, const tensor *v)
 {
     qg__json_open(j, "quantized", '{');
-    json_scheme(j, v->slot);
+    json_scheme(j, v->slot, QG_WEIGHT);
     qg__json_integer(j, "bits", (uint64_t)v->slot->q.bits);
     qg__json_flag(j, "folded", v->folded);
     qg__json_real(j, "min", (double)v->min);
@@ -377,7 +377,7 @@ static void json_input(qg__json *j, const qg_slot *input, const char *unknown)
     if (unknown) json_unknown(j, "input", unknown);
     if (!input || !input->q.scheme) return;
     qg__json_open(j, "input", '{');
-    json_scheme(j, input);
+    json_scheme(j, input, QG_INPUT);
     json_learned(j, input);
     qg__json_close(j, '}');
 }

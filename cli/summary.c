@@ -8,10 +8,10 @@
 #include "layers/layer.h"
 #include "train/learned.h"
 
-static void print_scheme(qg__json *j, const char *key, qg_quant q)
+static void print_scheme(qg__json *j, const char *key, qg_quant q, qg_role role)
 {
     char text[QG_SPELLING_BYTES];
-    qg__json_text(j, key, qg_scheme_spelling(q.scheme, text, sizeof text));
+    qg__json_text(j, key, qg_scheme_spelling(q.scheme, role, text, sizeof text));
 }
 
 static void print_learned(qg__json *j, const qg_param *p, const qg_learned *entry)
@@ -32,7 +32,7 @@ static void print_quantizer(qg__json *j, qg_role role, const qg_slot *slot)
     const qg_quant q = slot->q;
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "operand", qg_role_name(role));
-    print_scheme(j, "scheme", q);
+    print_scheme(j, "scheme", q, role);
     qg__json_integer(j, "bits", (uint64_t)q.bits);
     qg__json_flag(j, "per_channel", q.per_channel);
     qg__json_integer(j, "after", q.after);
@@ -59,9 +59,9 @@ static void print_layer(qg__json *j, qg_layer *l)
     qg__json_integer(j, NULL, (uint64_t)l->out.c);
     qg__json_close(j, ']');
     if (weight && weight->of) {
-        print_scheme(j, "weight", weight->q);
-        print_scheme(j, "input", input ? input->q : (qg_quant){ 0 });
-        print_scheme(j, "gradient", gradient ? gradient->q : (qg_quant){ 0 });
+        print_scheme(j, "weight", weight->q, QG_WEIGHT);
+        print_scheme(j, "input", input ? input->q : (qg_quant){ 0 }, QG_INPUT);
+        print_scheme(j, "gradient", gradient ? gradient->q : (qg_quant){ 0 }, QG_GRADIENT);
         qg__json_integer(j, "weights", qg_count(weight->of->shape));
         qg__json_integer(j, "macs", l->macs);
         qg__json_integer(j, "float_bytes", qg_count(weight->of->shape) * sizeof(float));

@@ -310,7 +310,8 @@ qg_status qg_folder_same_classes(const char *a, const char *b)
                              by_letters(&x, &y) ? "" : ", which differs only in case");
     }
     if (!status && f.classes.n != g.classes.n)
-        status = qg_fail(QG_EFORMAT, "'%s' has %d classes, '%s' has %d", b, g.classes.n, a, f.classes.n);
+        status = qg_fail(QG_EFORMAT, "'%s' has %d class%s, '%s' has %d", b, g.classes.n, g.classes.n == 1 ? "" : "es", a,
+                         f.classes.n);
     folder_free(&f), folder_free(&g);
     return status;
 }

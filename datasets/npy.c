@@ -282,7 +282,8 @@ static qg_status read_labels(const char *path, uint64_t images, int *classes, ui
     if (!status && f.rank != 1 && !(f.rank == 2 && f.dims[1] == 1))
         status = qg_fail(QG_EFORMAT, "'%s' has %d axes, but labels have one", path, f.rank);
     if (!status && to && f.count != images)
-        status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " labels for %" PRIu64 " images", path, f.count, images);
+        status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " label%s for %" PRIu64 " image%s", path, f.count, f.count == 1 ? "" : "s",
+                         images, images == 1 ? "" : "s");
     if (!status) status = take_labels(&f, path, classes, to);
     qg_reader_close(&f.reader);
     return status;

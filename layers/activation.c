@@ -199,7 +199,7 @@ static qg_var *forward_quantize(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 
 static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
 {
-    (void)qg_scheme_spelling(((const quantize *)l)->slot.q.scheme, text, bytes);
+    (void)qg_scheme_spelling(((const quantize *)l)->slot.q.scheme, QG_INPUT, text, bytes);
 }
 
 static qg_slot *slot_of_quantize(qg_layer *l, qg_role role) { return role == QG_INPUT ? &((quantize *)l)->slot : NULL; }

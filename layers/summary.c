@@ -95,11 +95,11 @@ const char *qg__size_ratio(size_t floats, size_t packed, char text[QG__RATIO_BYT
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-static const char *scheme_name(qg_quant q, char *text, size_t bytes)
+static const char *scheme_name(qg_quant q, qg_role role, char *text, size_t bytes)
 {
     const bool channels = q.scheme && q.per_channel && q.scheme->granularity == QG_EITHER_SCALE;
     char       name[QG_SPELLING_BYTES];
-    snprintf(text, bytes, "%s%s", qg_scheme_spelling(q.scheme, name, sizeof name), channels ? "/channel" : "");
+    snprintf(text, bytes, "%s%s", qg_scheme_spelling(q.scheme, role, name, sizeof name), channels ? "/channel" : "");
     return text;
 }
 
@@ -115,8 +115,8 @@ static void line(qg_layer *l, FILE *out)
     fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
     if (weight_of(l)) {
         const qg_quant read = input ? input->q : (qg_quant){ 0 };
-        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu", scheme_name(weight->q, w, sizeof w), bits_of(weight->q),
-                scheme_name(read, x, sizeof x), bits_of(read), weights(l), l->macs, qg_layer_packed_bytes(l));
+        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu", scheme_name(weight->q, QG_WEIGHT, w, sizeof w), bits_of(weight->q),
+                scheme_name(read, QG_INPUT, x, sizeof x), bits_of(read), weights(l), l->macs, qg_layer_packed_bytes(l));
     }
     fputc('\n', out);
 }
@@ -144,7 +144,7 @@ static void quantizer(qg_layer *l, qg_role role, FILE *out)
     if (role != QG_GRADIENT && n == 0 && q.after == 0) return;
     char name[QG_SPELLING_BYTES], place[80];
     snprintf(place, sizeof place, "%s.%s", l->name, qg_role_name(role));
-    fprintf(out, "%-16s %s, %d bit%s", place, scheme_name(q, name, sizeof name), q.bits,
+    fprintf(out, "%-16s %s, %d bit%s", place, scheme_name(q, role, name, sizeof name), q.bits,
             q.bits == 1 ? "" : "s");
     if (q.after) fprintf(out, ", after %" PRIu64 " steps", q.after);
     const uint64_t frozen = q.scheme->freeze_after ? q.scheme->freeze_after(q) : 0;
@@ -173,7 +173,7 @@ static void other_readers(const qg_net *net, qg_layer *l, FILE *out)
     }
     if (!*readers) return;
     const qg_code_set set = qg_code_set_of(slot->q);
-    scheme_name(slot->q, name, sizeof name);
+    scheme_name(slot->q, QG_INPUT, name, sizeof name);
     fprintf(out, "%-16s also read by %s: ", l->name, readers);
     if (set.count == 2 && set.lowest == -1) fprintf(out, "the shortcut carries -1 and +1 (%s), not the values of a relu\n", name);
     else fprintf(out, "the shortcut carries the values of %s\n", name);

@@ -73,9 +73,11 @@ const char *qg_role_name(qg_role role)
     return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
 }
 
-const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes)
+const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text, size_t bytes)
 {
     const char *variant = scheme ? scheme->variant : NULL;
+    qg_quant    usual;
+    if (variant && !qg_scheme_parse(scheme, role, NULL, &usual) && usual.scheme == scheme) variant = NULL;
     snprintf(text, bytes, "%s%s%s", scheme ? scheme->name : "float", variant ? ":" : "", variant ? variant : "");
     return text;
 }

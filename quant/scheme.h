@@ -222,10 +222,10 @@ qg_status qg_quant_check_keys(qg_quant q);
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
 qg_role     qg_quant_role(qg_quant q);          /* q.role; if not set, that of the scheme */
 
-/* Writes "fake_quant:range=observed", the name used in summaries and on the command line, to text; "float" for
- * NULL.  Returns text. */
+/* Writes "fake_quant:range=observed", the name used in summaries and on the command line, to text; "float" for NULL.  The
+ * option is left out if it is the default of operands in this role, as signed=no of lsq is for inputs.  Returns text. */
 enum { QG_SPELLING_BYTES = 64 };
-const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes);
+const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text, size_t bytes);
 
 /* Whether qg_norm can fuse q, except in the steps in which it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);

@@ -550,7 +550,7 @@ static void warn_of_schemes(fit *f, qg_net *net)
         const char    *why  = slot && slot->q.scheme && slot->q.scheme->advice ? slot->q.scheme->advice(slot->q) : NULL;
         char           spelt[QG_SPELLING_BYTES], text[320];
         if (!why) continue;
-        snprintf(text, sizeof text, "%s.weight: %s: %s", l->name, qg_scheme_spelling(slot->q.scheme, spelt, sizeof spelt), why);
+        snprintf(text, sizeof text, "%s.weight: %s: %s", l->name, qg_scheme_spelling(slot->q.scheme, QG_WEIGHT, spelt, sizeof spelt), why);
         qg__run_notice(&f->run, QG_FIT_ADVICE, text);
         return;
     }

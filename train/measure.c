@@ -31,7 +31,8 @@ static qg_status assess(qg__assessment *all, const qg_var *scores, const qg_batc
     const size_t classes = qg_row(scores->shape);
     qg_status    status  = QG_OK;
     if (classes != (size_t)all->classes)
-        return qg_fail(QG_ESHAPE, "the net has %zu scores for %d classes", classes, all->classes);
+        return qg_fail(QG_ESHAPE, "the net has %zu score%s for %d class%s", classes, classes == 1 ? "" : "s", all->classes,
+                       all->classes == 1 ? "" : "es");
     for (size_t i = 0; i < (size_t)scores->shape.n && !status; i++)
         status = qg__assess_add(all, scores->data + i * classes, b->y[i]);
     return status;

@@ -184,8 +184,8 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
         at = strchr(at + 1, '\n');
     }
     if (!at || m->epochs < epochs)
-        return qg_fail(QG_EFORMAT, "%s: has %d epochs, but the checkpoint was written after %d", path,
-                       m->epochs, epochs);
+        return qg_fail(QG_EFORMAT, "%s: has %d epoch%s, but the checkpoint was written after %d", path, m->epochs,
+                       m->epochs == 1 ? "" : "s", epochs);
     m->length          = (size_t)(at + 1 - m->text);
     m->text[m->length] = '\0';
     return QG_OK;

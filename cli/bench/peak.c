@@ -209,7 +209,8 @@ static void print_traffic(const config *asked, const traffic *best)
     const double triad_rate = 1e-9 * 3 * sizeof(float) * TRIAD_FLOATS / best->triad;
     const double bytes      = 2 * sizeof(float) * (double)qg_count(shapes[0]);
     if (!asked->json) {
-        printf("kernels %s, %d threads\n\n%-24s %6.1f GB/s\n", qg_cpu_path(), qg_threads(), "triad", triad_rate);
+        printf("kernels %s, %d thread%s\n\n%-24s %6.1f GB/s\n", qg_cpu_path(), qg_threads(), qg_threads() == 1 ? "" : "s", "triad",
+               triad_rate);
         for (int i = 0; i < SHAPES; i++) {
             const double rate = 1e-9 * bytes / best->depthwise[i];
             printf("depthwise 3x3, %3dx%dx%-3d %5.1f GB/s, %.0f %%\n", shapes[i].h, shapes[i].w, shapes[i].c, rate,

@@ -22,7 +22,7 @@ static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
     char           scheme[QG_SPELLING_BYTES];
     if (unknown) snprintf(text, QUANTIZER_BYTES, "%.120s", unknown);
     else if (q.scheme || role == QG_WEIGHT)
-        snprintf(text, QUANTIZER_BYTES, "%s", qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
+        snprintf(text, QUANTIZER_BYTES, "%s", qg_scheme_spelling(q.scheme, role, scheme, sizeof scheme));
     const size_t n = strlen(text);
     if (q.scheme && q.bits < QG_FLOAT_BITS) snprintf(text + n, QUANTIZER_BYTES - n, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
 }

@@ -78,7 +78,7 @@ static void facts(FILE *out, const shown_run *r)
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
     fputs("</div>", out);
     if (!at->complete && r->said)
-        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epochs so far.</p>", at->epochs);
+        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epoch%s so far.</p>", at->epochs, at->epochs == 1 ? "" : "s");
     else if (!at->complete)
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
 }

@@ -52,7 +52,8 @@ void report_head(const report *r, FILE *out)
                qg_loader_shape(r->spec->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
             config_text(r->config, "augment"));
-    fprintf(out, "steps    %d per epoch, of %d images each\n", qg_loader_batches(r->spec->train), r->config->recipe.batch);
+    fprintf(out, "steps    %d per epoch, of %d image%s each\n", qg_loader_batches(r->spec->train), r->config->recipe.batch,
+            r->config->recipe.batch == 1 ? "" : "s");
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);

@@ -225,8 +225,8 @@ qg_status run_check_size(const char *data, const qg_loader *images, qg_shape was
     const qg_shape is = qg_loader_shape(images);
     const int      of = qg_loader_classes(images);
     if (same_size(is, was) && of == classes) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c, of,
-                   was.h, was.w, was.c, classes);
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c, of,
+                   of == 1 ? "" : "es", was.h, was.w, was.c, classes);
 }
 
 /* --- a teacher ---------------------------------------------------------------------------- */
@@ -236,8 +236,8 @@ static qg_status check_size(const char *path, qg_shape is, int classes, const qg
     const qg_shape of = qg_loader_shape(images);
     const int      n  = qg_loader_classes(images);
     if (same_size(is, of) && classes == n) return QG_OK;
-    return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d classes, but these are %dx%dx%d in %d",
-                   path, is.h, is.w, is.c, classes, of.h, of.w, of.c, n);
+    return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d class%s, but these are %dx%dx%d in %d",
+                   path, is.h, is.w, is.c, classes, classes == 1 ? "" : "es", of.h, of.w, of.c, n);
 }
 
 static qg_status check_names(const char *path, const config *c, const qg_loader *images)

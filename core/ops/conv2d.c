@@ -516,11 +516,11 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b,
     const long long rows = x->shape.h + 2LL * s.pad_h + s.extra_h, columns = x->shape.w + 2LL * s.pad_w + s.extra_w;
     if (!valid_spec(t, s)) return false;
     if (s.groups == 1 && x->shape.c != w->shape.c)
-        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channels, w " QG_SHAPE_FMT " reads %d",
-                  QG_SHAPE_ARGS(x->shape), x->shape.c, QG_SHAPE_ARGS(w->shape), w->shape.c);
+        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d",
+                  QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape), w->shape.c);
     else if (x->shape.c != (long long)w->shape.c * s.groups)
-        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channels, w " QG_SHAPE_FMT " reads %d in each of %d groups",
-                  QG_SHAPE_ARGS(x->shape), x->shape.c, QG_SHAPE_ARGS(w->shape), w->shape.c, s.groups);
+        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d in each of %d groups",
+                  QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape), w->shape.c, s.groups);
     else if (w->shape.n % s.groups != 0)
         qg_reject(t, QG_ESHAPE, "conv2d: w " QG_SHAPE_FMT " has %d outputs, which %d groups do not divide",
                   QG_SHAPE_ARGS(w->shape), w->shape.n, s.groups);

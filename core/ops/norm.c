@@ -40,8 +40,8 @@ static bool fits(qg_tape *t, const char *op, const char *name, const qg_var *x, 
     const bool    scale = gamma && qg_count(gamma->shape) != (size_t)c;
     const qg_var *v     = scale ? gamma : beta;
     if (v && qg_count(v->shape) != (size_t)c)
-        qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channels, %s is " QG_SHAPE_FMT, op, name,
-                  QG_SHAPE_ARGS(x->shape), c, scale ? "gamma" : "beta", QG_SHAPE_ARGS(v->shape));
+        qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channel%s, %s is " QG_SHAPE_FMT, op, name,
+                  QG_SHAPE_ARGS(x->shape), c, c == 1 ? "" : "s", scale ? "gamma" : "beta", QG_SHAPE_ARGS(v->shape));
     else if (!spec.mean || !spec.var)
         qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
     else if (!(spec.eps >= 0 && isfinite(spec.eps)))

@@ -60,7 +60,7 @@ static void need(builder *b, const qg_layer *l, qg__coding form)
 
 static const char *spelling(const qg_slot *slot, char text[QG_SPELLING_BYTES])
 {
-    return qg_scheme_spelling(slot->q.scheme, text, QG_SPELLING_BYTES);
+    return qg_scheme_spelling(slot->q.scheme, QG_INPUT, text, QG_SPELLING_BYTES);
 }
 
 static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)

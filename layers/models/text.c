@@ -298,7 +298,8 @@ static qg_status check_classes(const author *a)
     int  last = a->count - 1;
     while (!is_product(&a->part[last])) last--;
     if (a->spec->classes == 0 || a->shape.c == a->spec->classes) return QG_OK;
-    snprintf(why, sizeof why, "the net ends with %d outputs, but the data has %d classes", a->shape.c, a->spec->classes);
+    snprintf(why, sizeof why, "the net ends with %d output%s, but the data has %d class%s", a->shape.c, a->shape.c == 1 ? "" : "s",
+             a->spec->classes, a->spec->classes == 1 ? "" : "es");
     return qg__net_text_refuse(a->text, a->part[last].at, why);
 }
 

@@ -90,6 +90,34 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(INFER, 1, "net.qg: ");
 }
 
+static void assert_has_no_packed_bytes(const char *line)
+{
+    assert_status(line, 0);
+    cJSON *j = parse();
+    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "packed_bytes")));
+    assert_true(number(j, "float_bytes") > 0);
+    cJSON_Delete(j);
+}
+
+/* Where no packed file can express the net, it has no size, not one of 0. */
+static void test_what_cannot_be_packed_has_no_size(void **state)
+{
+#define CHANNELS "--weight float --input fake_quant:range=observed,per-channel=yes "
+    assert_has_no_packed_bytes("summary --model 8C3-BN-R-10 --image 9x9x1 " CHANNELS "--json");
+    assert_has_no_packed_bytes(TRAIN CHANNELS "--epochs 1 --out @/channels --json");
+    run_shell("grep -q '\"packed_bytes\":null,' @/channels/result.json");
+    assert_has_no_packed_bytes("train --resume --out @/channels --json");
+    assert_status(TRAIN "--weight float --epochs 1 --out @/float --json", 0);
+    assert_has_no_packed_bytes("quantize --run @/float " CHANNELS "--out @/quantized --json");
+    assert_status("summary --model lenet5", 0);
+    assert_stdout("2330536 bytes as float, 2331442 packed: about as large\n");
+    assert_status("summary --model 10 --image 1x1x1", 0);
+    assert_stdout("80 bytes as float, 316 packed: 4.0 times larger\n");
+    assert_status("export --run @/float -o @/float.qg", 0);
+    assert_stdout(" as float: 1.1 times larger\n");
+#undef CHANNELS
+}
+
 /* Chosen classes are called by the numbers that they had. */
 static void test_classes_are_compared_by_name(void **state)
 {
@@ -109,6 +137,7 @@ int main(void)
         TEST(test_a_packed_net_has_the_accuracy_of_its_run),
         TEST(test_profiles_and_texts),
         TEST(test_mistakes_are_named),
+        TEST(test_what_cannot_be_packed_has_no_size),
         TEST(test_classes_are_compared_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

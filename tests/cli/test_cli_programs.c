@@ -111,7 +111,7 @@ static void test_inspect_shows_the_net_of_a_program(void **state)
     assert_string_equal(text(cJSON_GetArrayItem(member(q, "learned"), 0), "name"), "conv1.weight.wp");
     assert_string_equal(text(member(conv2, "quantized"), "scheme"), "halved:part=0.5");
     assert_true(cJSON_IsFalse(member(member(conv2, "quantized"), "known")));
-    assert_string_equal(text(member(conv2, "input"), "scheme"), "lsq:signed=no");
+    assert_string_equal(text(member(conv2, "input"), "scheme"), "lsq");
     assert_true(cJSON_IsNull(member(scores, "quantized")));
     cJSON_Delete(j);
     qg_net_free(net);
@@ -180,7 +180,7 @@ static void test_report_makes_a_page_of_a_program(void **state)
     assert_stderr("only the program that trained the run knows its images and its net");
     read_page("paged/report.html");
     static const char *const parts[] = { " of 3</b>", "Accuracy", "<h3>conv1</h3>", "54 weights, ttq, 2 bits<", "Share of each level",
-                                         "weight.wp", "halved:part=0.5; input lsq:signed=no, 3 bits<", "optimizer = &quot;adam&quot;",
+                                         "weight.wp", "halved:part=0.5; input lsq, 3 bits<", "optimizer = &quot;adam&quot;",
                                          "A program of its own trained it" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
     assert_null(strstr(page, "qgrad train --config"));

@@ -251,11 +251,11 @@ static void a_quantizer_without_a_product_is_shown(void **state)
 {
     assert_status("train --model tfc --input lsq:bits=2 --data mnist --data-dir @/set --epochs 1 --threads 1 --out @/tfc", 0);
     assert_status("inspect @/tfc", 0);
-    assert_stdout("quant1: has no weights\n  input      lsq:signed=no, 2 bits\n  learned    quant1.input.step 0.");
+    assert_stdout("quant1: has no weights\n  input      lsq, 2 bits\n  learned    quant1.input.step 0.");
     assert_status("inspect @/tfc --json", 0);
     cJSON       *all   = parse();
     const cJSON *input = cJSON_GetObjectItem(layer_of(all, "quant4"), "input");
-    assert_string_equal(text(input, "scheme"), "lsq:signed=no");
+    assert_string_equal(text(input, "scheme"), "lsq");
     assert_string_equal(text(cJSON_GetArrayItem(cJSON_GetObjectItem(input, "learned"), 0), "name"), "quant4.input.step");
     cJSON_Delete(all);
 }

@@ -272,7 +272,7 @@ static void test_classes_that_differ_are_named(void **state)
     assert_ok(qg_folder_same_classes(where[0], where[0]));
     assert_failed(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
     assert_message("a' has 'y'");
-    assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 classes, '");
+    assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 class, '");
     make_class("d"), make_class("d/X"), make_class("d/y");
     assert_failed(qg_folder_same_classes(where[0], in_room("d")), QG_EFORMAT, "d' has the class 'X' where '");
     assert_message("a' has 'x', which differs only in case");

@@ -94,12 +94,12 @@ static void test_wrong_sheet(void **state)
     size_t         n     = 0;
     assert_ok(qg_file_read(SAMPLE "/test.png", 1 << 20, &bytes, &n));
     write_train(bytes, n);
-    assert_fails("is 560 x 700, 1 channels of 8 bits, expected 1400 x 1120, 1 of 8");
+    assert_fails("is 560 x 700, 1 channel of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 
     assert_ok(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n));
     write_retyped(bytes, n, 16, 0);
-    assert_fails("is 1400 x 1120, 1 channels of 16 bits, expected 1400 x 1120, 1 of 8");
+    assert_fails("is 1400 x 1120, 1 channel of 16 bits, expected 1400 x 1120, 1 of 8");
     write_retyped(bytes, n, 8, 2);
     assert_fails("is 1400 x 1120, 3 channels of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);

@@ -623,8 +623,8 @@ static void what_no_file_can_express_is_refused(void **state)
         { qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 9 }),
           "fc1: its input has 512 codes (dorefa), but a packed file at most 256" },
         { qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }),
-          "fc1: its input has a scale per channel (fake_quant:range=learned), which a packed file cannot express" },
-        { qg_qdq((qg_qdq_spec){ 0 }), "fc1: the scale of its input (qdq:range=measured) depends on the images of a batch" },
+          "fc1: its input has a scale per channel (fake_quant), which a packed file cannot express" },
+        { qg_qdq((qg_qdq_spec){ 0 }), "fc1: the scale of its input (qdq) depends on the images of a batch" },
     };
     unsigned char *file;
     size_t         bytes;

@@ -7,6 +7,7 @@
 
 #include "layers/layer.h"
 #include "layers/models/models.h"
+#include "layers/summary.h"
 #include "tests/support/nets.h"
 
 static qg_net *lenet5(qg_model_spec spec)
@@ -133,13 +134,13 @@ static void the_summary_adds_up(void **state)
     char text[4096], line[200];
     assert_int_equal(WEIGHTS, 581408);
     assert_int_equal(MACS, 4267008);
-    const struct { qg_model_spec spec; size_t packed; const char *product; } nets[] = {
+    const struct { qg_model_spec spec; size_t packed; const char *product, *ratio; } nets[] = {
         /* Two bits of 25 weights take 7 bytes, not 6.25: 32 rows of conv1 lose 24 bytes. */
-        { { .weight = twn() }, WEIGHTS / 4 + 24, " twn 2 float 32 51200 3276800 13312\n" },
-        { { 0 }, WEIGHTS * 4, " float 32 float 32 51200 3276800 205312\n" },
+        { { .weight = twn() }, WEIGHTS / 4 + 24, " twn 2 float 32 51200 3276800 13312\n", "15.4 times smaller" },
+        { { 0 }, WEIGHTS * 4, " float 32 float 32 51200 3276800 205312\n", "about as large" },
         /* 25 bits of conv1's rows take 4 bytes. */
-        { { .weight = binary() }, 32 * 4 + (WEIGHTS - CONV1) / 8, " binary 1 float 32 51200 3276800 6912\n" },
-        { { .weight = rows() }, 32 * 4 + (WEIGHTS - CONV1) / 8, " binary-channel 1 float 32 51200 3276800 6912\n" },
+        { { .weight = binary() }, 32 * 4 + (WEIGHTS - CONV1) / 8, " binary 1 float 32 51200 3276800 6912\n", "29.7 times smaller" },
+        { { .weight = rows() }, 32 * 4 + (WEIGHTS - CONV1) / 8, " binary-channel 1 float 32 51200 3276800 6912\n", "29.7 times smaller" },
     };
     for (int i = 0; i < COUNT(nets); i++) {
         const size_t full = WEIGHTS * 4 + FOLDED, packed = nets[i].packed + AROUND;
@@ -149,14 +150,24 @@ static void the_summary_adds_up(void **state)
         summary(net, text, sizeof text);
         snprintf(line, sizeof line,
                  "581408 weights, %d parameters, 4267008 multiply-adds per image\n"
-                 "%zu bytes as float, %zu packed: %.1f times smaller\n",
-                 WEIGHTS + FOLDED / 4, full, packed, (double)full / (double)packed);
+                 "%zu bytes as float, %zu packed: %s\n",
+                 WEIGHTS + FOLDED / 4, full, packed, nets[i].ratio);
         if (!strstr(text, line)) fail_msg("%s\ndoes not say\n%s", text, line);
         if (!strstr(text, nets[i].product)) fail_msg("%s\ndoes not say\n%s", text, nets[i].product);
         assert_non_null(strstr(text, "conv2 conv2d 5x5 8 x 8 x 64 "));
         assert_non_null(strstr(text, "relu2 relu 8 x 8 x 64"));        /* fused, and declared all the same */
         qg_net_free(net);
     }
+}
+
+static void a_file_may_be_larger(void **state)
+{
+    char text[32];
+    assert_string_equal(qg__size_ratio(2000, 1000, text), "2.0 times smaller");
+    assert_string_equal(qg__size_ratio(1000, 2500, text), "2.5 times larger");
+    assert_string_equal(qg__size_ratio(1000, 999, text), "about as large");
+    assert_string_equal(qg__size_ratio(1000, 1049, text), "about as large");
+    assert_string_equal(qg__size_ratio(1050, 1000, text), "1.1 times smaller");
 }
 
 /* --- the others ----------------------------------------------------------------------------- */
@@ -249,6 +260,7 @@ int main(void)
         cmocka_unit_test(exceptions_name_a_layer),
         cmocka_unit_test(models_are_found_by_name),
         cmocka_unit_test(the_summary_adds_up),
+        cmocka_unit_test(a_file_may_be_larger),
         cmocka_unit_test(the_larger_models_have_their_papers_sizes),
         cmocka_unit_test(every_variant_learns),
     };
