@@ -52,19 +52,30 @@ static qg_status keep(config *c, const option *o, char *text)
     return QG_OK;
 }
 
+/* The text, from malloc, of an option as it was given. */
+static qg_status keep_said(config *c, const option *o, char *text)
+{
+    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    free(c->said[o - options]);
+    c->said[o - options] = text;
+    return QG_OK;
+}
+
 qg_status config_set(config *c, const option *o, const char *text)
 {
     char        canonical[VALUE_BYTES];
-    const char *old = o->kind == OPTION_LIST ? c->text[o - options] : NULL;
+    const bool  list = o->kind == OPTION_LIST;
+    const char *old  = list ? c->text[o - options] : NULL, *said = list ? c->said[o - options] : NULL;
     if (option_parse(o, text, value_of(c, o), canonical)) return QG_EARG;
+    if (o->use & SCHEMES && keep_said(c, o, list_with(said, text))) return QG_EMEM;
     return keep(c, o, list_with(old, canonical));
 }
 
 void config_unset(config *c, const char *name)
 {
     const int i = index_of(name);
-    free(c->text[i]);
-    c->text[i] = NULL;
+    free(c->text[i]), free(c->said[i]);
+    c->text[i] = c->said[i] = NULL;
     memset(value_of(c, &options[i]), 0, options[i].bytes);
 }
 
@@ -87,10 +98,11 @@ qg_status config_over(config *c, const config *top, unsigned with, unsigned with
         const char   *text = top->text[i];
         if (!text || !is_among(o, with, without)) continue;
         if (o->kind == OPTION_LIST) {
-            status = over_list(c, o, text);
+            status = over_list(c, o, top->said[i] ? top->said[i] : text);
         } else {
             memcpy(value_of(c, o), (const char *)top + o->at, o->bytes);
             status = keep(c, o, list_with(NULL, text));
+            if (!status && top->said[i]) status = keep_said(c, o, list_with(NULL, top->said[i]));
         }
     }
     return status;
@@ -137,6 +149,6 @@ const option *config_difference(const config *a, const config *b, unsigned with,
 
 void config_free(config *c)
 {
-    for (int i = 0; i < OPTIONS; i++) free(c->text[i]), free(c->values[i]);
+    for (int i = 0; i < OPTIONS; i++) free(c->text[i]), free(c->said[i]), free(c->values[i]);
     *c = (config){ 0 };
 }

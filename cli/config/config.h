@@ -31,6 +31,8 @@ typedef struct links {
 /* {0} is empty. */
 struct config {
     char       *text[OPTIONS];              /* the canonical text; NULL: unset; a list has one item per line */
+    char       *said[OPTIONS];              /* of an option that names schemes: the same as it was given, since what a
+                                               canonical text omits depends on the version of the defaults */
 
     char       *values[OPTIONS];            /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
 
@@ -101,6 +103,10 @@ void        config_free(config *c);
  * Fails with QG_EARG; *usage tells whether the error is in the command line or in a file. */
 QG_MUST_CHECK
 qg_status   config_resolve(const config *asked, const config *stored, config *out, bool *usage);
+
+/* The configuration of a new run, as the version of run would have combined it: whether run is what was asked for. */
+QG_MUST_CHECK
+qg_status   config_resolve_as(const config *asked, const config *run, config *out);
 
 /* Checks that the options of a resolved configuration are compatible.  Fails with QG_EARG. */
 QG_MUST_CHECK

@@ -143,13 +143,13 @@ static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
     return read_value(c, r, o);
 }
 
-/* The value behind "key =" at the beginning of a line; NULL: there is none. */
+/* The value behind "key =", the first of a line; NULL: there is none. */
 static const char *find_line(const char *text, const char *key)
 {
     const size_t n = strlen(key);
     for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-        const char *end = at + n;
-        if (strncmp(at, key, n)) continue;
+        const char *begin = at + strspn(at, " \t"), *end = begin + n;
+        if (strncmp(begin, key, n)) continue;
         end += strspn(end, " \t");
         if (*end == '=') return end + 1;
     }

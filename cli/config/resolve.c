@@ -172,17 +172,22 @@ static qg_status extend(config *run, const config *line)
     return config_over(run, line, EXTENDS, 0);
 }
 
-/* What is asked of a run of version 1 is meant as when it began. */
+/* What is asked of a run of version 1 is meant as when it began, unless a file says what it means. */
 static qg_status ask_as(int version, config *asked)
 {
     qg_status status = QG_OK;
-    for (int i = 0; version == 1 && i < OPTIONS && !status; i++) {
-        char        text[VALUE_BYTES];
-        const char *was = asked->text[i];
-        if (!was || !(options[i].use & SCHEMES) || strstr(was, "as=paper")) continue;
-        if (options[i].kind == OPTION_LIST) continue;
-        status = scheme_rewrite(options[i].name, was, 1, QG_DEFAULTS, text, sizeof text);
-        if (!status) status = config_set(asked, &options[i], text);
+    for (int i = 0; version == 1 && asked->defaults != QG_DEFAULTS && i < OPTIONS && !status; i++) {
+        char *said = asked->said[i];
+        if (!said) continue;
+        asked->said[i] = NULL;
+        config_unset(asked, options[i].name);
+        for (const char *line = said; *line && !status; line = list_next(line)) {
+            char item[VALUE_BYTES], text[VALUE_BYTES];
+            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+            status = scheme_rewrite(options[i].name, item, 1, QG_DEFAULTS, text, sizeof text);
+            if (!status) status = config_set(asked, &options[i], text);
+        }
+        free(said);
     }
     return status;
 }
@@ -201,27 +206,47 @@ static qg_status continue_stored(const config *asked, const config *line, const 
     return o ? keeps(o, out, asked, initial) : config_over(out, asked, SAVED, DECIDES);
 }
 
-qg_status config_resolve(const config *asked, const config *stored, config *out, bool *usage)
+/* The file that asked names, and asked over it. */
+static qg_status gather(const config *asked, config *all, bool *usage)
 {
-    config    all = { 0 };
     char      path[QG__PATH_BYTES];
     qg_status status = config_path(asked, path);
     *usage           = status != QG_OK;
     if (status) return status;
-    if (*path) status = config_read(&all, path);
-    drop_foreign(&all, asked);
+    if (*path) status = config_read(all, path);
+    drop_foreign(all, asked);
     if (config_text(asked, "data") || asked->recipe.data_dir)
-        config_unset(&all, "data-digest"), config_unset(&all, "class-digest");
-    config_unset(&all, "epoch-steps");          /* follows from the images and the batch */
-    if (asked->init) config_unset(&all, "init-digest");
-    if (asked->teacher) config_unset(&all, "teacher-digest");
-    if (!status) status = config_over(&all, asked, 0, 0);
-    if (!status && stored) status = ask_as(stored->defaults, &all);
-    if (!status && stored) status = continue_stored(&all, asked, stored, out);
-    else if (!status) {
+        config_unset(all, "data-digest"), config_unset(all, "class-digest");
+    config_unset(all, "epoch-steps");           /* follows from the images and the batch */
+    if (asked->init) config_unset(all, "init-digest");
+    if (asked->teacher) config_unset(all, "teacher-digest");
+    return status ? status : config_over(all, asked, 0, 0);
+}
+
+qg_status config_resolve(const config *asked, const config *stored, config *out, bool *usage)
+{
+    config    all    = { 0 };
+    qg_status status = gather(asked, &all, usage);
+    if (!status && stored) {
+        status = ask_as(stored->defaults, &all);
+        config_unset(&all, "defaults");         /* those of the run stay */
+        if (!status) status = continue_stored(&all, asked, stored, out);
+    } else if (!status) {
         *usage = true;
         status = merge(&all, out);
     }
+    config_free(&all);
+    return status;
+}
+
+qg_status config_resolve_as(const config *asked, const config *run, config *out)
+{
+    config    all = { 0 };
+    bool      usage;
+    qg_status status = gather(asked, &all, &usage);
+    if (!status) status = ask_as(run->defaults, &all);
+    if (!status && run->defaults == 1) status = set_fallback(&all, "defaults", "1");
+    if (!status) status = merge(&all, out);
     config_free(&all);
     return status;
 }

@@ -176,6 +176,16 @@ static qg_status take_absent(const config *asked, const config *c, config *run)
     return status;
 }
 
+/* Whether an unfinished run of an older version is what asked meant when it began. */
+static bool was_meant(const config *asked, const config *c, const config *stored, const config *run)
+{
+    config     then = { 0 };
+    const bool was  = stored->defaults == 1 && !config_resolve_as(asked, stored, &then) && !take_absent(asked, c, &then) &&
+                     has_configuration(asked, &then, run);
+    config_free(&then);
+    return was;
+}
+
 /* What a run in dir, if there is one, has to do with this configuration. */
 static void read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
 {
@@ -186,9 +196,10 @@ static void read_candidate(const char *dir, const config *asked, const config *c
     out->is = STRANGER;
     if (!qg__run_paths_of(dir, &p) && !config_stored(p.file[QG__RUN_CONFIG], &stored) &&
         !config_resolve(&(config){ 0 }, &stored, &run, &usage) && !take_absent(asked, c, &run)) {
-        if (has_configuration(asked, c, &run)) out->is = qg__path_locked(dir) ? BUSY : SAME;
-        else if (differs_in_one(asked, c, &run, out->differs)) out->is = NEAR;
         out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;
+        if (has_configuration(asked, c, &run) || (out->unfinished && was_meant(asked, c, &stored, &run)))
+            out->is = qg__path_locked(dir) ? BUSY : SAME;
+        else if (differs_in_one(asked, c, &run, out->differs)) out->is = NEAR;
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }

@@ -170,6 +170,24 @@ static void test_resume_finds_a_run_from_before_an_option(void **state)
     assert_string_equal(last_text("run"), KEEPS);
 }
 
+/* An unfinished run goes on with the defaults with which it began; a finished one is no answer to what is asked today. */
+#define LIKE "train --model lenet5 --data-dir set --batch 24 --epochs 1 --threads 1 --seed 3 --json "
+static void test_resume_finds_a_run_of_older_defaults(void **state)
+{
+    run_shell("echo 'defaults = 1' > @/old.toml");
+    assert_status(LIKE "--config old.toml --weight xnor:as=paper --out runs/old --budget 0", 3);
+    run_shell("grep -q '^weight = \"xnor\"$' @/runs/old/config.toml && ! grep -q '^defaults' @/runs/old/config.toml");
+    assert_status(LIKE "--weight xnor:rule=identity --resume --budget 0", 3);
+    assert_stderr("found no run with these options");
+    assert_status(LIKE "--weight xnor:as=paper --resume --budget 0", 3);
+    assert_string_equal(last_text("run"), "runs/old");
+    assert_status(LIKE "--weight xnor:rule=exact --resume", 0);
+    assert_string_equal(last_text("run"), "runs/old");
+    run_shell("rm -r @/runs/lenet5-xnor-*");
+    assert_status(LIKE "--weight xnor:rule=exact --resume --budget 0", 3);
+    assert_stderr("found no run with these options");
+}
+
 /* Which run may have been meant: the newest that differs in one option alone, which is named. */
 static void test_resume_names_the_run_that_is_nearest(void **state)
 {
@@ -223,6 +241,7 @@ int main(void)
         cmocka_unit_test_setup(test_resume_says_that_it_found_nothing, restore_tree),
         cmocka_unit_test_setup(test_resume_tells_runs_by_what_they_started_from, restore_tree),
         cmocka_unit_test_setup(test_resume_finds_a_run_from_before_an_option, restore_tree),
+        cmocka_unit_test_setup(test_resume_finds_a_run_of_older_defaults, restore_tree),
         cmocka_unit_test_setup(test_resume_names_the_run_that_is_nearest, restore_tree),
         cmocka_unit_test_setup_teardown(test_resume_leaves_a_run_alone_that_is_training, restore_tree, end_background),
     };

@@ -299,6 +299,45 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
     assert_ok(config_set(&asked, option_find("weight"), "ttq:threshold=0.2"));
     assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
     config_free(&c), config_free(&asked), config_free(&stored);
+    assert_ok(config_parse(&c, "  defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper");
+    config_free(&c);
+}
+
+/* The canonical text of the current version omits what was no default in the run's. */
+static void test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time(void **state)
+{
+    static const char old[] = "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq:start=weights\"\n"
+                              "layer = [\"conv1:weight=xnor:rule=identity\", \"fc2:weight=bnn\"]\n";
+    static const struct {
+        const char *file, *weight, *layer;
+        bool        same;
+    } asks[] = {
+        { NULL, "ttq:start=weights", "conv1:weight=xnor:rule=identity", true },
+        { NULL, "ttq:as=paper,start=weights", "fc2:weight=bnn", true },
+        { NULL, "ttq:start=weights", "fc2:weight=bnn:gradient=plain", true },
+        { NULL, "ttq", "fc2:weight=bnn", false },
+        { NULL, "ttq:start=one", "fc2:weight=bnn", false },
+        { NULL, "ttq:start=weights", "conv1:weight=xnor", false },
+        { NULL, "ttq:start=weights", "fc2:weight=bnn:gradient=scaled", false },
+        { "defaults = 1\nseed = 1\n", "ttq:start=weights", "fc2:weight=bnn", true },
+        { "defaults = 2\nseed = 1\n", "ttq:as=paper,start=weights", "fc2:weight=bnn:as=paper", true },
+        { "defaults = 2\nseed = 1\n", "ttq:start=weights", "fc2:weight=bnn:as=paper", false },
+    };
+    config stored = { 0 };
+    assert_ok(config_parse(&stored, old, "f"));
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        config asked = { 0 }, c = { 0 };
+        bool   usage;
+        if (asks[i].file) assert_ok(config_parse(&asked, asks[i].file, "g"));
+        config_unset(&asked, "seed");
+        assert_ok(config_set(&asked, option_find("weight"), asks[i].weight));
+        assert_ok(config_set(&asked, option_find("layer"), asks[i].layer));
+        assert_int_equal(config_resolve(&asked, &stored, &c, &usage), asks[i].same ? QG_OK : QG_EARG);
+        if (asks[i].same) assert_int_equal(c.defaults, 1);
+        config_free(&asked), config_free(&c);
+    }
+    config_free(&stored);
 }
 
 /* Models keep their ends in float where a scheme asks for it. */
@@ -812,6 +851,7 @@ int main(void)
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
         cmocka_unit_test(test_every_scheme_has_one_spelling),
         cmocka_unit_test(test_texts_of_runs_keep_their_defaults),
+        cmocka_unit_test(test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time),
         cmocka_unit_test(test_schemes_decide_about_the_ends),
         cmocka_unit_test(test_options_reach_the_constructors),
         cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
