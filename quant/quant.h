@@ -68,7 +68,7 @@ typedef struct qg_ttq_spec {
     bool         per_channel;           /* D, Wp and Wn per output channel; the paper has one of each per tensor */
     bool         summed_gradient;       /* of Wp, Wn; else times 1 / sqrt(number of weights), as LSQ's */
     bool         scaled_weights;        /* eq. 8, dw = Wp dq, dq or Wn dq; else dw = dq */
-    float        scale_lr;      /* learning rate of Wp and Wn relative to that of the weights; 0: 0.1 */
+    float        scale_lr;      /* learning rate of Wp and Wn relative to that of the weights; 0: 0.1, as_paper 1 */
     float        decay;         /* weight decay of Wp and Wn; the authors' code uses that of the weights, 2e-4 */
     bool         as_paper;      /* at one, summed, eq. 8, rate 1: the paper's rule, for its learning rates */
     qg_surrogate surrogate;     /* {0}: as scaled_weights says */
@@ -96,10 +96,10 @@ extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
 /* {-a, +a} per output channel with a gradient rule of XNOR-Net.                    quant/schemes/xnor.h */
 typedef struct qg_xnor_spec {
-    qg_xnor_rule rule;          /* 0: identity, dw = dq */
+    qg_xnor_rule rule;          /* 0: identity, dw = dq; with as_paper exact */
     bool         centred;       /* as released: subtract the mean over the input channels from the latent
                                    weights and keep them in [-1, 1].  Requires two input channels or more */
-    bool         as_paper;      /* the exact rule */
+    bool         as_paper;      /* the exact rule, unless rule is set */
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);

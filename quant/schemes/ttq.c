@@ -135,17 +135,19 @@ const qg_scheme qg_ttq_scheme = {
 
 qg_quant qg_ttq(qg_ttq_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme      = &qg_ttq_scheme,
-                                         .per_channel = spec.per_channel,
-                                         .surrogate   = spec.surrogate,
-                                         .as_paper    = spec.as_paper,
-                                         .arg         = { [THRESHOLD]    = spec.threshold,
-                                                          [RULE]         = spec.rule,
-                                                          [FROM_WEIGHTS] = !spec.start_at_one,
-                                                          [DECAY]        = spec.decay,
-                                                          [SCALED]       = !spec.summed_gradient,
-                                                          [STRAIGHT]     = !spec.scaled_weights,
-                                                          [RATE]         = spec.scale_lr != 0 ? spec.scale_lr : 0.1f } });
+    qg_quant q = qg_quant_defaults((qg_quant){ .scheme      = &qg_ttq_scheme,
+                                               .per_channel = spec.per_channel,
+                                               .surrogate   = spec.surrogate,
+                                               .as_paper    = spec.as_paper,
+                                               .arg         = { [THRESHOLD]    = spec.threshold,
+                                                                [RULE]         = spec.rule,
+                                                                [FROM_WEIGHTS] = !spec.start_at_one,
+                                                                [DECAY]        = spec.decay,
+                                                                [SCALED]       = !spec.summed_gradient,
+                                                                [STRAIGHT]     = !spec.scaled_weights,
+                                                                [RATE]         = 0.1f } });
+    if (spec.scale_lr != 0) q.arg[RATE] = spec.scale_lr;
+    return q;
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

@@ -153,11 +153,13 @@ static qg_quant complete(qg_quant q)
 
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
-    const qg_xnor_rule rule = spec.rule ? spec.rule : QG_XNOR_IDENTITY;
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_scheme,
-                                         .surrogate = spec.surrogate,
-                                         .as_paper  = spec.as_paper,
-                                         .arg       = { [RULE] = word_of(rule), [CENTRED] = spec.centred } });
+    const qg_xnor_rule rule = spec.rule ? spec.rule : spec.as_paper ? QG_XNOR_EXACT : QG_XNOR_IDENTITY;
+    qg_quant           q    = qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_scheme,
+                                                            .surrogate = spec.surrogate,
+                                                            .as_paper  = spec.as_paper,
+                                                            .arg       = { [CENTRED] = spec.centred } });
+    q.arg[RULE] = word_of(rule);
+    return q;
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

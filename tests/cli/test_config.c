@@ -383,6 +383,10 @@ static void test_options_reach_the_constructors(void **state)
                                                                 .glorot_lr  = QG_GLOROT_ADAM }));
     assert_same_quant("bnn:glorot-lr=sgd", w,
                       qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_SGD }));
+    assert_same_quant("xnor:as=paper", w, qg_xnor((qg_xnor_spec){ .as_paper = true }));
+    assert_same_quant("xnor:as=paper,rule=authors", w, qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS, .as_paper = true }));
+    assert_same_quant("ttq:as=paper", w, qg_ttq((qg_ttq_spec){ .as_paper = true }));
+    assert_same_quant("ttq:as=paper,scale-lr=0.5", w, qg_ttq((qg_ttq_spec){ .scale_lr = 0.5f, .as_paper = true }));
     assert_same_quant("fake_quant:bits=4,range=observed,per-channel=yes,narrow-range=yes,decay=0.9,freeze-after=70",
                       w, qg_fake_quant((qg_fake_quant_spec){ .bits         = 4,
                                                              .range        = QG_RANGE_OBSERVED,

@@ -90,7 +90,7 @@ def bnn_pynq_inputs(t, rng, size):
 
 
 def bnn_pynq_weights(t, rng, size):
-    with t.row("scheme unit, weights, y and dx", f"{NAME}, bnn_pynq CommonWeightQuant, 1 to 8 bits",
+    with t.row("scheme unit:as=paper, weights, y and dx", f"{NAME}, bnn_pynq CommonWeightQuant, 1 to 8 bits",
                "1, 2 bits: bits; else 2^-22") as row:
         for _, bits in itertools.product(range(8), range(1, 9)):
             n = 2 ** (bits - 1) - 1 if bits > 1 else 1
@@ -101,7 +101,7 @@ def bnn_pynq_weights(t, rng, size):
             theirs = of_weight(x, g, weight_quant=CommonWeightQuant, weight_bit_width=bits)
             tolerance = None if bits < 3 else 2 * ULP
             row.compare(
-                f"{bits} bits", theirs, lambda: scheme(f"unit:bits={bits}", x, g, qgrad.WEIGHT), {"x": x, "g": g},
+                f"{bits} bits", theirs, lambda: scheme(f"unit:as=paper,bits={bits}", x, g, qgrad.WEIGHT), {"x": x, "g": g},
                 [Declared("weights-beyond-1",
                           np.abs(x) > 1, 1, 0.0), *unit_rules(x, n,
                                                               x.astype(np.float64) * n)], tolerance)

@@ -41,7 +41,7 @@ def sample(rng, n, clip=1.0):
 def signs(t, rng, size):
     clips = (0.25, 0.5, 1.0, 1.3, 7.0, None)
     with t.row("sign_quantizer, clip, y and dx", f"{NAME}, SteSign") as row, \
-            t.row("schemes bnn and sign, surrogate=clip", f"{NAME}, SteSign") as tape:
+            t.row("schemes bnn:as=paper and sign, surrogate=clip", f"{NAME}, SteSign") as tape:
         for _, clip in itertools.product(range(10), clips):
             x = sample(rng, size(18000), clip or 1.0)
             g = inputs.gradients(rng, x.size, unusual=True)
@@ -54,7 +54,8 @@ def signs(t, rng, size):
             surrogate = "surrogate=identity" if clip is None else f"surrogate=clip,surrogate-arg={clip}"
             tape.compare(f"sign, {surrogate}", theirs, lambda: flat_scheme(f"sign:{surrogate}", x, g), {"x": x, "g": g},
                          rules)
-            tape.compare(f"bnn, {surrogate}", theirs, lambda: flat_scheme(f"bnn:{surrogate}", x, g, qgrad.WEIGHT),
+            tape.compare(f"bnn, {surrogate}", theirs,
+                         lambda: flat_scheme(f"bnn:as=paper,{surrogate}", x, g, qgrad.WEIGHT),
                          {"x": x, "g": g}, rules)
     with t.row("sign_quantizer, approx_sign, y and dx", f"{NAME}, ApproxSign") as row, \
             t.row("scheme sign:surrogate=approx-sign", f"{NAME}, ApproxSign") as tape:
@@ -95,7 +96,7 @@ def swish_rules(x, beta):
 
 def magnitude_aware(t, rng, size):
     with t.row("magnitude_aware_sign_quantizer, y and dx", f"{NAME}, MagnitudeAwareSign", "1e-5") as row, \
-            t.row("scheme magnitude-aware", f"{NAME}, MagnitudeAwareSign", "1e-5") as tape:
+            t.row("scheme magnitude-aware:as=paper", f"{NAME}, MagnitudeAwareSign", "1e-5") as tape:
         for k in range(40):
             shape = [(size(25000),), (size(1100), 23), (3, 3, size(140), 40), (5, 5, 1, size(2000))][k % 4]
             clip = (1.0, 0.5, None)[k % 3]
@@ -112,7 +113,7 @@ def magnitude_aware(t, rng, size):
                 (qgrad.quantizer("magnitude_aware_sign_quantizer", x, after=1),
                  qgrad.gradient("magnitude_aware_sign_quantizer", x, g, s)), {"x": x, "g": g}, rules, MEAN)
             if len(shape) == 4:             # output channels are outmost here
-                text = "surrogate=identity" if clip is None else f"surrogate=clip,surrogate-arg={clip}"
+                text = "as=paper,surrogate=" + ("identity" if clip is None else f"clip,surrogate-arg={clip}")
                 tape.compare(
                     f"{shape}, clip_value {clip}", [np.ascontiguousarray(np.moveaxis(v, 3, 0)) for v in theirs],
                     lambda: qgrad.scheme(f"magnitude-aware:{text}", np.moveaxis(x, 3, 0), np.moveaxis(g, 3, 0))[:2],
@@ -123,7 +124,7 @@ def ternary(t, rng, size):
     def gradient(x, g, s):
         return qgrad.gradient("ste_tern_quantizer", x, g, s)
     with t.row("ste_tern_quantizer, given threshold, y and dx", f"{NAME}, SteTern") as row, \
-            t.row("scheme ste-tern", f"{NAME}, SteTern") as tape:
+            t.row("scheme ste-tern:as=paper", f"{NAME}, SteTern") as tape:
         for _, threshold, clip in itertools.product(range(8), (0.05, 0.1, 0.3, 0.7, 1.5), (1.0, 0.5, None)):
             x = np.concatenate([sample(rng, size(9000)),
                                 np.resize(inputs.around([threshold, -threshold], 8), 200)]).astype(F)
@@ -139,10 +140,10 @@ def ternary(t, rng, size):
                 {"x": x, "g": g}, rules)
             text = "surrogate=identity" if clip is None else f"surrogate=clip,surrogate-arg={clip}"
             tape.compare(f"threshold {threshold}, clip_value {clip}", theirs,
-                         lambda: flat_scheme(f"ste-tern:threshold={threshold},{text}", x, g, qgrad.WEIGHT),
+                         lambda: flat_scheme(f"ste-tern:as=paper,threshold={threshold},{text}", x, g, qgrad.WEIGHT),
                          {"x": x, "g": g}, rules)
     with t.row("ste_tern_quantizer, 0.7 mean|x|, y and dx", f"{NAME}, SteTern") as row, \
-            t.row("scheme ste-tern:relative=yes", f"{NAME}, SteTern") as tape:
+            t.row("scheme ste-tern:as=paper,relative=yes", f"{NAME}, SteTern") as tape:
         for k in range(40):
             x = inputs.moderate(rng, size(26000), -1, 1, 0.25, -1, (0, 8)) * F(np.exp(rng.uniform(-5, 5)))
             g = inputs.gradients(rng, x.size)
@@ -157,7 +158,8 @@ def ternary(t, rng, size):
             row.compare(f"D {d:.4g}", theirs,
                         lambda: (qgrad.quantizer("ste_tern_quantizer", x, qgrad.SteTern(0.0, True)),
                                  gradient(x, g, qgrad.surrogate("clip", 1.0))), {"x": x, "g": g}, rules)
-            tape.compare(f"D {d:.4g}", theirs, lambda: flat_scheme("ste-tern:relative=yes", x, g, qgrad.WEIGHT),
+            tape.compare(f"D {d:.4g}", theirs,
+                         lambda: flat_scheme("ste-tern:as=paper,relative=yes", x, g, qgrad.WEIGHT),
                          {"x": x, "g": g}, rules)
 
 

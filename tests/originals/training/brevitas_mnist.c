@@ -20,9 +20,10 @@ static qg_optim *optim(qg_params *p)
  * not show it: they stay in [-1, 1]. */
 static qg_quant levels(int bits)
 {
-    if (bits == 1) return qg_unit((qg_unit_spec){ .bits = 1 });
+    if (bits == 1) return qg_unit((qg_unit_spec){ .bits = 1, .as_paper = true });
     const float last = (float)((1 << (bits - 1)) - 1);
-    return qg_unit((qg_unit_spec){ .bits = bits, .zero = true, .surrogate = qg_surrogate_clip(1 + 0.5f / last) });
+    return qg_unit((qg_unit_spec){
+        .bits = bits, .zero = true, .as_paper = true, .surrogate = qg_surrogate_clip(1 + 0.5f / last) });
 }
 
 /* The image, 2 x - 1, is quantized like any other input. */
