@@ -65,6 +65,16 @@ static qg_status leave_out(config *c)
     return config_set(c, option_find("quantize-after"), "0");
 }
 
+/* What a run without quantizers says about its ends decided nothing. */
+static qg_status decide_ends(quantization *z)
+{
+    const recipe *was = &z->was.recipe, *r = &z->config.recipe;
+    if (config_text(z->asked, "first-last") || was->weight.scheme || was->input.scheme || was->gradient.scheme ||
+        !qg_model_keeps_ends(r->weight, r->input, r->gradient))
+        return QG_OK;
+    return config_set(&z->config, option_find("first-last"), "float");
+}
+
 static qg_status configure(quantization *z, bool *usage)
 {
     *usage = !z->asked->run;
@@ -74,6 +84,7 @@ static qg_status configure(quantization *z, bool *usage)
     if (!status) status = config_over(&z->config, &z->was, 0, 0);
     if (!status) status = leave_out(&z->config);
     if (!status) status = config_over(&z->config, z->asked, SAVED, 0);
+    if (!status) status = decide_ends(z);
     if (status) return status;
     *usage = true;
     return config_check(&z->config);

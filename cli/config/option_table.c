@@ -215,7 +215,7 @@ const option options[] = {
       .fallback = "float", .help = "quantizer of the gradients of the layers' outputs" },
     { "first-last", OPTION_WORD, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES, AT(recipe.first_last), "float|quantized",
       .help = "float: do not quantize the first and last layers; default: float with\n"
-              "dorefa and xnor, as in their papers, else quantized" },
+              "dorefa, xnor and bnn, else quantized" },
     { "layer", OPTION_LIST, NETS | VERB_QUANTIZE | IDENTITY | QUANTIZES | SCHEMES, AT(recipe.exceptions), "LAYER:weight=SCHEME",
       .parse = parse_layer, .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
     { "quantize-after", OPTION_INTEGER, NETS | IDENTITY | QUANTIZES, AT(recipe.quantize_after), "N|Nepochs",

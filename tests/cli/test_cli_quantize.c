@@ -43,6 +43,24 @@ static void assert_evaluates(const char *run, const char *with)
     assert_string_equal(last_text("digest"), digest);
 }
 
+/* The float run says "quantized" of its ends, which decided nothing. */
+static void test_schemes_decide_about_the_ends(void **state)
+{
+    static const struct {
+        const char *with, *ends;
+    } runs[] = { { "--weight dorefa", "float" }, { "--weight dorefa --first-last quantized", "quantized" },
+                 { "--input dorefa", "float" },  { "--weight twn", "quantized" } };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char line[64], config[32];
+        snprintf(line, sizeof line, "first-last = \"%s\"", runs[i].ends);
+        snprintf(config, sizeof config, "ends-%zu/config.toml", i);
+        assert_runs(QUANTIZE "%s --calibrate 24 --out @/ends-%zu", runs[i].with, i);
+        assert_config(config, line);
+    }
+    assert_status("quantize --run @/ends-3 --json --input dorefa --calibrate 24 --out @/ends-both", 0);
+    assert_config("ends-both/config.toml", "first-last = \"quantized\"");
+}
+
 static void test_the_run_evaluates_as_printed(void **state)
 {
     static const char *const schemes[] = { INT8, W4A8, W4A8 "--first-last float ", INT8 "--fold-batchnorm ",
@@ -206,6 +224,7 @@ static void test_other_images_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_schemes_decide_about_the_ends),
         TEST(test_the_run_evaluates_as_printed),
         TEST(test_weights_stay_and_statistics_follow),
         TEST(test_threads_change_no_byte_and_the_seed_draws),
