@@ -59,7 +59,7 @@ uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits)
 /* --- records ------------------------------------------------------------------------------------ */
 
 /* The fields; zeros follow. */
-enum { RECORD_USED = 112 };
+enum { RECORD_USED_1 = 112, RECORD_USED = 116 };        /* in version 1, and 2 */
 
 qg__packed_step qg__file_step(const qg__file *f, int step)
 {
@@ -74,7 +74,7 @@ qg__packed_step qg__file_step(const qg__file *f, int step)
         .two_sided = get_i32(b + 76), .pad = get_float(b + 80), .relu = get_i32(b + 84), .flag = get_i32(b + 88),
         .coding = get_i32(b + 92),
         .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104),
-        .q_scale = get_float(b + 108),
+        .q_scale = get_float(b + 108), .w_zeros = get_i32(b + 112),
     };
 }
 
@@ -95,7 +95,7 @@ qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
         .g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = r->oc, .kh = r->kh, .kw = r->kw,
                .stride = r->stride, .top = r->top, .left = r->left },
         .groups = r->groups, .x = x, .w = { r->w_lowest, r->w_step, r->w_count }, .two_sided = r->two_sided,
-        .pad = r->pad,
+        .zeros = r->w_zeros, .pad = r->pad,
     };
 }
 
@@ -115,11 +115,13 @@ size_t qg__step_floats(const qg__packed_step *r)
     }
 }
 
-size_t qg__row_bytes(const qg__packed_step *r)
+size_t qg__row_numbers(const qg__packed_step *r)
 {
     if (r->kind != QG__PRODUCT) return 0;
-    return ((size_t)r->w_bits * (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) + 7) / 8;
+    return (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) + (r->w_zeros ? 1 : 0);
 }
+
+size_t qg__row_bytes(const qg__packed_step *r) { return ((size_t)r->w_bits * qg__row_numbers(r) + 7) / 8; }
 
 size_t qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c)
 {
@@ -185,7 +187,7 @@ static bool is_zero(float x)
 /* Fields of products. */
 static bool is_no_product(const qg__packed_step *r)
 {
-    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided &&
+    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided && !r->w_zeros &&
            is_zero(r->pad) && !r->relu;
 }
 
@@ -217,7 +219,8 @@ static bool weights_are_legal(const qg__packed_step *r)
 
 static bool product_is_legal(const qg__packed_step *r, const value *x)
 {
-    if (r->flag || !is_flag(r->relu) || !is_flag(r->two_sided) || !weights_are_legal(r)) return false;
+    if (r->flag || !is_flag(r->relu) || !is_flag(r->two_sided) || !is_flag(r->w_zeros) || !weights_are_legal(r))
+        return false;
     if (r->q_count ? !codes_are_legal(r) : !has_no_codes(r)) return false;
     const qg__product p = qg__product_of(r, x->codes);
     if (!qg__product_fits(&p) || (int)qg__product_coding(&p) != (int)x->coding) return false;
@@ -289,7 +292,7 @@ static bool kind_is_legal(const qg__packed_step *r, const value *x)
 static bool step_is_legal(const qg__file *f, const qg__packed_step *r, int step)
 {
     const uint8_t *record = f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
-    for (int i = RECORD_USED; i < QG__STEP_BYTES; i++)
+    for (int i = get_u32(f->bytes + VERSION_AT) < 2 ? RECORD_USED_1 : RECORD_USED; i < QG__STEP_BYTES; i++)
         if (record[i]) return false;
     if (r->kind < 0 || r->kind >= QG__KINDS || r->x < 0 || r->x > step) return false;
     const value x = value_at(f, r->x);
@@ -335,7 +338,7 @@ static bool normalisation_is_legal(const uint8_t *b, size_t m)
 /* Codes exist, and the bits that fill the last byte are 0. */
 static bool row_is_legal(const qg__packed_step *r, const uint8_t *row)
 {
-    const size_t n = (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups), bits = n * (size_t)r->w_bits;
+    const size_t n = qg__row_numbers(r), bits = n * (size_t)r->w_bits;
     if (r->w_count && r->w_count < 1 << r->w_bits)
         for (size_t i = 0; i < n; i++)
             if (qg__file_bits(row, i * (size_t)r->w_bits, r->w_bits) >= (uint32_t)r->w_count) return false;

@@ -1,4 +1,4 @@
-/* infer/format.h — the packed file, version 1 (internal).
+/* infer/format.h — the packed file, versions 1 and 2 (internal).
  *
  * Little-endian, without alignment; load copies what must be aligned.
  *
@@ -10,7 +10,7 @@
  *
  * Header
  *      0   8   "\211qgnet\r\n": not text, and damaged by transfers of text
- *      8   4   version: 1
+ *      8   4   version: 1 or 2
  *     12   4   steps, 1 .. QG__MOST_STEPS
  *     16   8   bytes of the file
  *     24  12   h, w, c of the input
@@ -22,6 +22,7 @@
  *
  * Version: one number.  A file states the lowest version that can express it.  An engine reads all versions up to its
  * own and refuses newer ones by name.  No field changes its meaning; reserved bytes are 0, so that they can get one.
+ * Version 2 has w_zeros.
  *
  * Values.  Value 0 is the image, as floats; step i computes value i + 1.  A step reads values before it.  The last
  * value is the result: floats, read as one row of scores.  Only products and max pooling read codes.  A product reads
@@ -38,7 +39,8 @@
  *
  * Rows.  A weight takes `bits` bits: the code u with value lowest + step * u, or 32 for floats.  The bits of a row
  * follow each other, low bits first, in the order [kh][kw][c / groups], filled up with zeros to a byte: ceil(bits *
- * kh * kw * c / groups / 8) bytes.  Codes have as few bits as count codes need, at least 1.
+ * kh * kw * c / groups / 8) bytes.  Codes have as few bits as count codes need, at least 1.  With w_zeros a row begins with
+ * one code more, its zero point, and a code stands for code - zero.
  *
  * Quantizers.  The code of x is the number of thresholds t with x >= t; that of NaN is 0.  A product with a quantizer
  * quantizes z; with relu it quantizes max(z, 0).  As all of this is monotone in acc, load finds the least acc of each
@@ -59,7 +61,7 @@
 extern "C" {
 #endif
 
-enum { QG__FORMAT_VERSION = 1, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32, QG__MOST_CODES = 256,
+enum { QG__FORMAT_VERSION = 2, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32, QG__MOST_CODES = 256,
        QG__MOST_STEPS = 1 << 14 };
 
 typedef enum qg__kind {
@@ -95,10 +97,13 @@ typedef struct qg__packed_step {
     int32_t coding;             /* of its value: qg__coding */
     int32_t q_lowest, q_step, q_count;             /* of a quantizer; q_count 0: none */
     float   q_scale;
+    int32_t w_zeros;            /* of products: rows have zero points; then w_lowest is 0, w_step 1, w_count at most 256 and
+                                   two_sided 0 */
 } qg__packed_step;
 
 size_t qg__step_floats(const qg__packed_step *r);       /* numbers of its list */
-size_t qg__row_bytes(const qg__packed_step *r);         /* of one output of a product; else 0 */
+size_t qg__row_numbers(const qg__packed_step *r);       /* of one output of a product, with its zero point; else 0 */
+size_t qg__row_bytes(const qg__packed_step *r);
 
 #ifdef __cplusplus
 }

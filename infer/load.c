@@ -39,22 +39,17 @@ static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, f
         to[i] = (float)(r->w_lowest + r->w_step * (int32_t)qg__file_bits(row, i * bits, (int)bits));
 }
 
-/* floats: room for a row. */
+/* row: room for one. */
 static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows,
                          float *row, void *packed)
 {
-    const size_t n = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = qg__row_bytes(r);
+    const size_t n = qg__row_numbers(r), bytes = qg__row_bytes(r);
     for (int o = 0; o < r->oc; o++) {
         const size_t at = rows + (size_t)o * bytes;
         if (r->w_count) unpack_row(r, f->bytes + at, n, row);
         else qg__file_floats(f, at, n, row);
         qg__product_pack(isa, p, o, row, packed);
     }
-}
-
-static size_t row_floats(const qg__packed_step *r)
-{
-    return r->kind == QG__PRODUCT ? (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) : 0;
 }
 
 /* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and
@@ -222,7 +217,7 @@ static size_t load(qg_isa isa, const qg__file *f, qg_infer_requantize how, void 
     l.text = take(&l.r, text_bytes);
     for (int i = 0; i < f->steps; i++) {
         const qg__packed_step r = qg__file_step(f, i);
-        if (row_floats(&r) > longest) longest = row_floats(&r);
+        if (qg__row_numbers(&r) > longest) longest = qg__row_numbers(&r);
     }
     l.row = take(&l.r, longest * sizeof *l.row);
     l.net = to;

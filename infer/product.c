@@ -33,7 +33,7 @@ static bool has_bytes(qg__codes x)
 qg__coding qg__product_coding(const qg__product *p)
 {
     if (!p->x.count || !p->w.count) return QG__AS_FLOATS;
-    if (qg__alphabet_of(p->x).bits && qg__alphabet_of(p->w).bits) return QG__AS_BITS;
+    if (!p->zeros && qg__alphabet_of(p->x).bits && qg__alphabet_of(p->w).bits) return QG__AS_BITS;
     return has_bytes(p->x) && p->w.count <= 256 ? QG__AS_BYTES : QG__AS_FLOATS;
 }
 
@@ -78,16 +78,17 @@ static qg__bit_product bits_of(const qg__product *p, const part *t)
     return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) };
 }
 
-static qg__int8_product int8_of(const qg__product *p, const part *t)
+/* zero: of the outputs of the part, NULL while nothing runs. */
+static qg__int8_product int8_of(const qg__product *p, const part *t, const int32_t *zero)
 {
-    return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w };
+    return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w, .zeros = p->zeros, .zero = zero };
 }
 
-static qg__real_product real_of(const part *t) { return (qg__real_product){ t->g, t->w }; }
+static qg__real_product real_of(const part *t, const int32_t *zero) { return (qg__real_product){ t->g, t->w, zero }; }
 
-static qg__each_product each_of(const qg__product *p, const part *t)
+static qg__each_product each_of(const qg__product *p, const part *t, const int32_t *zero)
 {
-    return (qg__each_product){ t->g, t->w, -p->x.lowest };
+    return (qg__each_product){ t->g, t->w, -p->x.lowest, zero };
 }
 
 /* --- what fits ---------------------------------------------------------------------------------- */
@@ -108,6 +109,7 @@ bool qg__product_fits(const qg__product *p)
 {
     if (!is_shape(p)) return false;
     if (p->two_sided && (p->w.lowest != -1 || p->w.step != 1 || p->w.count != 3)) return false;
+    if (p->zeros && (p->two_sided || p->w.lowest || p->w.step != 1 || p->w.count < 1 || p->w.count > 256)) return false;
     const bool exact = qg__product_is_exact(p);
     if (exact && p->pad != 0 && !is_value(p->x, p->pad)) return false;
     const part t = part_of(p);
@@ -128,9 +130,9 @@ bool qg__product_fits(const qg__product *p)
 static size_t block_bytes(qg_isa isa, const qg__product *p, const part *t)
 {
     const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t);
-    const qg__real_product real = real_of(t);
-    const qg__each_product each = each_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t, NULL);
+    const qg__real_product real = real_of(t, NULL);
+    const qg__each_product each = each_of(p, t, NULL);
     switch (t->method) {
     case BITS: return qg__lines_of(QG_KERNELS_OF(isa, qg__bit_kernels)->weight_bytes(&bits));
     case INT8: return qg__lines_of(QG_KERNELS_OF(isa, qg__int8_kernels)->weight_bytes(&int8));
@@ -141,19 +143,31 @@ static size_t block_bytes(qg_isa isa, const qg__product *p, const part *t)
     return 0;
 }
 
+/* Zero points follow the blocks. */
+static size_t blocks_bytes(qg_isa isa, const qg__product *p, const part *t)
+{
+    return (size_t)t->sides * (size_t)t->groups * block_bytes(isa, p, t);
+}
+
 size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p)
 {
     const part t = part_of(p);
-    return (size_t)t.sides * (size_t)t.groups * block_bytes(isa, p, &t);
+    return blocks_bytes(isa, p, &t) + (p->zeros ? qg__lines_of((size_t)p->g.oc * sizeof(int32_t)) : 0);
+}
+
+/* NULL: there are none. */
+static const int32_t *zeros_of(qg_isa isa, const qg__product *p, const part *t, const void *packed)
+{
+    return p->zeros ? (const int32_t *)(const void *)((const uint8_t *)packed + blocks_bytes(isa, p, t)) : NULL;
 }
 
 static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n,
                        const float *values, void *block)
 {
     const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t);
-    const qg__real_product real = real_of(t);
-    const qg__each_product each = each_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t, NULL);
+    const qg__real_product real = real_of(t, NULL);
+    const qg__each_product each = each_of(p, t, NULL);
     switch (t->method) {
     case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
     case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
@@ -181,6 +195,7 @@ void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row,
     const part   t     = part_of(p);
     const size_t n     = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = block_bytes(isa, p, &t);
     uint8_t     *block = (uint8_t *)packed + (size_t)(o / t.g.oc) * bytes;
+    if (p->zeros) ((int32_t *)(void *)((uint8_t *)packed + blocks_bytes(isa, p, &t)))[o] = (int32_t)*row++;
     if (!p->two_sided) {
         pack_piece(isa, p, &t, o % t.g.oc, 0, n, row, block);
         return;
@@ -194,9 +209,9 @@ void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row,
 static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, int n)
 {
     const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t);
-    const qg__real_product real = real_of(t);
-    const qg__each_product each = each_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t, NULL);
+    const qg__real_product real = real_of(t, NULL);
+    const qg__each_product each = each_of(p, t, NULL);
     switch (t->method) {
     case BITS: return QG_KERNELS_OF(isa, qg__bit_kernels)->scratch_bytes(&bits, n);
     case INT8: return QG_KERNELS_OF(isa, qg__int8_kernels)->scratch_bytes(&int8, n);
@@ -207,20 +222,26 @@ static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, in
     return 0;
 }
 
+/* What a kernel reads of the weights: a block, and the zero points of its outputs. */
+typedef struct weights {
+    const uint8_t *block;
+    const int32_t *zero;
+} weights;
+
 /* finish: NULL, or of the kernel int8.h. */
-static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, const void *block,
+static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, weights w,
                        const qg__finish *finish, void *acc, void *scratch)
 {
     const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t);
-    const qg__real_product real = real_of(t);
-    const qg__each_product each = each_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t, w.zero);
+    const qg__real_product real = real_of(t, w.zero);
+    const qg__each_product each = each_of(p, t, w.zero);
     switch (t->method) {
-    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
-    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, block, finish, acc, scratch); break;
-    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
-    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&each, n, x, block, acc, scratch); break;
-    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&each, n, x, block, acc, scratch); break;
+    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, w.block, acc, scratch); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, w.block, finish, acc, scratch); break;
+    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, w.block, acc, scratch); break;
+    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&each, n, x, w.block, acc, scratch); break;
+    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&each, n, x, w.block, acc, scratch); break;
     }
 }
 
@@ -265,8 +286,8 @@ size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n)
 }
 
 /* A group of n images, each of which is copied. */
-static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x,
-                       const void *block, int32_t *acc, uint8_t *scratch)
+static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x, weights w,
+                       int32_t *acc, uint8_t *scratch)
 {
     const rooms     r       = rooms_of(isa, p, t, n);
     const qg__slice s       = slice_of(p, t, group);
@@ -276,7 +297,7 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
         now = n - done < r.images ? n - done : r.images;
         for (int i = 0; i < now; i++)
             qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
-        run_kernel(isa, p, t, now, scratch, block, NULL, t->groups > 1 ? part_of_acc : acc,
+        run_kernel(isa, p, t, now, scratch, w, NULL, t->groups > 1 ? part_of_acc : acc,
                    scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
             memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
@@ -286,14 +307,15 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
 void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
                      void *scratch)
 {
-    const part     t     = part_of(p);
-    const size_t   bytes = block_bytes(isa, p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;
-    const uint8_t *block = packed;
+    const part   t     = part_of(p);
+    const size_t bytes = block_bytes(isa, p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;
+    weights      w     = { packed, zeros_of(isa, p, &t, packed) };
     for (int i = 0; i < t.sides; i++)
-        for (int group = 0; group < t.groups; group++, block += bytes) {
+        for (int group = 0; group < t.groups; group++, w.block += bytes) {
             int32_t *to = (int32_t *)acc + (size_t)i * side;
-            if (t.copies) run_copies(isa, p, &t, group, n, x, block, to, scratch);
-            else run_kernel(isa, p, &t, n, x, block, NULL, to, scratch);
+            if (t.copies) run_copies(isa, p, &t, group, n, x, w, to, scratch);
+            else run_kernel(isa, p, &t, n, x, w, NULL, to, scratch);
+            if (w.zero) w.zero += t.g.oc;
         }
 }
 
@@ -307,7 +329,7 @@ void qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const voi
                               const qg__finish *finish, void *y, void *scratch)
 {
     const part t = part_of(p);
-    run_kernel(isa, p, &t, n, x, packed, finish, y, scratch);
+    run_kernel(isa, p, &t, n, x, (weights){ packed, zeros_of(isa, p, &t, packed) }, finish, y, scratch);
 }
 
 /* --- scales ------------------------------------------------------------------------------------- */

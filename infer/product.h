@@ -4,10 +4,11 @@
  *
  * An operand is floats or codes.  The code u = 0, 1, .. stands for the integer lowest + step * u.  Where both
  * operands are codes, acc is int32 and exact; else it is float, in an order that depends neither on the batch nor on
- * the tile.  The kernels (infer/kernels/) are chosen by the operands:
+ * the tile.  Each output may have a zero point of its own (zeros): its weights are then the numbers 0 .. count - 1 of codes
+ * minus that, and of integers acc = sum of code * x - zero * sum of x.  The kernels (infer/kernels/) are chosen by the operands:
  *
  *     x coded as     w                                       kernels
- *     bits           codes of an alphabet                    bits.h
+ *     bits           codes of an alphabet, without zeros     bits.h
  *     bytes          codes of an alphabet, or of 8 bits      int8.h
  *     floats         anything                                real.h
  *
@@ -43,6 +44,8 @@ typedef struct qg__product {
     qg__codes    x, w;
     bool         two_sided;     /* w is -1, 0, 1, and acc has the sums of positive weights for n images, then those of
                                    negative weights, not negated */
+    bool         zeros;         /* w is { 0, 1, count }, at most 256, and stands for w - zero, where the zero point of each output is
+                                   one of these codes, too */
     float        pad;   /* what taps outside the image read; a value of x */
 } qg__product;
 
@@ -55,7 +58,8 @@ bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 bool   qg__product_fits(const qg__product *p);
 
 size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p);
-/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has. */
+/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has.  With zeros, the zero point
+ * comes first. */
 void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed);
 size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
 void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,

@@ -202,11 +202,19 @@ static request alone(const qg_product *p, uint64_t step)
     return (request){ .p = p, .step = step, .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
 }
 
-/* The codes that the weight has if it is finite. */
-static qg__codes weight_codes(const qg_product *p, uint64_t step)
+/* Sets p->w and p->zeros, the codes that a weight with codes of this set has. */
+static void take_weight(qg_code_set set, qg__product *p)
+{
+    p->w     = set.each ? from_set((qg_code_set){ 0, 1, set.each, 0 }) : from_set(set);
+    p->zeros = set.each && p->w.count;
+}
+
+/* Whether the weight has codes if it is finite. */
+static bool takes_weight(const qg_product *p, uint64_t step, qg__product *shape)
 {
     const qg_quant q = p->weight_slot.q;
-    return q.scheme && step >= q.after ? from_set(qg_code_set_of(q)) : no_codes;
+    take_weight(q.scheme && step >= q.after ? qg_code_set_of(q) : (qg_code_set){ 0 }, shape);
+    return shape->w.count;
 }
 
 /* Positive and negative weights have scales of their own, whether they are equal just now or not. */
@@ -242,15 +250,14 @@ void qg__evaluation_shape(const qg_product *p, qg__product *shape)
     const qg_slot *slot  = qg__read_slot(p);
     float          scale;
     qg__product_sizes(p, p->layer.in, shape);
-    shape->w         = weight_codes(p, UINT64_MAX);
-    shape->two_sided = shape->w.count && is_two_sided(p->weight_slot.q);
+    shape->two_sided = takes_weight(p, UINT64_MAX, shape) && is_two_sided(p->weight_slot.q);
     const qg__codes codes = qg__slot_codes_declared(slot, &scale);
     take_input(slot, codes, &scale, shape);
 }
 
 /* --- the weight ------------------------------------------------------------------------------------ */
 
-/* Memory of an evaluation: [oc] each, then the weight, and again if a norm is folded into it. */
+/* Memory of an evaluation: [oc] each, then the weight with its zero points, and the weight again if a norm is folded into it. */
 typedef struct room {
     float *a, *an, *b, *scale, *negative, *w, *folded;
 } room;
@@ -258,7 +265,7 @@ typedef struct room {
 size_t qg__evaluation_floats(const qg_product *p)
 {
     const size_t w = qg_count(p->weight->shape);
-    return 5 * (size_t)p->weight->shape.n + (qg_product_is_folded(p) ? 2 : 1) * w;
+    return 6 * (size_t)p->weight->shape.n + (qg_product_is_folded(p) ? 2 : 1) * w;
 }
 
 static room divide(const qg_product *p, float *memory)
@@ -266,7 +273,7 @@ static room divide(const qg_product *p, float *memory)
     const size_t n = (size_t)p->weight->shape.n;
     float       *w = memory + 5 * n;
     return (room){ memory,        memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, w,
-                   w + qg_count(p->weight->shape) };
+                   w + qg_count(p->weight->shape) + n };
 }
 
 static bool is_finite(qg_tensor x)
@@ -274,6 +281,30 @@ static bool is_finite(qg_tensor x)
     for (size_t i = 0, n = qg_count(x.shape); i < n; i++)
         if (!isfinite(x.data[i])) return false;
     return true;
+}
+
+size_t qg__evaluation_row(const qg__product *p) { return qg__row(&p->g) / (size_t)p->groups + (p->zeros ? 1 : 0); }
+
+/* Codes as integers become codes as floats. */
+static void as_floats(size_t n, float *w)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t code;
+        memcpy(&code, &w[i], sizeof code);
+        w[i] = (float)code;
+    }
+}
+
+/* Rows of n codes become rows with their zero points, from the last one on.  Any zero point will do that makes all codes of a
+ * row positive, the least one is within the codes. */
+static void put_zeros(size_t rows, size_t n, float *w)
+{
+    for (size_t o = rows; o-- > 0;) {
+        float *from = w + o * n, *to = w + o * (n + 1), zero = 0.0f;
+        for (size_t i = 0; i < n; i++) zero = -from[i] > zero ? -from[i] : zero;
+        for (size_t i = n; i-- > 0;) to[i + 1] = from[i] + zero;
+        to[0] = zero;
+    }
 }
 
 /* The codes of the weight as floats, and its scales. */
@@ -285,16 +316,13 @@ static qg_status encode_weight(const qg_product *p, qg_tensor w, room r, qg__eva
     learned_of(&p->weight_slot, learned);
     const qg_status s = qg_encode(p->weight_slot.q, w, learned, &out);
     if (s) return qg_fail(s, "%s: %s", p->layer.name, qg_errmsg());
-    for (size_t i = 0; i < qg_count(w.shape); i++) {
-        int32_t code;
-        memcpy(&code, &r.w[i], sizeof code);
-        r.w[i] = (float)code;
-    }
+    as_floats(qg_count(w.shape), r.w);
     for (size_t o = (size_t)out.n_scale; o < n; o++) {
         r.scale[o]    = r.scale[0];
         r.negative[o] = r.negative[0];
     }
-    e->p.w         = from_set(out.set);
+    take_weight(out.set, &e->p);
+    if (e->p.zeros) put_zeros(n, qg_row(w.shape), r.w);
     e->p.two_sided = is_two_sided(p->weight_slot.q);
     e->w           = r.w;
     return QG_OK;
@@ -305,7 +333,7 @@ static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, q
 {
     qg_status s = QG_OK;
     e->p.w         = no_codes;
-    e->p.two_sided = false;
+    e->p.two_sided = e->p.zeros = false;
     e->w           = w.data;
     for (int o = 0; o < w.shape.n; o++) r.scale[o] = 1.0f;
     if (!p->weight_slot.q.scheme) return QG_OK;
@@ -342,7 +370,7 @@ static qg_status evaluation(request q, qg_tape *t, float *memory, qg__evaluation
     const qg_product *p = q.p;
     const room        r = divide(p, memory);
     const qg_tensor   w = q.folded ? qg_product_weight(p, r.folded) : (qg_tensor){ p->weight->shape, p->weight->value };
-    const bool        coded = weight_codes(p, q.step).count && is_finite(w);
+    const bool        coded = takes_weight(p, q.step, &e->p) && is_finite(w);
     const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, q.step, t, r, e);
     if (s) return s;
     const qg__codes x = qg__slot_codes(q.x, q.step, &e->x_scale);
@@ -428,7 +456,7 @@ static void piece(void *context, int piece, int worker)
 static const void *pack(qg_isa isa, qg_tape *t, const qg__evaluation *e)
 {
     const qg__product *p   = &e->p;
-    const size_t       row = qg__row(&p->g) / (size_t)p->groups;
+    const size_t       row = qg__evaluation_row(p);
     void              *packed = qg_scratch(t, qg__product_weight_bytes(isa, p));
     for (int o = 0; packed && o < p->g.oc; o++) qg__product_pack(isa, p, o, e->w + (size_t)o * row, packed);
     return packed;

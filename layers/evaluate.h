@@ -7,7 +7,8 @@
  *     z = fl(fl(a acc) + b)       a = scale(w) scale(x) gamma / sqrt(var + eps)
  *                                 b = beta + (bias - mean) gamma / sqrt(var + eps)
  *
- * a and b are each computed in double and rounded once.  TTQ's positive and negative weights have accumulators of their own:
+ * a and b are each computed in double and rounded once.  acc sums codes of the weight, minus the zero point of their channel if
+ * channels have zero points of their own, times codes or floats x.  TTQ's positive and negative weights have accumulators of their own:
  * z = fl(fl(fl(a accP) - fl(an accN)) + b).  XNOR-Net's scale map K multiplies fl(a acc), a rounding of its own, and neither bias
  * nor norm is part of a and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats, and so is
  * one that qg_apply runs.
@@ -41,13 +42,17 @@ typedef struct qg__evaluation {
     qg__product  p;
     float        x_scale;       /* of codes */
     qg__scales   k;             /* a, an, b */
-    const float *w;             /* [oc][kh][kw][c / groups]: codes as integers, or floats */
+    const float *w;             /* [oc][kh][kw][c / groups]: codes as integers, or floats; with p.zeros each row has its zero
+                                   point before it, and codes are not negative */
 } qg__evaluation;
 
 /* memory: qg__evaluation_floats(p) floats, to which the result points.  Fails with what the quantizers report. */
 size_t    qg__evaluation_floats(const qg_product *p);
 QG_MUST_CHECK
 qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, qg__evaluation *e);
+
+/* Numbers of a row of w. */
+size_t    qg__evaluation_row(const qg__product *p);
 
 /* The shape alone, for sizes of files.  It depends on values only in where the codes of a range begin (x.lowest, w.lowest), and
  * takes no account of steps of training. */

@@ -37,7 +37,7 @@ static void sign_scales(const qg_constants *k, float *positive, float *negative)
 static qg_code_set sign_set(const qg_constants *k)
 {
     (void)k;
-    return (qg_code_set){ -1, 2, 2 };
+    return (qg_code_set){ -1, 2, 2, 0 };
 }
 
 const qg_form qg_sign_form = { sign_values, sign_backward, sign_codes, sign_scales, sign_set };
@@ -79,7 +79,7 @@ static void ternary_scales(const qg_constants *k, float *positive, float *negati
 static qg_code_set ternary_set(const qg_constants *k)
 {
     (void)k;
-    return (qg_code_set){ -1, 1, 3 };
+    return (qg_code_set){ -1, 1, 3, 0 };
 }
 
 const qg_form qg_ternary_form = { ternary_values, ternary_backward, ternary_codes, ternary_scales, ternary_set };
@@ -92,11 +92,11 @@ static void uniform_scales(const qg_constants *k, float *positive, float *negati
 }
 
 /* 0 .. steps, and the odd numbers -steps .. steps. */
-static qg_code_set counted_set(const qg_constants *k) { return (qg_code_set){ 0, 1, (int)k->uniform.steps + 1 }; }
+static qg_code_set counted_set(const qg_constants *k) { return (qg_code_set){ 0, 1, (int)k->uniform.steps + 1, 0 }; }
 
 static qg_code_set odd_set(const qg_constants *k)
 {
-    return (qg_code_set){ -(int)k->uniform.steps, 2, (int)k->uniform.steps + 1 };
+    return (qg_code_set){ -(int)k->uniform.steps, 2, (int)k->uniform.steps + 1, 0 };
 }
 
 static void clip_values(const qg_levels *u, size_t n, const float *x, float *y)
@@ -123,7 +123,7 @@ static void lsq_backward(qg_isa isa, const qg_constants *k, size_t n, const floa
 static qg_code_set lsq_set(const qg_constants *k)
 {
     const int lo = (int)k->uniform.lo, hi = (int)k->uniform.hi;
-    return (qg_code_set){ lo, 1, hi - lo + 1 };
+    return (qg_code_set){ lo, 1, hi - lo + 1, 0 };
 }
 
 const qg_form qg_lsq_form = { lsq_values, lsq_backward, NULL, uniform_scales, lsq_set };
@@ -250,7 +250,7 @@ static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
 static qg_code_set unit_set(const qg_constants *k)
 {
     const int n = (int)k->uniform.steps;
-    return k->uniform.variant != 0.0f ? (qg_code_set){ -n, 1, 2 * n + 1 } : odd_set(k);
+    return k->uniform.variant != 0.0f ? (qg_code_set){ -n, 1, 2 * n + 1, 0 } : odd_set(k);
 }
 
 const qg_form qg_unit_form = { unit_values, unit_backward, NULL, uniform_scales, unit_set };

@@ -54,6 +54,8 @@ typedef struct qg_constants {
 /* The integers that codes may be: lowest, lowest + step, .., count of them.  count 0: unknown. */
 typedef struct qg_code_set {
     int lowest, step, count;
+    int each;               /* of a weight whose channels have zero points of their own: codes of one channel, neighbours
+                               of which 0 is one; .step is 1.  0: each channel may have them all */
 } qg_code_set;
 
 /* A tensor as integers: value[i] = scale[channel of i] * code[i].  The channel is the row i / qg_row(shape) of a

@@ -153,7 +153,7 @@ struct qg_scheme {
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
     /* Which integers codes may be, as far as the arguments say: of a range that contains 0 at a place not yet known, only
-     * step and count.  NULL: those of the form. */
+     * step and count, and of such ranges per channel all that any channel may have.  NULL: those of the form. */
     qg_code_set (*codes)(qg_quant q);
 
     /* Integer codes and scales of the result of apply; out->set is that of codes already.  NULL: those of the form; without

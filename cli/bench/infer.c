@@ -139,7 +139,7 @@ static void run_int8(const row *r, lab *l)
 
 static bool build_real(row *r, lab *l)
 {
-    const qg__real_product  p = { layer, r->w };
+    const qg__real_product  p = { .g = layer, .w = r->w };
     const qg__real_kernels *k = QG_INFER_KERNELS(qg__real_kernels);
     r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
@@ -151,7 +151,7 @@ static bool build_real(row *r, lab *l)
 
 static void run_real(const row *r, lab *l)
 {
-    const qg__real_product p = { layer, r->w };
+    const qg__real_product p = { .g = layer, .w = r->w };
     QG_INFER_KERNELS(qg__real_kernels)->run(&p, 1, l->x, r->packed, l->y, l->scratch);
 }
 
@@ -261,7 +261,7 @@ static size_t scratch_of(const row *r)
 {
     const qg__bit_product  bits = bit_product(r);
     const qg__int8_product int8 = int8_product(r);
-    const qg__real_product real = { layer, r->w };
+    const qg__real_product real = { .g = layer, .w = r->w };
     if (r->run == run_bits) return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, 1);
     if (r->run == run_int8) return QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8, 1);
     return r->run == run_real ? QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real) : 0;

@@ -21,9 +21,11 @@ extern "C" {
 #endif
 
 typedef struct qg__each_product {
-    qg__geometry g;
-    qg__codes    w;             /* at most 256 for codes */
-    int          x_zero;        /* codes are the values x - x_zero */
+    qg__geometry   g;
+    qg__codes      w;           /* at most 256 for codes */
+    int            x_zero;        /* codes are the values x - x_zero */
+    const int32_t *zero;        /* [oc]: codes w[o], at most 256, stand for w[o] - zero[o]; read by reals and codes.  NULL: for
+                                   themselves */
 } qg__each_product;
 
 typedef struct qg__each_kernels {

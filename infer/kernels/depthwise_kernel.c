@@ -59,7 +59,8 @@ INLINE void expand_groups(const qg__each_product *p, bool real, int planes, cons
         for (int first = 0; first < p->g.c; first += GROUP, group += own)
             for (int k = 0; k < GROUP && first + k < p->g.c; k += VL) {
                 const int lanes = least(p->g.c - first - k, VL);
-                const vi  w     = weights_of(a, p->w, planes, group, k);
+                vi        w     = weights_of(a, p->w, planes, group, k);
+                if (p->zero) w -= (vi)load((const float *)p->zero + first + k, lanes);
                 store(to, real ? __builtin_convertvector(w, vf) : (vf)w, lanes);
                 to += lanes;
             }

@@ -32,6 +32,8 @@ typedef struct qg__int8_product {
     bool           x_signed;    /* x is int8_t */
     int            x_zero;      /* 0 .. 255, or -128 .. 127 */
     qg__codes      w;           /* 1 .. 256 of them */
+    bool           zeros;       /* w[o] stands for w[o] - zero[o] */
+    const int32_t *zero;        /* [oc], with zeros; read by run */
 } qg__int8_product;
 
 /* Whether sizes, the zero point and the codes are legal and all sums fit. */

@@ -14,7 +14,7 @@
  *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
  * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
- * unsigned numbers: their sum fits into int32, partial sums need not.
+ * unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an output is part of its `zero`.
  *
  * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as
  * many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
@@ -43,6 +43,9 @@ static int w_zero(const qg__int8_product *p)
     const bool is_byte = p->w.step == 1 && p->w.lowest >= -128 && qg__highest(p->w) <= 127;
     return is_byte || qg__alphabet_of(p->w).bits ? 0 : -(p->w.lowest + 128 * p->w.step);
 }
+
+/* Whether sums of x are subtracted. */
+static bool has_windows(const qg__int8_product *p) { return p->zeros || w_zero(p); }
 
 static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
@@ -148,7 +151,7 @@ typedef struct tile {
 typedef struct visit {
     const qg__int8_product *p;
     const group            *x;
-    const int32_t          *window;             /* sum (x - z) of every output, if w_zero is not 0 */
+    const int32_t          *window;             /* sum (x - z) of every output, if has_windows */
     const int8_t           *w;                  /* the block */
     const qg__finish       *finish;
     void                   *y;
@@ -241,10 +244,14 @@ INLINE void finish_vector(form as, const visit *at, int pixels, int v, int n, si
     const qg__finish *f     = at->finish;
     const vf          a = as == SUMS ? (vf){ 0 } : load(f->a + first, n);
     const vf          b = as == SUMS ? (vf){ 0 } : load(f->b + first, n);
+    const int32_t    *zeros = at->p->zeros ? at->p->zero + first : NULL;
+    lanes             zero  = { 0 };
+    if (zeros) zero = (lanes)load((const float *)zeros, n) + at->w_zero;
     for (int p = 0; p < pixels; p++, y = (size_t)((ptrdiff_t)y + y_step)) {
         lanes acc = at->sum[p][v] + at->start[v];
         if (at->w_step != 1) acc *= at->w_step;
-        if (at->w_zero) acc -= at->w_zero * (uint32_t)at->window[y];
+        if (zeros) acc -= zero * (uint32_t)at->window[y];
+        else if (at->w_zero) acc -= at->w_zero * (uint32_t)at->window[y];
         store_result(as, f, (vi)acc, a, b, n, y * (size_t)at->p->g.oc + (size_t)first, at->y);
     }
 }
@@ -330,7 +337,7 @@ static bool is_groups(const qg__int8_product *p) { return CODES == 4 && !p->x_si
 /* Images that share scratch: all, if none of it depends on them. */
 static int images_at_once(const qg__int8_product *p, int n)
 {
-    return is_groups(p) && !w_zero(p) ? n : qg__images_at_once(&p->g, n);
+    return is_groups(p) && !has_windows(p) ? n : qg__images_at_once(&p->g, n);
 }
 
 /* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as
@@ -343,7 +350,7 @@ static rooms rooms_of(const qg__int8_product *p, int images)
 {
     const size_t m = (size_t)images, pixels = m * qg__pixels(&p->g);
     rooms        r = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) };
-    if (w_zero(p)) {
+    if (has_windows(p)) {
         r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
         r.sums   = qg__lines_of(pixels * sizeof(int32_t));
     }
@@ -368,7 +375,7 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     lanes       *taps     = (lanes *)(void *)(scratch + r.window + r.sums + r.groups);
     int8_t      *expanded = (int8_t *)taps + r.taps;
     if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
-    if (w_zero(p)) {
+    if (has_windows(p)) {
         for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
         qg__window_sums(&p->g, n, sums, window);
     }

@@ -26,8 +26,9 @@ extern "C" {
 #endif
 
 typedef struct qg__real_product {
-    qg__geometry g;
-    qg__codes    w;
+    qg__geometry   g;
+    qg__codes      w;
+    const int32_t *zero;        /* [oc]: codes w[o], at most 256, stand for w[o] - zero[o]; read by run.  NULL: for themselves */
 } qg__real_product;
 
 /* Whether sizes and codes are legal. */

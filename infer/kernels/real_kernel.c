@@ -78,35 +78,52 @@ INLINE void expand(bool ternary, int vectors, size_t n, const mask *w, float *to
         for (int v = 0; v < vectors; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
 }
 
-static void expand_planes(qg__alphabet a, int vectors, size_t n, const mask *w, float *to)
+/* What is added to the codes of the outputs of vector v: the least code, minus their zero points. */
+static vi offset_of(const qg__real_product *p, int first, int v, int least_code)
 {
-    for (size_t k = 0; k < n; k++, w += a.bits, to += vectors * VL)
+    const int outputs = least(p->g.oc - first - v * VL, VL);
+    vi        offset  = (vi){ 0 } + least_code;
+    if (p->zero && outputs > 0) offset -= (vi)load((const float *)p->zero + first + v * VL, outputs);
+    return offset;
+}
+
+static void expand_planes(const qg__real_product *p, int first, int vectors, const mask *w, float *to)
+{
+    const qg__alphabet a = qg__alphabet_of(p->w);
+    vi                 offset[VECTORS];
+    for (int v = 0; v < VECTORS; v++) offset[v] = offset_of(p, first, v, qg__offset(a));
+    for (size_t k = 0; k < qg__row(&p->g); k++, w += a.bits, to += vectors * VL)
         for (int v = 0; v < vectors; v++) {
-            vi sum = (vi){ 0 } + qg__offset(a);
+            vi sum = offset[v];
             for (int j = 0; j < a.bits; j++) sum += lanes_of_bits(bits_of_vector(w[j], v)) & qg__factor(a, j);
             *(vec *)(to + v * VL) = __builtin_convertvector(sum, vf);
         }
 }
 
-static void expand_bytes(qg__codes c, size_t n, const uint8_t *w, float *to)
+static void expand_bytes(const qg__real_product *p, int first, int vectors, const uint8_t *w, float *to)
 {
-    for (size_t k = 0; k < n; k++, w += VL, to += VL)
-        *(vec *)to = __builtin_convertvector(lanes_of_bytes(*(const vb *)w) * c.step + c.lowest, vf);
+    vi offset[VECTORS];
+    for (int v = 0; v < VECTORS; v++) offset[v] = offset_of(p, first, v, p->w.lowest);
+    for (size_t k = 0; k < qg__row(&p->g); k++)
+        for (int v = 0; v < vectors; v++, w += VL, to += VL)
+            *(vec *)to = __builtin_convertvector(lanes_of_bytes(*(const vb *)w) * p->w.step + offset[v], vf);
 }
 
 /* Whether the planes are what weights_of reads. */
 static bool is_masks(qg__alphabet a) { return a.kind == QG__TERNARY || (a.kind == QG__ODD && a.bits == 1); }
 
-static const float *floats_of(const qg__real_product *p, int vectors, const void *block, float *expanded)
+/* first: output of the block. */
+static const float *floats_of(const qg__real_product *p, int first, const void *block, float *expanded)
 {
     const qg__alphabet a = qg__alphabet_of(p->w);
     const size_t       n = qg__row(&p->g);
+    const int          vectors = vectors_at(p, first);
     if (is_masks(a)) {
         const bool ternary = a.kind == QG__TERNARY;
         if (vectors == 1) ternary ? expand(true, 1, n, block, expanded) : expand(false, 1, n, block, expanded);
         else ternary ? expand(true, VECTORS, n, block, expanded) : expand(false, VECTORS, n, block, expanded);
-    } else if (a.bits) expand_planes(a, vectors, n, block, expanded);
-    else if (are_bytes(p->w)) expand_bytes(p->w, n * (size_t)vectors, block, expanded);
+    } else if (a.bits) expand_planes(p, first, vectors, block, expanded);
+    else if (are_bytes(p->w)) expand_bytes(p, first, vectors, block, expanded);
     else return block;
     return expanded;
 }
@@ -215,7 +232,7 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
     const qg__alphabet a = qg__alphabet_of(p->w);
     if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a)) at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
-        at.w       = at.weights == FLOATS ? floats_of(p, vectors_at(p, at.first), block, scratch) : (const void *)block;
+        at.w       = at.weights == FLOATS ? floats_of(p, at.first, block, scratch) : (const void *)block;
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
     }

@@ -111,12 +111,20 @@ static cursor put_text(cursor to, const char *text)
     return to + n;
 }
 
-static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, int steps, size_t bytes)
+/* The lowest version that can express the steps. */
+static uint32_t version_of(const qg__export_steps *s)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->step[i].r.w_zeros) return 2;
+    return 1;
+}
+
+static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, const qg__export_steps *s, size_t bytes)
 {
     memset(at, 0, QG__HEADER_BYTES);
     memcpy(at, "\211qgnet\r\n", 8);
-    qg_put_u32(at + 8, QG__FORMAT_VERSION);
-    qg_put_u32(at + 12, (uint32_t)steps);
+    qg_put_u32(at + 8, version_of(s));
+    qg_put_u32(at + 12, (uint32_t)s->count);
     qg_put_u64(at + 16, bytes);
     qg_put_u32(at + 24, (uint32_t)net->spec.height);
     qg_put_u32(at + 28, (uint32_t)net->spec.width);
@@ -136,7 +144,7 @@ static cursor put_step(cursor to, const qg__packed_step *r)
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) at = put_u32(at, (uint32_t)first[i]);
     at = put_float(at, r->pad);
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) at = put_u32(at, (uint32_t)last[i]);
-    put_float(at, r->q_scale);
+    put_u32(put_float(at, r->q_scale), (uint32_t)r->w_zeros);
     return to + QG__STEP_BYTES;
 }
 
@@ -153,7 +161,7 @@ static void put_codes(cursor to, const qg__packed_step *r, size_t n, const float
 static cursor put_rows(cursor to, const qg__export_step *s)
 {
     const qg__packed_step *r = &s->r;
-    const size_t           n = (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / (r->groups ? r->groups : 1));
+    const size_t           n = qg__row_numbers(r);
     if (r->kind != QG__PRODUCT) return to;
     for (size_t o = 0; o < (size_t)r->oc; o++, to += qg__row_bytes(r)) {
         if (r->w_count) put_codes(to, r, n, s->w + o * n);
@@ -165,7 +173,7 @@ static cursor put_rows(cursor to, const qg__export_step *s)
 static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const qg__export_steps *s, size_t bytes)
 {
     cursor at = file + QG__HEADER_BYTES;
-    put_header(file, net, spec, s->count, bytes);
+    put_header(file, net, spec, s, bytes);
     for (int i = 0; i < s->count; i++) at = put_step(at, &s->step[i].r);
     at = put_numbers(at, net, spec, spec.mean);
     at = put_numbers(at, net, spec, spec.deviation);

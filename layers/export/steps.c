@@ -232,7 +232,7 @@ static qg_status evaluate(builder *b, const qg_product *p, qg__evaluation *e)
     qg_status s = qg__evaluation_of(p, b->step, memory, e);
     if (s) return s;
     const size_t oc = (size_t)e->p.g.oc;
-    s               = check_finite(l, "a weight", qg_count(p->weight->shape), e->w);
+    s               = check_finite(l, "a weight", oc * qg__evaluation_row(&e->p), e->w);
     if (!s) s = check_finite(l, "the factor of a channel", oc, e->k.a);
     if (!s && e->p.two_sided) s = check_finite(l, "the factor of a channel", oc, e->k.an);
     if (!s) s = check_finite(l, "the offset of a channel", oc, e->k.b);
@@ -371,7 +371,7 @@ static qg__packed_step record_of(const qg__evaluation *e, int x)
                               .oc = g.oc, .kh = g.kh, .kw = g.kw, .stride = g.stride, .top = g.top, .left = g.left,
                               .groups = e->p.groups, .w_lowest = w.lowest, .w_step = w.step, .w_count = w.count,
                               .w_bits = w.count ? bits ? bits : 1 : QG__FLOAT_BITS, .two_sided = e->p.two_sided,
-                              .pad = e->p.pad };
+                              .pad = e->p.pad, .w_zeros = e->p.zeros };
 }
 
 static int product_step(builder *b, const qg_product *p, const char *part, int x)

@@ -23,7 +23,7 @@ typedef struct qg__export_step {
     const qg_layer *layer;          /* the last that it computes */
     const char     *name;           /* of the layer; "conv2.input", "conv2.mean", "conv2.product" and "conv2.scaled" are parts of conv2 */
     const float    *floats;         /* as format.h lists them; NULL: only sizes are known */
-    const float    *w;              /* of products: [oc][kh][kw][c / groups], integers or floats; NULL as floats */
+    const float    *w;              /* of products: rows as in qg__evaluation; NULL as floats */
 } qg__export_step;
 
 typedef struct qg__export_steps {

@@ -323,12 +323,12 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 /* --- codes ----------------------------------------------------------------------------------- */
 
-/* The code 0 of a range lies anywhere between its ends, so a range per channel may have any codes -most .. most. */
+/* The code 0 of a range lies anywhere between its ends, so ranges per channel together may have any codes -most .. most. */
 static qg_code_set codes(qg_quant q)
 {
     const int most = (1 << q.bits) - (q.arg[QG_ARG_NARROW] != 0 ? 2 : 1), half = (1 << (q.bits - 1)) - 1;
-    if (qg__range_kind(q) == QG_RANGE_CURRENT) return (qg_code_set){ -half, 1, 2 * half + 1 };
-    return q.per_channel ? (qg_code_set){ -most, 1, 2 * most + 1 } : (qg_code_set){ 0, 1, most + 1 };
+    if (qg__range_kind(q) == QG_RANGE_CURRENT) return (qg_code_set){ -half, 1, 2 * half + 1, 0 };
+    return q.per_channel ? (qg_code_set){ -most, 1, 2 * most + 1, most + 1 } : (qg_code_set){ 0, 1, most + 1, 0 };
 }
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)

@@ -39,7 +39,7 @@ static qg_quantize_and_dequantize_attrs attrs_of(qg_quant q)
 static qg_code_set codes(qg_quant q)
 {
     const int half = 1 << (q.bits - 1), lowest = q.arg[NARROW] != 0 ? 1 - half : -half;
-    return q.arg[SIGNED] != 0 ? (qg_code_set){ lowest, 1, half - lowest } : (qg_code_set){ 0, 1, 2 * half };
+    return q.arg[SIGNED] != 0 ? (qg_code_set){ lowest, 1, half - lowest, 0 } : (qg_code_set){ 0, 1, 2 * half, 0 };
 }
 
 /* Of the range lo .. hi.  A measured range clips nothing; without a step, every value is 0. */

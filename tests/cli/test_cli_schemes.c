@@ -284,7 +284,7 @@ static void test_packed_bytes_count_the_bits_there_are(void **state)
                  { "ttq", 1280 + 120 },        { "ste-tern", 1280 + 80 },
                  { "bnn --first-last quantized", 640 + 80 },          { "binary", 640 + 80 },
                  { "xnor --first-last quantized", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float", 20480 + 80 },
-                 { "fake_quant", 5120 + 80 },  { "fake_quant:range=learned,per-channel=yes", 20480 + 80 },      /* 511 codes */
+                 { "fake_quant", 5120 + 80 },  { "fake_quant:range=learned,per-channel=yes", 5120 + 80 + 10 },     /* zero points */
                  { "lsq:bits=4", 2560 + 80 },  { "bop", 640 + 80 },
                  { "qdq:bits=4", 2560 + 80 },  { "qdq:per-channel=yes", 5120 + 80 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -56,18 +56,28 @@ typedef struct test_net {
     packed_step step[MOST];
     value       value[MOST + 1];
     qg__product p[MOST];
-    qg__codes   next_w;     /* for which the current value was quantized */
+    int         next;       /* of pairs, for which the current value was quantized */
 } test_net;
 
-static const qg__codes pairs[][2] = {       /* x, w */
-    { { -1, 2, 2 }, { -1, 2, 2 } },   { { -1, 2, 2 }, { -1, 1, 3 } }, { { 0, 1, 2 }, { -1, 2, 2 } },    { { -1, 1, 3 }, { -1, 1, 3 } },
-    { { 0, 1, 4 }, { -1, 2, 2 } },    { { 0, 1, 4 }, { -3, 2, 4 } },  { { -3, 1, 7 }, { -1, 1, 3 } },   { { 0, 1, 16 }, { -7, 1, 15 } },
-    { { -7, 2, 8 }, { -1, 2, 2 } },   { { -8, 1, 16 }, { -1, 2, 2 } }, { { 0, 1, 256 }, { -127, 1, 255 } }, { { -128, 1, 256 }, { -127, 1, 255 } },
-    { { -77, 1, 256 }, { -1, 1, 3 } }, { { 0, 1, 100 }, { -1, 2, 2 } }, { { -127, 2, 128 }, { -127, 1, 255 } }, { { 0, 1, 3 }, { -1, 1, 3 } },
+static const struct {
+    qg__codes x, w;
+    bool      zeros;
+} pairs[] = {
+    { { -1, 2, 2 }, { -1, 2, 2 }, false },       { { -1, 2, 2 }, { -1, 1, 3 }, false },   { { 0, 1, 2 }, { -1, 2, 2 }, false },
+    { { -1, 1, 3 }, { -1, 1, 3 }, false },       { { 0, 1, 4 }, { -1, 2, 2 }, false },    { { 0, 1, 4 }, { -3, 2, 4 }, false },
+    { { -3, 1, 7 }, { -1, 1, 3 }, false },       { { 0, 1, 16 }, { -7, 1, 15 }, false },  { { -7, 2, 8 }, { -1, 2, 2 }, false },
+    { { -8, 1, 16 }, { -1, 2, 2 }, false },      { { 0, 1, 256 }, { -127, 1, 255 }, false }, { { -128, 1, 256 }, { -127, 1, 255 }, false },
+    { { -77, 1, 256 }, { -1, 1, 3 }, false },    { { 0, 1, 100 }, { -1, 2, 2 }, false },  { { -127, 2, 128 }, { -127, 1, 255 }, false },
+    { { 0, 1, 3 }, { -1, 1, 3 }, false },        { { 0, 1, 256 }, { 0, 1, 256 }, true },  { { -77, 1, 256 }, { 0, 1, 256 }, true },
+    { { 0, 1, 4 }, { 0, 1, 4 }, true },          { { -1, 2, 2 }, { 0, 1, 16 }, true },    { { -128, 1, 256 }, { 0, 1, 31 }, true },
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-static const qg__codes weights[] = { { 0, 0, 0 }, { -1, 2, 2 }, { -1, 1, 3 }, { -3, 2, 4 }, { -127, 1, 255 }, { -300, 1, 601 } };
+static const struct {
+    qg__codes w;
+    bool      zeros;
+} weights[] = { { { 0, 0, 0 }, false },      { { -1, 2, 2 }, false },    { { -1, 1, 3 }, false }, { { -3, 2, 4 }, false },
+                { { -127, 1, 255 }, false }, { { -300, 1, 601 }, false }, { { 0, 1, 256 }, true }, { { 0, 1, 7 }, true } };
 enum { WEIGHTS = sizeof weights / sizeof *weights };
 
 static const int channels[] = { 1, 3, 8, 31, 33, 63, 64, 65, 130 };
@@ -114,15 +124,15 @@ static void fill_levels(source *s, qg__codes codes, float scale, float *t)
 static void add_quantizer(source *src, test_net *n, packed_step *s, size_t own, bool levels)
 {
     const int       pair  = draw(src, 0, PAIRS - 1);
-    const qg__codes codes = pairs[pair][0];
+    const qg__codes codes = pairs[pair].x;
     value          *v     = current(n);
-    const qg__product p   = { .groups = 1, .x = codes, .w = pairs[pair][1] };
+    const qg__product p   = { .groups = 1, .x = codes, .w = pairs[pair].w, .zeros = pairs[pair].zeros };
     s->r.q_lowest = codes.lowest, s->r.q_step = codes.step, s->r.q_count = codes.count;
     s->r.q_scale = 0.03f;
     if (!levels) {
         v->coding = qg__product_coding(&p);
         v->codes  = codes;
-        n->next_w = pairs[pair][1];
+        n->next   = pair;
         v->plain  = false;
     }
     s->r.coding = (int32_t)v->coding;
@@ -145,7 +155,9 @@ static void add_product(source *src, test_net *n, bool last)
 {
     const value x = *current(n);
     const bool  coded = x.codes.count, dense = chance(src, 4) || last;
-    qg__codes   w     = coded ? n->next_w : weights[draw(src, 0, WEIGHTS - 1)];
+    const int       of_floats = draw(src, 0, WEIGHTS - 1);
+    const qg__codes w     = coded ? pairs[n->next].w : weights[of_floats].w;
+    const bool      zeros = coded ? pairs[n->next].zeros : weights[of_floats].zeros;
     const int   groups = dense ? 1 : chance(src, 3) ? x.c : x.c % 3 == 0 && chance(src, 2) ? 3 : 1;
     const int   kh = dense ? x.h : draw(src, 1, 3), kw = dense ? x.w : draw(src, 1, 3), stride = dense ? 1 : draw(src, 1, 2);
     const int   top = dense ? 0 : draw(src, 0, kh - 1), left = dense ? 0 : draw(src, 0, kw - 1);
@@ -159,12 +171,13 @@ static void add_product(source *src, test_net *n, bool last)
     s->r.kh = kh, s->r.kw = kw, s->r.stride = stride, s->r.top = top, s->r.left = left, s->r.groups = groups;
     s->r.w_lowest = w.lowest, s->r.w_step = w.step, s->r.w_count = w.count, s->r.w_bits = w.count ? bits : QG__FLOAT_BITS;
     s->r.two_sided = two;
+    s->r.w_zeros   = zeros;
     s->r.relu      = chance(src, 3);
     if (!dense && chance(src, 4)) s->r.pad = coded ? (float)(x.codes.lowest + x.codes.step * draw(src, 0, x.codes.count - 1)) : 0.5f;
-    const size_t row = (size_t)kh * (size_t)kw * (size_t)(x.c / groups), oc = (size_t)made.c;
-    float       *values = malloc(oc * row * sizeof *values);
+    const size_t row = (size_t)kh * (size_t)kw * (size_t)(x.c / groups), oc = (size_t)made.c, numbers = oc * (row + zeros);
+    float       *values = malloc(numbers * sizeof *values);
     assert_non_null(values);
-    for (size_t i = 0; i < oc * row; i++) values[i] = draw_weight(src, w);
+    for (size_t i = 0; i < numbers; i++) values[i] = draw_weight(src, w);
     s->w = values;
     const float reach = (float)((coded ? qg__reach(x.codes) : 1) * (w.count ? qg__reach(w) : 1)), size = 2 / (reach * sqrtf((float)row));
     const size_t own = packed_own_floats(&s->r);
@@ -176,7 +189,7 @@ static void add_product(source *src, test_net *n, bool last)
     }
     s->floats = floats;
     n->p[s - n->step] = (qg__product){ .g = { x.h, x.w, x.c, oh, ow, made.c, kh, kw, stride, top, left }, .groups = groups, .x = x.codes,
-                                       .w = w, .two_sided = two, .pad = s->r.pad };
+                                       .w = w, .two_sided = two, .zeros = zeros, .pad = s->r.pad };
     assert_true(qg__product_fits(&n->p[s - n->step]));
     if (!last && chance(src, 2)) add_quantizer(src, n, s, own, chance(src, 5));
 }
@@ -338,7 +351,8 @@ static float sum_of(const test_net *n, int step, const float *x, int i, int j, i
     const qg__packed_step *r   = &s->r;
     const bool             exact = qg__product_is_exact(&n->p[step]), fused = is_fused();
     const int              own = r->c / r->groups, first = o / (r->oc / r->groups) * own;
-    const float           *w   = s->w + (size_t)o * (size_t)(r->kh * r->kw * own);
+    const float           *w   = s->w + (size_t)o * (size_t)(r->kh * r->kw * own + r->w_zeros);
+    const float            zero = r->w_zeros ? *w++ : 0;
     int64_t                integer = 0;
     float                  real    = 0;
     for (int p = 0; p < r->kh; p++)
@@ -346,7 +360,7 @@ static float sum_of(const test_net *n, int step, const float *x, int i, int j, i
             for (int k = 0; k < own; k++, w++) {
                 const int   row = i * r->stride + p - r->top, column = j * r->stride + q - r->left;
                 const bool  in  = row >= 0 && row < r->h && column >= 0 && column < r->w;
-                const float weight = side < 0 ? *w : side ? *w < 0 : *w > 0;
+                const float weight = side < 0 ? *w - zero : side ? *w < 0 : *w > 0;
                 if (!in && r->pad == 0) continue;
                 const float v = in ? x[(row * r->w + column) * r->c + first + k] : r->pad;
                 *inside       = true;

@@ -285,13 +285,13 @@ static void packed_weights_take_their_bits(void **state)
     table     of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__bit_product  p = { geometry_of(s), qg__ternary(), qg__signs() };
-        const qg__real_product r = { p.g, qg__codes_of(qg__signs()) };
+        const qg__real_product r = { .g = p.g, .w = qg__codes_of(qg__signs()) };
         const qg__int8_product i = { .g = p.g, .w = EIGHT };
         assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
         assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
         assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
         assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }), 2 * 64 * 9 * 128 / 8);
-        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ p.g, EIGHT }), 64 * 9 * 128);
+        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = EIGHT }), 64 * 9 * 128);
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
     }
 }
@@ -423,7 +423,7 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
     const qg__codes of_weights[2] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()) };
     for (int i = 0; i < 2 * CASES; i++) {
         const int             *s = cases[i / 2];
-        const qg__real_product p = { geometry_of(s), of_weights[i % 2] };
+        const qg__real_product p = { .g = geometry_of(s), .w = of_weights[i % 2] };
         const qg__geometry    *g = &p.g;
         const size_t           row = qg__row(g), n_w = row * (size_t)g->oc, n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
         const size_t           results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
@@ -446,7 +446,7 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         }
         free(x), free(w), free(want);
     }
-    assert_false(qg__real_fits(&(qg__real_product){ geometry_of(cases[0]), { -1, 0, 2 } }));
+    assert_false(qg__real_fits(&(qg__real_product){ .g = geometry_of(cases[0]), .w = { -1, 0, 2 } }));
 }
 
 /* --- packing ---------------------------------------------------------------------------------- */

@@ -131,7 +131,7 @@ typedef struct change {
 static void contradictions_are_refused(void **state)
 {
     static const change changes[] = {
-        { -1, 8, 2, QG_INFER_EVERSION },        { -1, 8, 0, QG_INFER_EFORMAT },         { -1, 12, 0, QG_INFER_EFORMAT },
+        { -1, 8, 3, QG_INFER_EVERSION },        { -1, 8, 2, QG_INFER_OK },              { -1, 8, 0, QG_INFER_EFORMAT },         { -1, 12, 0, QG_INFER_EFORMAT },
         { -1, 12, STEPS - 1, QG_INFER_EFORMAT }, { -1, 12, STEPS + 1, QG_INFER_EFORMAT }, { -1, 12, -1, QG_INFER_EFORMAT },
         { -1, 20, 1, QG_INFER_EFORMAT },        { -1, 24, 5, QG_INFER_EFORMAT },        { -1, 24, 0, QG_INFER_EFORMAT },
         { -1, 24, -4, QG_INFER_EFORMAT },       { -1, 24, INT32_MAX, QG_INFER_EFORMAT }, { -1, 32, 1 << 30, QG_INFER_EFORMAT },
@@ -170,6 +170,7 @@ static void contradictions_are_refused(void **state)
         { 5, FIELD(kind), QG__SHORTCUT, QG_INFER_EFORMAT }, { 5, FIELD(kind), QG__MEAN_ABS, QG_INFER_EFORMAT }, { 6, FIELD(q_count), 1, QG_INFER_EFORMAT },
         { 6, FIELD(coding), QG__AS_BYTES, QG_INFER_EFORMAT }, { 7, FIELD(flag), 2, QG_INFER_EFORMAT }, { 7, FIELD(x), 8, QG_INFER_EFORMAT },
         { 8, FIELD(coding), QG__AS_BYTES, QG_INFER_EFORMAT }, { 8, FIELD(w_lowest), 1, QG_INFER_EFORMAT }, { 8, FIELD(kw), 1 << 20, QG_INFER_EFORMAT },
+        { 2, FIELD(w_zeros), 1, QG_INFER_EFORMAT }, { 3, FIELD(w_zeros), 1, QG_INFER_EFORMAT },
     };
     size_t   n;
     uint8_t *file = packed_file(&small, &n), *copy = malloc(n);
@@ -338,6 +339,47 @@ static void memory_is_checked(void **state)
     assert_int_equal(qg_infer_run_observed(NULL, 1, x, y, context, needed, NULL, NULL), QG_INFER_EARG);
     assert_int_equal(qg_infer_run_observed(l.net, 1, NULL, y, context, needed, NULL, NULL), QG_INFER_EARG);
     assert_int_equal(qg_infer_run_observed(l.net, 1, x, y, context, needed, NULL, NULL), QG_INFER_OK);
+    free(context), free(l.memory);
+}
+
+/* Rows with zero points need version 2. */
+static void zero_points_are_checked(void **state)
+{
+    static const float       ab[] = { 1, 1, 1, 0, 0, 0 }, w[] = { 2, 0, 1, /* of the second row */ 0, 2, 2, 1, 1, 0 };
+    static const packed_step one  = {
+        { .kind = QG__PRODUCT, .z = -1, .h = 1, .w = 1, .c = 2, .oh = 1, .ow = 1, .oc = 3, .kh = 1, .kw = 1, .stride = 1, .groups = 1,
+           .w_step = 1, .w_count = 3, .w_bits = 2, .w_zeros = 1 }, ab, w, NULL };
+    static const change changes[] = {
+        { -1, 8, 2, QG_INFER_OK }, { -1, 8, 1, QG_INFER_EFORMAT }, { -1, 8, 3, QG_INFER_EVERSION },
+        { 0, FIELD(w_zeros), 0, QG_INFER_EFORMAT }, { 0, FIELD(w_zeros), 2, QG_INFER_EFORMAT }, { 0, FIELD(w_zeros), -1, QG_INFER_EFORMAT },
+        { 0, FIELD(two_sided), 1, QG_INFER_EFORMAT }, { 0, FIELD(w_lowest), -1, QG_INFER_EFORMAT }, { 0, FIELD(w_step), 2, QG_INFER_EFORMAT },
+        { 0, FIELD(w_count), 2, QG_INFER_EFORMAT }, { 0, FIELD(w_count), 4, QG_INFER_OK }, { 0, FIELD(w_count), 0, QG_INFER_EFORMAT },
+        { 0, sizeof(qg__packed_step), 1, QG_INFER_EFORMAT },
+    };
+    const packed_net net = { 1, 1, 2, 0, NULL, 1, &one, 0, NULL };
+    size_t           n;
+    uint8_t         *file = packed_file(&net, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const change *c = &changes[i];
+        memcpy(copy, file, n);
+        packed_put(copy + (c->step < 0 ? 0 : packed_record(c->step)) + c->at, (uint32_t)c->value);
+        packed_seal(copy, n);
+        if (status_of(copy, n) != c->status) fail_msg("change %d: %s", (int)i, qg_infer_message(status_of(copy, n)));
+    }
+    const size_t rows = packed_record(1) + sizeof ab;       /* three rows of 6 bits */
+    memcpy(copy, file, n);
+    copy[rows] |= 3;                                        /* the zero point is no code */
+    packed_seal(copy, n);
+    assert_int_equal(status_of(copy, n), QG_INFER_EFORMAT);
+    free(copy), free(file);
+
+    loaded      l = load(&net);
+    const float x[] = { 1, 10 };
+    float       y[3];
+    void       *context = lines(qg_infer_context_bytes(l.net, 1));
+    assert_int_equal(qg_infer_run(l.net, 1, x, y, context, qg_infer_context_bytes(l.net, 1)), QG_INFER_OK);
+    assert_true(y[0] == -12 && y[1] == 22 && y[2] == -10);      /* (0 - 2) 1 + (1 - 2) 10, .. */
     free(context), free(l.memory);
 }
 
@@ -539,6 +581,7 @@ int main(void)
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(zero_points_are_checked),
         cmocka_unit_test(illegal_numbers_are_refused),
         cmocka_unit_test(illegal_rows_and_texts_are_refused),
         cmocka_unit_test(refuses_products_that_are_too_large),

@@ -105,9 +105,23 @@ static qg__geometry square(int h, int w, int c, int oc, int kernel, int stride, 
 }
 
 typedef struct operand_set {
-    float *x, *w;
+    float *x, *w;           /* numbers; w minus the zero points */
     void  *coded, *packed;
 } operand_set;
+
+/* Packs rows whose zero points come first, and makes numbers of them: [oc] of 1 + row to [oc] of row. */
+static void pack_with_zeros(const qg__product *p, size_t row, uint64_t key, float *w, void *packed)
+{
+    float *codes = drawn(p->w, key, 1 + row);
+    for (int o = 0; o < p->g.oc; o++) {
+        float *own = w + (size_t)o * row;
+        codes[0]   = o % 5 ? draw(p->w, key + 1, (size_t)o) : o % 2 ? 0 : (float)(p->w.count - 1);
+        memcpy(codes + 1, own, row * sizeof *own);
+        qg__product_pack(qg__infer_isa(), p, o, codes, packed);
+        for (size_t i = 0; i < row; i++) own[i] -= codes[0];
+    }
+    free(codes);
+}
 
 static operand_set operands_of(const qg__product *p, int n, uint64_t key)
 {
@@ -115,7 +129,9 @@ static operand_set operands_of(const qg__product *p, int n, uint64_t key)
     operand_set  s   = { .x = drawn(p->x, key, pixels * (size_t)p->g.c), .w = drawn(p->w, key + 1, row * (size_t)p->g.oc) };
     s.coded          = coded(p, pixels, s.x);
     s.packed         = room(qg__product_weight_bytes(qg__infer_isa(), p));
-    for (int o = 0; o < p->g.oc; o++) qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
+    if (p->zeros) pack_with_zeros(p, row, key + 2, s.w, s.packed);
+    else
+        for (int o = 0; o < p->g.oc; o++) qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
     return s;
 }
 
@@ -182,8 +198,8 @@ static void check(const qg__product *p, int n, uint64_t key)
     uint32_t *acc = room((results + 1) * sizeof *acc);
     for (int path = 0; path <= (int)widest; path++) {
         char text[256];
-        snprintf(text, sizeof text, "path %d, case %d: x %d:%d:%d, w %d:%d:%d, %d x %d x %d -> %d, kernel %d, stride %d, groups %d, pad %d of %g", path,
-                 (int)key, p->x.lowest, p->x.step, p->x.count, p->w.lowest, p->w.step, p->w.count, p->g.h, p->g.w, p->g.c, p->g.oc, p->g.kh,
+        snprintf(text, sizeof text, "path %d, case %d: x %d:%d:%d, w %d:%d:%d%s, %d x %d x %d -> %d, kernel %d, stride %d, groups %d, pad %d of %g", path,
+                 (int)key, p->x.lowest, p->x.step, p->x.count, p->w.lowest, p->w.step, p->w.count, p->zeros ? " - zero" : "", p->g.h, p->g.w, p->g.c, p->g.oc, p->g.kh,
                  p->g.stride, p->groups, p->g.top, (double)p->pad);
         use_path(path);
         const operand_set s = operands_of(p, n, key);
@@ -237,6 +253,28 @@ static void all_shapes_agree_with_the_definition(void **state)
             if (x.count && qg__product_is_exact(&p) && key % 4 == 1) p.pad = (float)x.lowest;
             if (p.g.oh && p.g.ow) check(&p, 1 + (int)key % 9, key);
         }
+}
+
+/* Each output has a zero point: codes of 2 to 8 bits, some of which fill no alphabet and no byte. */
+static void zero_points_of_outputs_agree_with_the_definition(void **state)
+{
+    static const int counts[] = { 2, 3, 4, 7, 15, 16, 17, 128, 129, 255, 256 };
+    static const int widths[][3] = { { 1, 3, 1 }, { 33, 31, 1 }, { 63, 65, 1 }, { 64, 64, 1 }, { 62, 6, 2 }, { 195, 33, 3 }, { 65, 65, 65 },
+                                     { 33, 66, 33 } };
+    uint64_t         key = 5000;
+    for (int w = 0; w < 11; w++)
+        for (int x = 0; x < OPERANDS; x++, key++) {
+            const int   width = (int)key % 8, k = 1 + 2 * (int)(key / 3 % 2), pad = (int)(key % 3) * (k > 1);
+            qg__product p = { .g = square(4, 5, widths[width][0], widths[width][1], k, 1 + (int)key % 2, pad), .groups = widths[width][2],
+                              .x = operands[x], .w = { 0, 1, counts[w] }, .zeros = true };
+            if (key % 4 == 0) p.pad = operands[x].count ? (float)qg__highest(operands[x]) : 0.5f;
+            assert_int_not_equal(qg__product_coding(&p), QG__AS_BITS);
+            check(&p, 1 + (int)key % 5, key);
+        }
+    for (int x = 0; x < OPERANDS; x++)
+        for (int n = 1; n <= 9; n += 8, key++)      /* dense, of images of one pixel and of several */
+            check(&(qg__product){ .g = x % 2 ? square(1, 1, 300, 33, 1, 1, 0) : (qg__geometry){ 3, 5, 20, 1, 1, 33, 3, 5, 1, 0, 0 },
+                                  .groups = 1, .x = operands[x], .w = { 0, 1, 256 }, .zeros = true }, n, key);
 }
 
 static void two_sides_have_sums_of_their_own(void **state)
@@ -360,6 +398,13 @@ static void refuses_what_does_not_fit(void **state)
     assert_false(qg__product_fits(&p));
     p = good, p.w.count = -1;
     assert_false(qg__product_fits(&p));
+    const qg__codes zeros[] = { { 0, 1, 256 }, { 0, 1, 1 }, { 0, 1, 257 }, { -1, 1, 256 }, { 0, 2, 128 }, { 0, 0, 0 } };
+    for (int i = 0; i < 6; i++) {
+        p = good, p.zeros = true, p.w = zeros[i];
+        assert_int_equal(qg__product_fits(&p), i < 2);
+    }
+    p = good, p.two_sided = p.zeros = true;
+    assert_false(qg__product_fits(&p));
     p = good, p.w.lowest = INT32_MIN;
     assert_false(qg__product_fits(&p));
     p = good, p.two_sided = true;
@@ -444,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_PATHS(all_pairs_of_operands_agree_with_the_definition),
         WITH_PATHS(all_shapes_agree_with_the_definition),
+        WITH_PATHS(zero_points_of_outputs_agree_with_the_definition),
         WITH_PATHS(two_sides_have_sums_of_their_own),
         WITH_PATHS(dense_products_agree_with_the_definition),
         WITH_PATHS(dense_products_of_images_agree_with_the_definition),

@@ -277,6 +277,7 @@ static void check_shape(rig *r, bool w, bool x)
     assert_true((e.p.w.count > 0) == w);
     if (x) assert_true((e.p.x.count > 0) == w);
     assert_true(declared.w.count == e.p.w.count && declared.w.step == e.p.w.step && declared.two_sided == e.p.two_sided);
+    assert_true(declared.zeros == e.p.zeros);
     assert_true(declared.x.count == e.p.x.count && qg__product_fits(&e.p));
     free(memory);
 }
@@ -316,7 +317,7 @@ static void every_scheme_in_every_role_is_evaluated_by_definition(void **state)
 
 static void all_shapes_are_evaluated_by_definition(void **state)
 {
-    static const int w[] = { 1, 4, 8, 17, 22, 28, 30 }, x[] = { 1, 2, 5, 11, 17, 19 };
+    static const int w[] = { 1, 4, 8, 17, 22, 28, 30, 31, 37 }, x[] = { 1, 2, 5, 11, 17, 19 };
     for (int path = 0; path < PATHS; path++) {
         use_path(path);
         for (int i = 0; i < COUNT(shapes); i++)

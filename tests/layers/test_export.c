@@ -353,7 +353,7 @@ static void every_layer_is_exact(void **state)
         "8C3-MP2-BN-R-D0.5-12C3-MP3s1p1-BN-20FC-BN-R-10-BN",
         "R-4C3-10", "BN-4C3-SG-10",
     };
-    static const struct { int w, x; } schemes[] = { { 0, 0 }, { 1, 0 }, { 4, 1 }, { 9, 2 }, { 16, 5 }, { 27, 19 }, { 0, 4 }, { 21, 10 } };
+    static const struct { int w, x; } schemes[] = { { 0, 0 }, { 1, 0 }, { 4, 1 }, { 9, 2 }, { 16, 5 }, { 27, 19 }, { 0, 4 }, { 21, 10 }, { 31, 19 } };
     for (int i = 0; i < COUNT(nets); i++)
         for (int k = 0; k < COUNT(schemes); k++) {
             rig                 r;

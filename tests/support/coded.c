@@ -34,11 +34,14 @@ const tested_scheme tested_weights[TESTED_WEIGHTS] = {
     { &qg_fake_quant_scheme, "range=current,bits=3,per-channel=yes", true },
     { &qg_fake_quant_scheme, "range=learned,bits=5", true },
     { &qg_fake_quant_scheme, "range=learned,bits=4,per-channel=yes", true },
-    { &qg_fake_quant_scheme, "range=observed,per-channel=yes", false },     /* 511 codes */
+    { &qg_fake_quant_scheme, "range=observed,per-channel=yes", true },
     { &qg_fake_quant_scheme, "range=fixed,min=-0.2,max=0.3,bits=3,narrow-range=yes", true },
     { &qg_qdq_scheme, "bits=4", true },
     { &qg_qdq_scheme, "bits=3,per-channel=yes,narrow-range=yes", true },
     { &qg_qdq_scheme, "range=given,min=-0.2,max=0.3", true },
+    { &qg_fake_quant_scheme, "range=learned,per-channel=yes,narrow-range=yes", true },
+    { &qg_fake_quant_scheme, "range=observed,bits=2,per-channel=yes", true },
+    { &qg_fake_quant_scheme, "range=learned,bits=9,per-channel=yes", false },       /* 512 codes */
 };
 
 const tested_scheme tested_inputs[TESTED_INPUTS] = {

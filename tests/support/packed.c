@@ -51,7 +51,11 @@ size_t packed_floats(const qg__packed_step *r)
     return n;
 }
 
-static size_t row_weights(const qg__packed_step *r) { return (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups); }
+/* With the zero point. */
+static size_t row_weights(const qg__packed_step *r)
+{
+    return (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) + (r->w_zeros ? 1 : 0);
+}
 
 size_t packed_row_bytes(const qg__packed_step *r)
 {
@@ -79,6 +83,7 @@ static void put_record(uint8_t *at, const qg__packed_step *r)
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) packed_put(at + 4 * i, (uint32_t)field[i]);
     packed_put_float(at + 80, r->pad);
     packed_put_float(at + 108, r->q_scale);
+    packed_put(at + 112, (uint32_t)r->w_zeros);
 }
 
 static uint8_t *put_floats(uint8_t *at, const float *x, size_t n)
@@ -112,6 +117,8 @@ uint8_t *packed_file(const packed_net *net, size_t *n)
     assert_non_null(file);
     memcpy(file, "\x89qgnet\r\n", 8);
     packed_put(file + 8, 1);
+    for (int i = 0; i < net->steps; i++)
+        if (net->step[i].r.w_zeros) packed_put(file + 8, 2);
     packed_put(file + 12, (uint32_t)net->steps);
     packed_put(file + 16, (uint32_t)*n);
     packed_put(file + 24, (uint32_t)net->h);

@@ -7,7 +7,8 @@
 typedef struct packed_step {
     qg__packed_step r;
     const float    *floats;     /* its list, as infer/format.h orders it */
-    const float    *w;          /* of products: [oc][kh][kw][c / groups], integers or floats */
+    const float    *w;          /* of products: [oc][kh][kw][c / groups], integers or floats; with w_zeros each row after its
+                                   zero point */
     const char     *name;       /* NULL: "" */
 } packed_step;
 
