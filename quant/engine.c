@@ -1,4 +1,5 @@
 /* Applies forms to tensors: threads, channels, the tape, codes. */
+#include <float.h>
 #include <string.h>
 
 #include "core/slices.h"
@@ -47,7 +48,7 @@ qg_surrogate qg_clip_at_1(qg_quant q)
 qg_mix qg_relative_mix(bool scaled, qg_span w)
 {
     const float mean = scaled ? qg_span_mean_abs(w) : 1.0f;
-    return (qg_mix){ .through = mean > 0.0f ? 1.0f / mean : 1.0f };
+    return (qg_mix){ .through = mean >= FLT_MIN ? 1.0f / mean : 1.0f };
 }
 
 double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to)

@@ -286,7 +286,7 @@ qg_surrogate qg_straight_through(qg_quant q);
 qg_surrogate qg_clip_at_1(qg_quant q);
 
 /* The factor that makes SGD move latent weights whose codes have no scale as if q were mean|w| times as large: 1 / mean|w|, or
- * 1 for zeros.  With batch norm the scale of q does not matter, but the gradient of codes of -1 and +1 is smaller by that
+ * 1 for zeros and denormals.  With batch norm the scale of q does not matter, but the gradient of codes of -1 and +1 is smaller by that
  * factor.  QG_SCALED_KEY chooses it. */
 qg_mix qg_relative_mix(bool scaled, qg_span w);     /* for qg_scheme.mix; not scaled: 1 */
 double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to);

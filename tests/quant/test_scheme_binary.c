@@ -104,6 +104,20 @@ static void zeros(void **state)
     }
 }
 
+/* The inverse of a denormal mean would be infinite. */
+static void denormal_weights_have_finite_gradients(void **state)
+{
+    const qg_quant q[] = { qg_bnn((qg_bnn_spec){ 0 }), qg_binaryconnect((qg_binaryconnect_spec){ 0 }), qg_ste_tern((qg_ste_tern_spec){ 0 }) };
+    for (int i = 0; i < 3; i++) {
+        rig c;
+        fill_rig(&c, q[i], (qg_shape){ 1, 1, 1, 4 }, 1);
+        memcpy(c.x->value, (float[]){ 1e-39f, -1e-40f, 0, 1e-39f }, 4 * sizeof(float));
+        learn_rig(&c, 0);
+        for (size_t k = 0; k < c.n; k++) assert_true(isfinite(c.x->grad[k]));
+        close_rig(&c);
+    }
+}
+
 /* --- slopes ------------------------------------------------------------------------------- */
 
 static void an_annealed_tanh_follows_the_step(void **state)
@@ -213,6 +227,7 @@ int main(void)
         cmocka_unit_test(another_step_draws_otherwise),
         cmocka_unit_test(float_evaluation_is_not_binary),
         cmocka_unit_test(zeros),
+        cmocka_unit_test(denormal_weights_have_finite_gradients),
         cmocka_unit_test(an_annealed_tanh_follows_the_step),
         cmocka_unit_test(latent_weights_stay_in_the_box),
         cmocka_unit_test(glorot_rates),
