@@ -285,8 +285,8 @@ deps:
 		exit 1; \
 	fi
 	@[ -z "$(CHECK)" ] || ! command -v apt-get >/dev/null || \
-	{ for c in musl-gcc aarch64-linux-gnu-gcc qemu-aarch64 cmake doxygen groff; do command -v $$c || exit 1; done; \
-	  /usr/bin/python3 -c 'import numpy'; } >/dev/null 2>&1 || { \
+	( for c in musl-gcc aarch64-linux-gnu-gcc qemu-aarch64 cmake doxygen groff; do command -v $$c || exit 1; done; \
+	  /usr/bin/python3 -c 'import numpy' ) >/dev/null 2>&1 || { \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "make check would run more checks with $(CHECK_MORE).  Installing them"; \
 		for p in $(CHECK_MORE); do \
