@@ -1,4 +1,4 @@
-/* Ternary LeNet-5 on MNIST: 32C5-MP2-64C5-MP2-512FC-10, every weight in {-a, 0, +a}. */
+/* Ternary LeNet-5 on MNIST: 32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-10, every weight in {-a, 0, +a}. */
 #include "qgrad.h"
 #include "eval.h"
 

@@ -42,22 +42,22 @@ static qg_net *declare_cnv(qg_model_spec s)
     "weight = \"unit:as=paper,bits=1\"\n"                                                                   \
     "input = \"unit:bits=1\"\n"
 
-#define ABOUT_FC "FC-10, dropout 0.2, image quantized too, binary by default (BNN-PYNQ)"
+#define ABOUT_FC(n) "three hidden dense layers of " #n ", dropout 0.2, image quantized too, binary by default (BNN-PYNQ)"
 
 const qg_model qg_model_tfc = { .name    = "tfc",
-                                .about   = "3x64" ABOUT_FC,
+                                .about   = ABOUT_FC(64),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .declare = declare_tfc };
 
 const qg_model qg_model_sfc = { .name    = "sfc",
-                                .about   = "3x256" ABOUT_FC,
+                                .about   = ABOUT_FC(256),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .declare = declare_sfc };
 
 const qg_model qg_model_lfc = { .name    = "lfc",
-                                .about   = "3x1024" ABOUT_FC,
+                                .about   = ABOUT_FC(1024),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .declare = declare_lfc };
@@ -65,7 +65,7 @@ const qg_model qg_model_lfc = { .name    = "lfc",
 /* The image in steps of 1/128: 8 bits from -1 to 1 - 1/128. */
 const qg_model qg_model_cnv = {
     .name    = "cnv",
-    .about   = "2x64C3-MP2-2x128C3-MP2-2x256C3-2x512FC-10 without padding, image in 8 bits, the rest binary (BNN-PYNQ)",
+    .about   = "two 3x3 convolutions each of 64, 128 and 256 channels without padding, two dense layers of 512, image in 8 bits, the rest binary (BNN-PYNQ)",
     .recipe  = RECIPE "layer = [\"conv1:input=fake_quant:bits=8,range=fixed,min=-1,max=0.9921875\"]\n",
     .image   = QG_CIFAR_IMAGE,
     .declare = declare_cnv,

@@ -1,14 +1,13 @@
 /* LeNet-5 as the ternary papers draw it, and as XNOR-Net was replicated. */
 #include "layers/models/parts.h"
 
-static qg_net *declare(qg_model_spec s)
-{
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-%d", s.classes);
-}
+#define NET "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-"
+
+static qg_net *declare(qg_model_spec s) { return qg__model_chain(&s, (qg__text_rules){ 0 }, NET "%d", s.classes); }
 
 const qg_model qg_model_lenet5 = {
     .name  = "lenet5",
-    .about = "32C5-MP2-64C5-MP2-512FC-10, batch norm after every hidden product (TWN, arXiv:1605.04711)",
+    .about = NET "10 (TWN, arXiv:1605.04711)",
 
     /* The authors' solver: 30,000 iterations of 50 images, the rate divided by ten after 15,000 and
      * 25,000 of them.  The paper has an SVM loss, the released code a softmax; this is the code's. */
@@ -28,16 +27,13 @@ const qg_model qg_model_lenet5 = {
 
 /* Every binary block is bn - sign - product - relu, so that the batch norm comes after the pooling.
  * The replication keeps gamma at 0.01 or more; here it is free. */
-static qg_net *declare_xnor(qg_model_spec s)
-{
-    return qg__model_chain(&s, (qg__text_rules){ 0 },
-                           "20C5p0-BN(eps=1e-4,no-scale,no-shift)-R-MP2-BN(eps=1e-4)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-%d",
-                           s.classes);
-}
+#define NET_XNOR "20C5p0-BN(eps=1e-4,no-scale,no-shift)-R-MP2-BN(eps=1e-4)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-"
+
+static qg_net *declare_xnor(qg_model_spec s) { return qg__model_chain(&s, (qg__text_rules){ 0 }, NET_XNOR "%d", s.classes); }
 
 const qg_model qg_model_lenet5_xnor = {
     .name  = "lenet5-xnor",
-    .about = "20C5-MP2-50C5-MP2-500FC-10, binary blocks of bn-sign-product-relu (XNOR-Net-PyTorch)",
+    .about = NET_XNOR "10, binary (XNOR-Net-PyTorch)",
 
     /* XNOR-Net-PyTorch, MNIST: the rate divided by ten every 15 epochs.  The paper has no MNIST. */
     .recipe = "epochs = 60\n"

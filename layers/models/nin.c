@@ -16,7 +16,7 @@ static qg_net *declare(qg_model_spec s)
 
 const qg_model qg_model_nin = {
     .name  = "nin",
-    .about = "192C5-160C1-96C1-MP3s2p1-192C5-2x192C1-AP3s2p1-192C3-192C1-10C1-GAP, binary by default (XNOR-Net-PyTorch)",
+    .about = "Network in Network: nine convolutions of 192-160-96, 192-192-192 and 192-192-10 channels, binary by default (XNOR-Net-PyTorch)",
 
     /* CIFAR_10/main.py: the rate divided by ten at epochs 120, 200, 240 and 280. */
     .recipe = "epochs = 320\n"

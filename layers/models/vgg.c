@@ -17,7 +17,7 @@ static qg_net *declare_small(qg_model_spec s)
 
 const qg_model qg_model_vgg7 = {
     .name  = "vgg7",
-    .about = "2x128C3-MP2-2x256C3-MP2-2x512C3-MP2-1024FC-10, batch norm after every hidden product (TWN, arXiv:1605.04711)",
+    .about = "VGG-7: three times two 3x3 convolutions and a pool, 128-256-512 channels; dense layers of 1024 and 10 (TWN, arXiv:1605.04711)",
 
     /* TWN's table 1.  A third party reports that 0.1 gave dead outputs and 0.01 trained. */
     .recipe = "epochs = 160\n"
@@ -35,7 +35,7 @@ const qg_model qg_model_vgg7 = {
 
 const qg_model qg_model_vgg_small = {
     .name  = "vgg-small",
-    .about = "2x128C3-MP2-2x256C3-MP2-2x512C3-MP2-10, vgg7 without its hidden dense layer (IR-Net, arXiv:1909.10788)",
+    .about = "vgg7 without its hidden dense layer (IR-Net, arXiv:1909.10788)",
 
     /* The training that IR-Net's authors released for ResNet-20; for this net they report only the result. */
     .recipe = "epochs = 400\n"

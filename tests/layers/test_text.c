@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/file.h"
 #include "layers/layer.h"
 #include "layers/models/text.h"
 #include "tests/support/nets.h"
@@ -326,6 +327,44 @@ static void the_zoo_can_be_written_as_text(void **state)
         }
 }
 
+/* A text in the description of a model, or in the table of docs/models-and-data.md, is that of the model. */
+static void assert_is_text_of(const qg_model *m, const char *from)
+{
+    char                text[512], a[TEXT], b[TEXT];
+    const qg_model_spec spec = { 32, 32, 3, 10, .seed = 4, .weight = twn() };
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(from, " `"), from);
+    if (text[strlen(text) - 1] == ',') text[strlen(text) - 1] = '\0';
+    qg_net *own = built(qg_model_declare(m, spec)), *net = qg_net_from_text(text, spec);
+    if (!net) fail_msg("%s: %s", m->name, qg_errmsg());
+    assert_string_equal(layers_of(built(net), a), layers_of(own, b));
+    qg_net_free(own);
+    qg_net_free(net);
+}
+
+static bool looks_like_text(const char *s) { return strstr(s, "C3-") || strstr(s, "C5-") || strstr(s, "FC-") || strstr(s, "MP2"); }
+
+static void descriptions_that_look_like_texts_are(void **state)
+{
+    char           *page, row[64];
+    size_t          n;
+    int             described = 0, in_table = 0;
+    assert_ok(qg_file_read("docs/models-and-data.md", 1 << 20, (unsigned char **)&page, &n));
+    for (const qg_model *const *m = qg_models; *m; m++) {
+        if (looks_like_text((*m)->about)) {
+            assert_is_text_of(*m, (*m)->about), described++;
+            if ((*m)->keys) fail_msg("%s: its options change its text", (*m)->name);
+        }
+        snprintf(row, sizeof row, "\n| `%s", (*m)->name);
+        const char *at = strstr(page, row), *cell = at ? strchr(at + strlen(row), '|') : NULL;
+        if (!at || (at[strlen(row)] != '`' && at[strlen(row)] != ':')) continue;
+        char what[512];
+        snprintf(what, sizeof what, "%.*s", (int)strcspn(cell + 2, "|"), cell + 2);
+        if (looks_like_text(what)) assert_is_text_of(*m, what + (*what == '`')), in_table++;
+    }
+    assert_true(described >= 2 && in_table >= 3);
+    free(page);
+}
+
 /* --- wrong texts -------------------------------------------------------------------------- */
 
 static void wrong_texts_are_shown_at_the_character(void **state)
@@ -465,6 +504,7 @@ int main(void)
         cmocka_unit_test(inputs_are_quantized_where_the_header_says),
         cmocka_unit_test(exceptions_and_float_ends_apply),
         cmocka_unit_test(the_zoo_can_be_written_as_text),
+        cmocka_unit_test(descriptions_that_look_like_texts_are),
         cmocka_unit_test(wrong_texts_are_shown_at_the_character),
         cmocka_unit_test(sizes_beyond_an_int_are_refused),
         cmocka_unit_test(long_texts_are_cut_in_messages),
