@@ -13,7 +13,7 @@
  * .fold_batchnorm folds the other way, for weights that will be integers: a batch norm directly after a
  * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
  * quantized, and disappears (core/ops/ops.h, qg_fold_weight).  A norm with .no_shift or .whole is not
- * folded, nor one after a product whose input quantizer scales the result (qg_xnor_input).  If nothing can
+ * folded, nor one after a product whose input quantizer scales the result (qg_xnor_activation).  If nothing can
  * be folded, qg_net_build fails with QG_EARG.  Until the statistics are frozen, a
  * training step computes the product twice.  The folded weight changes size when gamma and the
  * statistics move, so its range should follow: use QG_RANGE_CURRENT rather than a learned range.

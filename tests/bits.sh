@@ -1,5 +1,5 @@
 #!/bin/sh
-# Some ninety short trainings that together use every scheme in every role, with each of its options, every family of
+# Short trainings that together use every scheme in every role, with each of its options, every family of
 # models, folded and unfused nets, every optimizer, normalisation, augmentation, dropout, and a resume in the middle.
 # Prints the kernels, the name, the digest of the weights and the last loss of each: a change that must not affect any
 # bit must not change this list.

@@ -5,7 +5,7 @@
 #include "core/io/keys.h"
 #include "train/fit.h"
 
-/* "temperature=4,weight=0.9": in the order of qg__distil_values. */
+/* "temperature=4,weight=0.9": in the order of the constants below. */
 extern const qg_key qg__distil_keys[];
 enum { QG__DISTIL_TEMPERATURE, QG__DISTIL_WEIGHT, QG__DISTIL_KEYS };
 

@@ -196,7 +196,7 @@ const option options[] = {
     { "model", OPTION_VALUE, NETS | IDENTITY, AT(recipe.model), "NAME", .parse = parse_model,
       .help = "the net; required" },
     { "data", OPTION_VALUE, NETS | VERB_EVAL | VERB_PACKED | IDENTITY, AT(recipe.data), "NAME", .parse = parse_data,
-      .fallback = "mnist", .help = "the data set; of infer the default is that of the net" },
+      .fallback = "mnist", .help = "the data set;\nof infer: the data set; default: that of the net" },
     { "normalise", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.normalise), "KIND", .parse = parse_normalise,
       .fallback = "unit",
       .help = "how bytes become floats, as in range:low=-1,high=1" },
@@ -237,7 +237,7 @@ const option options[] = {
     { "patience", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.patience), "N", .max = 100000,
       .help = "end after N epochs without a higher accuracy of the test images,\nor of those of --validation; 0: never" },
     { "batch", OPTION_INTEGER, STEPS | VERB_PACKED | IDENTITY, AT(recipe.batch), "N", .min = 1, .max = 65536,
-      .fallback = "64", .help = "images per step; of infer: that pass through the net together" },
+      .fallback = "64", .help = "images per step;\nof infer: images that pass through the net together;\nof bench packed: images that pass through the net together" },
     { "loss", OPTION_WORD, STEPS | IDENTITY, AT(recipe.loss), "cross-entropy|squared-hinge",
       .fallback = "cross-entropy", .help = "the loss function" },
     { "label-smoothing", OPTION_REAL, STEPS | IDENTITY, AT(recipe.label_smoothing), "X", .max = 0.999,
@@ -287,11 +287,15 @@ const option options[] = {
       .help = "memory for the images of a folder, as 1G or 512M; the others are\ndecoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\nmore than half" },
     { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT | VERB_SCALING, AT(out), "PATH",
-      .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof sweep: that of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\nof report: the page; default: report.html in the run;\nof export: the file, also -o;\nof plot: write pictures of all schemes there;\nof bench scaling: a picture of the table, as SVG" },
+      .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\n"
+              "of quantize: the new run directory; default: that of --run and -quantized;\n"
+              "of sweep: the directory of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\n"
+              "of report: the page; default: report.html in the run;\nof export: the file, also -o; required;\n"
+              "of plot: a directory for pictures of all schemes;\nof bench scaling: a picture of the table, as SVG" },
     { "resume", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE, AT(resume),
       .help = "continue from the last checkpoint; without --out, that of the\nnewest unfinished run with these options" },
     { "force", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE | VERB_RESULTS, AT(force),
-      .help = "rename an existing run directory; of results: replace logs of\nother images, other options or more epochs" },
+      .help = "rename an existing run directory;\nof results: replace logs of other images, other options or more epochs" },
     { "budget", OPTION_VALUE, VERB_TRAIN, AT(budget), "TIME", .parse = parse_duration,
       .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h" },
     { "watch", OPTION_FLAG, VERB_TRAIN, AT(watch), .help = "print the share of codes that flipped, and of zeros, of each layer\nafter each epoch" },
@@ -332,7 +336,10 @@ const option options[] = {
     { "check", OPTION_FLAG, VERB_RESULTS, AT(check),
       .help = "write nothing; fail if the page does not match the logs" },
     { "run", OPTION_TEXT, VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT | VERB_EXPORT | VERB_PACKED, AT(run), "DIR",
-      .help = "the run directory, or a checkpoint of its own; required; of infer: compare\nits scores with the packed net, optional" },
+      .help = "the run directory, or a checkpoint of its own; required;\n"
+              "of predict: the run directory, or a checkpoint of its own; this or\n--packed is required;\n"
+              "of inspect: the run directory, or a checkpoint of its own, in place of DIR;\n"
+              "of infer: a run, or a checkpoint, whose scores are compared with those of\nthe packed net" },
     { "calibrate", OPTION_INTEGER, VERB_QUANTIZE, AT(calibrate), "N", .min = 1, .max = 1e9,
       .help = "training images that set observed ranges and the statistics\nof batch norms; default: 512, or all" },
     { "best", OPTION_FLAG, VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT | VERB_EXPORT | VERB_PACKED, AT(best),
@@ -348,13 +355,13 @@ const option options[] = {
     { "image", OPTION_VALUE, VERB_BENCH | VERB_SCALING | VERB_SUMMARY, AT(image), "HxWxC", .parse = parse_image,
       .help = "image size, as 32x32x3; bench generates such images" },
     { "seconds", OPTION_REAL, VERB_BENCH | VERB_SCALING | VERB_PEAK | VERB_INFER, AT(seconds), "X", .min = 0.01, .max = 86400,
-      .fallback = "6", .help = "how long to measure; of scaling: each line of the table, twice" },
+      .fallback = "6", .help = "how long to measure;\nof bench scaling: how long to measure each line of the table, twice" },
     { "link", OPTION_LIST, VERB_SCALING, AT(links), "LINK", .parse = parse_link,
       .help = "project from this process alone for nodes that are joined so, as\nin latency=50,gbits=10: microseconds of an empty message, and\nGbit/s; repeatable" },
     { "to", OPTION_WORD, VERB_EXPORT, AT(to), "packed", .fallback = "packed",
       .help = "the format: packed, which qgrad infer and libqgrad_infer.a run" },
     { "packed", OPTION_TEXT, VERB_PACKED | VERB_PREDICT, AT(packed), "FILE",
-      .help = "the file that qgrad export wrote; infer requires it, predict\ntakes it in place of --run" },
+      .help = "the file that qgrad export wrote; required;\nof predict: the file that qgrad export wrote, in place of --run" },
     { "requantize", OPTION_WORD, VERB_PACKED, AT(requantize), "evaluate|tflite", .fallback = "evaluate",
       .help = "how sums of 8-bit products become codes: as in qgrad eval, or by\nTFLite's fixed-point operator" },
     { "profile", OPTION_FLAG, VERB_BENCH | VERB_PACKED, AT(profile), .help = "show the time spent in each op, or step" },

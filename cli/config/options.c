@@ -188,6 +188,22 @@ void keyed_help(const char *name, const char *about, const qg_key *keys, FILE *o
     }
 }
 
+/* The next line "of VERB: ..", or NULL. */
+static const char *next_of_verb(const char *at)
+{
+    while ((at = strstr(at, "\nof ")) && at[4 + strspn(at + 4, "abcdefghijklmnopqrstuvwxyz ")] != ':') at++;
+    return at;
+}
+
+/* What the help says to this verb: its line "of VERB: ..", or without one, what precedes all of them. */
+static void help_to(const option *o, const verb *v, char *text, size_t bytes)
+{
+    char        own[32];
+    const int   n   = snprintf(own, sizeof own, "\nof %s: ", v->name);
+    const char *its = strstr(o->help, own), *from = its ? its + n : o->help, *end = next_of_verb(from);
+    snprintf(text, bytes, "%.*s", end ? (int)(end - from) - (end[-1] == ';') : (int)strlen(from), from);
+}
+
 void options_help(const verb *v, FILE *out)
 {
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
@@ -197,7 +213,9 @@ void options_help(const verb *v, FILE *out)
         char head[64];
         snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
         fprintf(out, "  %-30s ", head);
-        for (const char *c = o->help; *c; c++) {
+        char help[512];
+        help_to(o, v, help, sizeof help);
+        for (const char *c = help; *c; c++) {
             fputc(*c, out);
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
@@ -205,7 +223,7 @@ void options_help(const verb *v, FILE *out)
         const bool of_run = v->bit & (VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT) && o->use & SAVED &&
                             (o->use & NETS) != VERB_TRAIN;
         if (of_run) fputs(" [as in the run]\n", out);
-        else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
+        else fprintf(out, o->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->fallback);
     }
     if (v->bit & VERB_SWEEP) lists_help(out);
     if (v->bit & NETS) models_help(out);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
 # that the README names exists, docs/every-scheme.md has the rows of its script, and the guide has examples/classify.c as it
-# is.
+# is.  Every run that a command reads is made on the page, and every name qg_.. in headers, pages and comments exists.
 export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
 build=${BUILD:-build}
@@ -36,6 +36,33 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         [ -z "$heading" ] || sed -n 's/^#* //p' "$to" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9\n-' | grep -qx -e "${heading#\#}" ||
             { echo "$page: error: $to has no heading $heading"; status=1; }
     done
+done
+# A command reads a run that another one of the page has made, or that a recipe makes.
+for page in README.md CONTRIBUTING.md docs/*.md; do
+    for run in $(grep -ohE '(--run|--init|--teacher|inspect|report|--resume --out) runs/[A-Za-z0-9_/=.-]+' "$page" | sed 's,.* ,,; s,[.]$,,' | sort -u); do
+        within=$run
+        while [ "$within" != runs ] && ! grep -qF -e "--out $within" -e "\"$within\"" "$page"; do within=$(dirname "$within"); done
+        name=${run#runs/}
+        [ "$within" != runs ] || [ "$name" = NAME ] || [ -e "examples/recipes/${name%%/*}.toml" ] ||
+            { echo "$page: error: no command makes $run"; status=1; }
+    done
+done
+# Names that only comments and pages have.
+names() { grep -ohE '(qg|QG)_[A-Za-z0-9_]+' "$@" | grep -vE '_$|NAME' | sort -u; }
+find core quant layers optim datasets train infer cli tests examples qgrad.h -name '*.[ch]' >"$dir/sources"
+awk '{
+    line = $0; code = ""
+    while (line != "") {
+        i = index(line, inside ? "*/" : "/*")
+        if (!inside) code = code (i ? substr(line, 1, i - 1) : line)
+        line = i ? substr(line, i + 2) : ""
+        if (i) inside = !inside
+    }
+    print code }' $(cat "$dir/sources") | names - >"$dir/code"
+unknown=$(names $(cat "$dir/sources") README.md CONTRIBUTING.md SECURITY.md docs/*.md | comm -23 - "$dir/code")
+[ -z "$unknown" ] || { echo "error: comments or pages name what does not exist: $(echo $unknown)"; status=1; }
+for bench in $("${QGRAD:-$build/qgrad}" bench --help | sed -n 's/^  bench \([a-z]*\) .*/\1/p'); do
+    grep -q "^    build/qgrad bench $bench" docs/performance.md || { echo "docs/performance.md: error: has no bench $bench"; status=1; }
 done
 rows() { sed -n "$1" "$2" | sort; }
 [ "$(rows 's/^row \([^ ]*\) .*/\1/p' examples/every_scheme.sh)" = \

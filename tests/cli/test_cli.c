@@ -37,6 +37,31 @@ static void test_help_is_no_error(void **state)
     assert_stdout("binary-channel");
 }
 
+/* The same option may mean something else to another command. */
+static void test_help_is_of_its_command(void **state)
+{
+    static const char *const lines[] = { "train", "eval", "predict", "quantize", "sweep", "runs", "export", "infer", "summary", "inspect",
+                                         "report", "explain", "plot", "results", "gradcheck", "bench packed", "bench scaling" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_runs("%s --help", lines[i]);
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            char other[32];
+            snprintf(other, sizeof other, "of %s: ", lines[k]);
+            if (strstr(last.out, other)) fail_msg("%s --help has '%s'", lines[i], other);
+        }
+    }
+    assert_status("plot --help", 0);
+    assert_stdout("--out PATH                     a directory for pictures of all schemes\n");
+    assert_status("predict --help", 0);
+    assert_stdout("a checkpoint of its own; this or\n                                 --packed is required\n");
+    assert_status("infer --help", 0);
+    assert_stdout("the data set; default: that of the net\n");
+    assert_status("export --help", 0);
+    assert_stdout("a checkpoint of its own; required\n");
+    assert_status("quantize --help", 0);
+    assert_stdout("of batch norms; default: 512, or all\n");
+}
+
 static void test_wrong_usage_is_named_and_gives_2(void **state)
 {
     assert_refuses("", 2, "the command is missing; available: train, eval, predict, quantize, sweep, runs, export, infer, summary, bench");
@@ -545,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_is_no_error),
+        cmocka_unit_test(test_help_is_of_its_command),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_options_that_are_given_twice),
         cmocka_unit_test_teardown(test_presets_of_openblas_are_named, restore_variables),

@@ -3,12 +3,13 @@
  * A runner of an operator reads its attributes and inputs, declares its outputs, calls the library
  * and records the status:
  *
- *     static void ste_sign(test_case *c)
+ *     static void linear(test_case *c)
  *     {
- *         const float     clip = case_float(c, "clip");
- *         const qg_array *x    = case_input(c, "x");
- *         qg_array       *y    = case_output_like(c, "y", QG_F32, x);
- *         if (case_ready(c)) case_result(c, qg_ste_sign(clip, x, y));
+ *         const int       bit = case_int(c, "bit");
+ *         const float     max = case_float(c, "max_value");
+ *         const qg_array *x   = case_input(c, "x");
+ *         qg_array       *y   = case_output_like(c, "y", QG_F32, x);
+ *         if (case_ready(c)) case_result(c, qg_linear_mid_tread_half_quantizer(x, bit, max, y));
  *     }
  *
  * There are two kinds of failure.  A complaint is about the vector (a missing input, an attribute that
