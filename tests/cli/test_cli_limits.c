@@ -33,7 +33,7 @@ static int limited(int argc, char **argv)
     const int           self = open(program, O_RDONLY | O_CLOEXEC);     /* nobody may be unable to reach its directory */
     const struct rlimit both = { limit, limit };
     if (resource == RLIMIT_NPROC && !become_nobody()) return 78;
-    if (setrlimit(resource, &both)) return 79;
+    if (setrlimit((unsigned)resource, &both)) return 79;     /* an unsigned enumeration with _GNU_SOURCE */
     fexecve(self, argv, environ);
     return 77;
 }
