@@ -16,7 +16,7 @@
  * folded, nor one after a product whose input quantizer scales the result (qg_xnor_activation).  If nothing can
  * be folded, qg_net_build fails with QG_EARG.  Until the statistics are frozen, a
  * training step computes the product twice.  The folded weight changes size when gamma and the
- * statistics move, so its range should follow: use QG_RANGE_CURRENT rather than a learned range.
+ * statistics move.  With 8 bits a range that follows it (QG_RANGE_CURRENT) fits better than a learned one.
  */
 #ifndef QG_NET_H
 #define QG_NET_H

@@ -41,7 +41,7 @@ SCHEMES = {
     "binary": "--weight binary --input sign",
     "W1A2": "--weight dorefa:bits=1 --input dorefa:bits=2",
     "ternary": "--weight twn",
-    "int8": "--weight fake_quant:per-channel=yes --input fake_quant:range=observed",
+    "int8": "--weight fake_quant:range=current,per-channel=yes --input fake_quant:range=observed",
 }
 ENDS = {"float ends": "--first-last float", "all": "--first-last quantized"}
 

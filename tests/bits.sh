@@ -105,8 +105,8 @@ all() {
     t unit-w1 $L --weight unit:bits=1
     t unit-w2 $L --weight unit:bits=2
     t unit-w3-odd $L --weight unit:bits=3,zero=no
-    t fake-current $L --weight fake_quant:bits=4
-    t fake-current-channel $L --weight fake_quant:bits=4,per-channel=yes
+    t fake-current $L --weight fake_quant:range=current,bits=4
+    t fake-current-channel $L --weight fake_quant:range=current,bits=4,per-channel=yes
     t fake-learned $L --weight fake_quant:range=learned,bits=3
     t fake-learned-given $L --weight fake_quant:range=learned,bits=3,min=-0.3,max=0.25
     t fake-learned-channel $L --weight fake_quant:range=learned,bits=4,per-channel=yes,narrow-range=yes
@@ -138,7 +138,7 @@ all() {
     t in-unit-zero $L --input unit:bits=3,zero=yes
     t in-fake-learned $L --input fake_quant:range=learned,bits=4
     t in-fake-learned-channel $L --input fake_quant:range=learned,bits=4,per-channel=yes
-    t in-fake-observed $L --weight fake_quant --input fake_quant:range=observed --quantize-after 3
+    t in-fake-observed $L --weight fake_quant:range=current --input fake_quant:range=observed --quantize-after 3
     t in-fake-percentile $L --input fake_quant:range=percentile,percentile=99.5,freeze-after=6
     t in-fake-fixed $L --input fake_quant:range=fixed,min=0,max=4,bits=3
     t in-qdq $L --weight qdq --input qdq:bits=4
@@ -157,7 +157,7 @@ all() {
     t vgg-small --model vgg-small:width=0.125 $C --weight lsq:bits=3 --input lsq:bits=3 --first-last float
     t resnet20 --model resnet20 $C --weight ttq --first-last float --augment pad=4,flip
     t resnet20-pre --model resnet20:order=pre,shortcut=pool $C --weight dorefa:bits=1 --input dorefa:bits=2
-    t resnet20-b --model resnet20:shortcut=B $C --weight fake_quant --input fake_quant:range=observed
+    t resnet20-b --model resnet20:shortcut=B $C --weight fake_quant:range=current --input fake_quant:range=observed
     t resnet18 --model resnet18:width=0.0625 $C --weight twn --first-last float --epochs 1
     t birealnet18 --model birealnet18:width=0.0625 $C --epochs 1
     t mobilenet --model mobilenet:width=0.0625 $C --weight twn --first-last float --epochs 1
@@ -172,8 +172,8 @@ all() {
     t cnv --model cnv $C
 
     # Other options of a run.
-    t folded $L --weight fake_quant --fold-batchnorm
-    t folded-frozen $L --weight fake_quant:per-channel=yes --input fake_quant:range=observed --fold-batchnorm --freeze-batchnorm-after 4
+    t folded $L --weight fake_quant:range=current --fold-batchnorm
+    t folded-frozen $L --weight fake_quant:range=current,per-channel=yes --input fake_quant:range=observed --fold-batchnorm --freeze-batchnorm-after 4
     t frozen $L --weight twn --freeze-batchnorm-after 4
     t layers $L --weight twn --layer conv1:weight=float --layer fc1:input=sign --layer fc2:gradient=dorefa:bits=5
     t adam $L --weight twn --optimizer adam --lr 0.002 --beta1 0.8 --beta2 0.99 --weight-decay 0.01

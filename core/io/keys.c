@@ -157,18 +157,24 @@ qg_status qg_keys_check(const char *name, const qg_key *keys, const double *valu
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-static qg_status parse_word(const qg_key *key, const char *at, size_t n, double *value)
+/* -1: it is none of the words. */
+static int index_of_word(const qg_key *key, const char *at, size_t n)
 {
     const char *word = key->words;
     for (int index = 0; word; index++) {
         const size_t length = strcspn(word, "|");
-        if (length == n && !memcmp(word, at, n)) {
-            *value = index;
-            return QG_OK;
-        }
+        if (length == n && !memcmp(word, at, n)) return index;
         word = word[length] ? word + length + 1 : NULL;
     }
-    return qg_fail(QG_EARG, "%s '%.*s' is not one of %s", key->name, (int)n, at, key->words);
+    return -1;
+}
+
+static qg_status parse_word(const qg_key *key, const char *at, size_t n, double *value)
+{
+    const int index = index_of_word(key, at, n);
+    if (index < 0) return qg_fail(QG_EARG, "%s '%.*s' is not one of %s", key->name, (int)n, at, key->words);
+    *value = index;
+    return QG_OK;
 }
 
 /* A number that is equal to an illegal default is illegal in a text. */
@@ -261,9 +267,10 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
 void qg_keys_over(const char *under, const qg_key *keys, double *value)
 {
     for (const char *at = under; at;) {
-        const size_t n = strcspn(at, ",");
-        const int    i = qg_keys_find(keys, at, strcspn(at, "=,"));
-        QG_ASSERT(i < 0 || (!keys[i].most && !parse_pair(&keys[i], at, n, &value[i], NULL)));
+        const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
+        const int    i = qg_keys_find(keys, at, name);
+        const bool   none = i < 0 || (keys[i].words && name < n && index_of_word(&keys[i], at + name + 1, n - name - 1) < 0);
+        QG_ASSERT(none || (!keys[i].most && !parse_pair(&keys[i], at, n, &value[i], NULL)));
         at = at[n] ? at + n + 1 : NULL;
     }
 }

@@ -65,7 +65,7 @@ QG_MUST_CHECK
 qg_status   qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value);
 
 /* The same, but under replaces the defaults of the keys that it names: "key=value,..", legal values of keys in the table; a key
- * that the table lacks is skipped.  NULL: nothing is replaced. */
+ * or word that the table lacks is skipped.  NULL: nothing is replaced. */
 QG_MUST_CHECK
 qg_status   qg_keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value);
 

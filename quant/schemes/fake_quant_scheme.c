@@ -15,11 +15,11 @@
 /* A range is given by its ends where that means something. */
 #define GIVEN    .when = "range=learned|fixed"
 #define AVERAGED .when = "range=observed|percentile"
-#define KEYS(ranges, own)                                                                                            \
+#define KEYS(ranges)                                                                                                 \
     {                                                                                                                \
         QG_AS_KEY,                                                                                                   \
         { QG_BITS_KEY(8, 2, 16), .about = "bits per code" },                                                         \
-        { .name = "range", .fallback = own, .words = ranges, .is = QG_KEY_SHOWN, .about = "source of the range" },   \
+        { .name = "range", .words = ranges, .is = QG_KEY_SHOWN, .about = "source of the range" },                    \
         { .name = "min", .fallback = QG_NO_MIN, .min = -1e6, .max = 1e6, GIVEN, .below = "max",                      \
           .about = "lower end of a fixed range (default -6), or initial value of a learned one" },                   \
         { .name = "max", .fallback = QG_NO_MAX, .min = -1e6, .max = 1e6, GIVEN, .about = "upper end (default 6)" },  \
@@ -37,8 +37,8 @@
         QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                                      \
     }
 #define RANGES "learned|observed|percentile|fixed"
-static const qg_key keys[]        = KEYS(RANGES, QG_RANGE_LEARNED);
-static const qg_key weight_keys[] = KEYS(RANGES "|current", QG_RANGE_CURRENT);
+static const qg_key keys[] = KEYS(RANGES), weight_keys[] = KEYS(RANGES "|current");
+#define BEFORE "range=current,gradient=scaled"          /* of weights; inputs have no such range */
 
 static uint64_t freeze_after(qg_quant q) { return (uint64_t)q.arg[QG_ARG_FREEZE]; }
 
@@ -401,7 +401,7 @@ const qg_scheme qg_fake_quant_scheme = {
     .keys        = keys,
     .weight_keys = weight_keys,
     .paper       = "gradient=sum",
-    .before      = "gradient=scaled",
+    .before      = BEFORE,
     .complete    = complete,
     .variant     = "range=learned",
     .scales      = 2,     /* a scale and a zero point */
@@ -420,7 +420,7 @@ const qg_scheme qg_fake_quant_scheme = {
     .explain =
         "Uniform levels between a trained min and max.     tf.quantization.fake_quant_with_min_max_vars,\n"
         "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3, where the\n"
-        "range is not trained but observed (range=observed).  Default for inputs, and in C for weights too.\n"
+        "range is not trained but observed (range=observed).  The default.\n"
         EXPLAIN_RANGE
         "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = g sum of dy where x < nmin,   dmax = g sum of dy where x > nmax,   g = 1 / sqrt(N)\n"
@@ -433,6 +433,8 @@ const qg_scheme qg_fake_quant_scheme = {
         "weights or of the first training batch.  After each step min <= 0 <= max is restored, and a range\n"
         "narrower than 2^-30 is widened to that.  Every 1024 steps the extent of the tensor divided by that\n"
         "of the range is recorded as its span; training warns if it is below 1/4 or above 100.\n"
+        "A weight into which a batch norm is folded (--fold-batchnorm) changes size as the statistics do: with\n"
+        "8 bits range=current follows it better.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
         "TensorFlow accepts min > max, and returns NaN or a constant for it.\n",
 };
@@ -443,7 +445,7 @@ static const qg_scheme observed_range = {
     .keys        = keys,
     .weight_keys = weight_keys,
     .paper       = "gradient=sum",
-    .before      = "gradient=scaled",
+    .before      = BEFORE,
     .complete    = complete,
     .freeze_after = freeze_after,
     .variant     = "range=observed",
@@ -478,7 +480,7 @@ static const qg_scheme percentile_range = {
     .keys        = keys,
     .weight_keys = weight_keys,
     .paper       = "gradient=sum",
-    .before      = "gradient=scaled",
+    .before      = BEFORE,
     .complete    = complete,
     .freeze_after = freeze_after,
     .variant     = "range=percentile",
@@ -511,7 +513,7 @@ static const qg_scheme fixed_range = {
     .keys       = keys,
     .weight_keys = weight_keys,
     .paper       = "gradient=sum",
-    .before      = "gradient=scaled",
+    .before      = BEFORE,
     .complete   = complete,
     .variant    = "range=fixed",
     .scales     = 2,     /* a scale and a zero point */
@@ -536,7 +538,7 @@ static const qg_scheme current_range_scheme = {
     .keys        = keys,
     .weight_keys = weight_keys,
     .paper       = "gradient=sum",
-    .before      = "gradient=scaled",
+    .before      = BEFORE,
     .complete    = complete,
     .variant     = "range=current",
     .roles       = QG_WEIGHT,
@@ -547,7 +549,7 @@ static const qg_scheme current_range_scheme = {
     .codes       = codes,
     .encode      = encode,
     .explain =
-        "Weights on symmetric uniform levels up to the largest |w|.  Default for --weight.\n"
+        "Weights on symmetric uniform levels up to the largest |w|.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
         "\n"
         "    m    = max|w|                           of the tensor, computed in every step; per output\n"
@@ -557,6 +559,7 @@ static const qg_scheme current_range_scheme = {
         "    s(w) = w                                nothing is clipped; m is a constant\n"
         "\n"
         "Learns nothing.  If max|w| is below 2^-31, q = 0.\n"
+        "Default for --weight in version 1 of the defaults (defaults = 1).\n"
         "Other implementations use one code more.  The zero point of a symmetric range then falls between\n"
         "two codes, and a float32 rounding selects one of them, so this scheme does not offer it.\n",
 };

@@ -495,7 +495,7 @@ static void test_eval_with_another_scheme(void **state)
 /* A range starts from the weight that its quantizer sees: here, ten times as large as the latent one. */
 static void test_ranges_of_folded_weights(void **state)
 {
-    assert_status("train " SET "--weight fake_quant --fold-batchnorm --epochs 12 --out @/folded --json", 0);
+    assert_status("train " SET "--weight fake_quant:range=current --fold-batchnorm --epochs 12 --out @/folded --json", 0);
     const double trained = accuracy_of("eval --run @/folded --json");
     assert_true(trained > 0.9);
     /* The same eight bits over the same ranges, except that nudging moves the ends by part of a step. */

@@ -106,7 +106,7 @@ static void test_weights_stay_and_statistics_follow(void **state)
     assert_status("eval --run @/float --json", 0);
     snprintf(line, sizeof line, "init-digest = \"%s\"\n", last_text("digest"));
     assert_config("new/config.toml", line);
-    assert_config("new/config.toml", "weight = \"fake_quant:bits=4,range=current,per-channel=yes\"\n");
+    assert_config("new/config.toml", "weight = \"fake_quant:bits=4,range=learned,per-channel=yes\"\n");
     assert_status(QUANTIZE W4A8 "--calibrate 240 --freeze bn2 --out @/kept", 0);
     was = qg_archive_open(at("float/last.safetensors")), is = qg_archive_open(at("kept/last.safetensors"));
     assert_memory_equal(values(was, "bn2.running_var"), values(is, "bn2.running_var"),

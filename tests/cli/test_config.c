@@ -231,7 +231,8 @@ static void test_every_scheme_has_one_spelling(void **state)
     assert_true(n > 30);
     assert_reads("weight = 'dorefa'", "weight = \"dorefa:bits=2\"\n");
     assert_reads("weight = 'fake_quant:per-channel=yes'",
-                 "weight = \"fake_quant:bits=8,range=current,per-channel=yes\"\n");
+                 "weight = \"fake_quant:bits=8,range=learned,per-channel=yes\"\n");
+    assert_reads("weight = 'fake_quant:range=current'", "weight = \"fake_quant:bits=8,range=current\"\n");
     assert_reads("input = 'fake_quant:range=learned,max=6,min=-6'",
                  "input = \"fake_quant:bits=8,range=learned,min=-6,max=6\"\n");
     assert_reads("input = 'fake_quant:percentile=99.90,range=percentile'",
@@ -302,6 +303,21 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
     assert_ok(config_parse(&c, "  defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
     assert_string_equal(config_text(&c, "weight"), "ttq:as=paper");
     config_free(&c);
+
+    /* fake_quant measured the range of a weight in each step, and learned that of an input */
+    static const char range[] = "weight = \"fake_quant\"\ninput = \"fake_quant\"\nlayer = [\"fc1:weight=fake_quant:bits=4\"]\n";
+    char              text[256];
+    for (int version = 1; version <= 2; version++) {
+        snprintf(text, sizeof text, "defaults = %d\nmodel = \"lenet5\"\n%s", version, range);
+        assert_ok(config_parse(&c, text, "f"));
+        assert_string_equal(config_text(&c, "weight"), version == 1 ? "fake_quant:bits=8,range=current"
+                                                                    : "fake_quant:bits=8,range=learned");
+        assert_string_equal(config_text(&c, "input"), "fake_quant:bits=8,range=learned");
+        assert_string_equal(config_text(&c, "layer"), version == 1 ? "fc1:weight=fake_quant:bits=4,range=current"
+                                                                   : "fc1:weight=fake_quant:bits=4,range=learned");
+        config_free(&c);
+    }
+    assert_refused("defaults = 1\nweight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
 }
 
 /* The canonical text of the current version omits what was no default in the run's. */
@@ -442,10 +458,10 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
 /* Even one that repeats a default: its author believes that it has an effect. */
 static void test_an_option_without_effect_is_refused(void **state)
 {
-    assert_refused("weight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
+    assert_refused("weight = 'fake_quant:range=current,min=-6'", "fake_quant: min has no effect with range=current");
     assert_refused("input = 'fake_quant:range=observed,max=6'", "max has no effect with range=observed; it requires "
                                                                 "range=learned|fixed");
-    assert_refused("weight = 'fake_quant:narrow=no'", "narrow-range has no effect with range=current");
+    assert_refused("weight = 'fake_quant:range=current,narrow=no'", "narrow-range has no effect with range=current");
     assert_refused("weight = 'fake_quant:range=learned,freeze-after=0'", "it requires range=observed|percentile");
     assert_refused("weight = 'fake_quant:range=observed,gradient=scaled'", "gradient has no effect with range=observed; it requires "
                    "range=learned");

@@ -190,6 +190,22 @@ static void a_short_text_is_cut(void **state)
     assert_memory_equal(text, "x:mode=\0##", sizeof "x:mode=\0##");
 }
 
+/* Defaults of another time or table: keys and words that this one lacks are skipped. */
+static void what_stands_under_a_text_is_its_default(void **state)
+{
+    static const char under[] = "mode=fixed,bits=8,other=3", lacking[] = "bits=8,mode=drifting";
+    double value[QG_MAX_VALUES];
+    char   text[64];
+    assert_ok(qg_keys_parse_over("rich", under, "high=2", keys, value));
+    assert_true(value[MODE] == 1 && value[BITS] == 8 && value[LOW] == -1 && value[HIGH] == 2);
+    qg_keys_print_over("rich", under, keys, value, text, sizeof text);
+    assert_string_equal(text, "rich:bits=8,high=2");
+    assert_ok(qg_keys_parse_over("rich", lacking, NULL, keys, value));
+    assert_true(value[MODE] == 0 && value[BITS] == 8);
+    assert_ok(qg_keys_parse_over("rich", lacking, "mode=free", keys, value));
+    assert_true(value[MODE] == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +214,7 @@ int main(void)
         cmocka_unit_test(wrong_values_are_told_why),
         cmocka_unit_test(help_tells_ranges_and_defaults),
         cmocka_unit_test(a_short_text_is_cut),
+        cmocka_unit_test(what_stands_under_a_text_is_its_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
