@@ -38,7 +38,7 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
     write_recipe("colour", "");
     edit("examples/recipes/colour.toml", "data = \"mnist\"", "data = \"cifar10\"");
     assert_status("summary --recipe colour --json", 0);
-    assert_stdout("\"output\":[28,28,32]");          /* 5x5 of 32x32 */
+    assert_stdout("\"output\":[28,28,10]");          /* 5x5 of 32x32 */
 }
 
 static void test_a_recipe_with_another_optimizer_goes_on(void **state)
@@ -187,7 +187,7 @@ static void test_weights_that_were_taken_are_centred(void **state)
 static void test_init_lists_every_mismatch(void **state)
 {
     assert_refuses("train --model resnet20 --data synthetic --init float --out none", 1,
-                   "conv1.weight is F32 [32,5,5,1] there and F32 [16,3,3,1] here, bn1.gamma is F32 [32] there");
+                   "conv1.weight is F32 [10,5,5,1] there and F32 [16,3,3,1] here, bn1.gamma is F32 [10] there");
     assert_stderr("conv3.weight [16,3,3,16] is missing");
     assert_refuses("train --recipe plain --weight bop --optimizer bop --init float --out none", 1,
                    "conv1.weight has no latent weights");

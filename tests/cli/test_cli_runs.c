@@ -18,7 +18,10 @@
 static int set_up_runs(void **state)
 {
     if (set_up_tree(state)) return -1;
+    write_recipe("lenet", "");
+    edit("examples/recipes/lenet.toml", SMALL_NET(10), "lenet5");
     assert_status("train --recipe plain --json", 0);
+    assert_status("train --recipe lenet --json", 0);
     keep_tree();
     return 0;
 }
@@ -72,7 +75,7 @@ static void test_the_name_says_what_was_changed(void **state)
         { "--layer conv1:weight=float --layer fc1:weight=binary",
           "lenet5-twn-layer=conv1-weight=float-layer=fc1-weight=binary-epochs=1-batch=24-3" },
         { "--schedule step:at=0.5+0.8,factor=0.1", "lenet5-twn-epochs=1-batch=24-schedule=step-at=0.5+0.8-factor=0.1-3" },
-        { "--init runs/plain/seed-3/", "lenet5-twn-epochs=1-batch=24-init=seed-3-3" },
+        { "--init runs/lenet/seed-3/", "lenet5-twn-epochs=1-batch=24-init=seed-3-3" },
         { "--model 8C3-R-GAP-10", "net-ddde645b-twn-epochs=1-batch=24-3" },
         { "--config examples/recipes/plain.toml --epochs 1", "lenet5-twn-epochs=1-3" },
     };
@@ -204,13 +207,13 @@ static void test_resume_names_the_run_that_is_nearest(void **state)
 
 static void test_resume_tells_runs_by_what_they_started_from(void **state)
 {
-    assert_status(PAUSED "--init runs/plain/seed-3", 3);
+    assert_status(PAUSED "--init runs/lenet/seed-3", 3);
     assert_status(PAUSED "--resume", 3);
     assert_string_equal(last_text("run"), THEIRS);
-    assert_status(PAUSED "--resume --init runs/plain/seed-3", 3);
+    assert_status(PAUSED "--resume --init runs/lenet/seed-3", 3);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-init=seed-3-3");
-    assert_status(PAUSED "--teacher runs/plain/seed-3", 3);
-    assert_status(RUN "--epochs 2 --resume --teacher runs/plain/seed-3", 0);
+    assert_status(PAUSED "--teacher runs/lenet/seed-3", 3);
+    assert_status(RUN "--epochs 2 --resume --teacher runs/lenet/seed-3", 0);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-teacher=seed-3-3");
 }
 

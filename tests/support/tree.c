@@ -24,7 +24,7 @@ void write_recipe(const char *name, const char *more)
     char path[300], body[1500];
     snprintf(path, sizeof path, "%s/examples/recipes/%s.toml", root, name);
     const int n = snprintf(body, sizeof body,
-                           "model = \"lenet5\"\ndata = \"mnist\"\ndata-dir = \"%s/set\"\nweight = \"twn\"\n"
+                           "model = \"" SMALL_NET(10) "\"\ndata = \"mnist\"\ndata-dir = \"%s/set\"\nweight = \"twn\"\n"
                            "batch = 24\nepochs = 2\nseed = 3\nthreads = 1\n%s", root, more);
     write_bytes(path, body, (size_t)n);
 }
