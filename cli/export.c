@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
 #include "core/io/safetensors.h"
@@ -31,7 +32,8 @@ static qg_status configure(exporter *e, bool *usage)
     if (!e->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!e->asked->out) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
-    return used_run_find(&e->used, e->asked->run, e->asked->best, &e->config);
+    const qg_status status = output_check(e->asked->out, OUTPUT_PACKED);
+    return status ? status : used_run_find(&e->used, e->asked->run, e->asked->best, &e->config);
 }
 
 static qg_status load(exporter *e)
@@ -86,8 +88,12 @@ static qg_status write_packed(exporter *e)
 {
     const qg_packed_spec bare   = { .step = e->spec.step };
     qg_status            status = qg_export_packed_size(e->used.net, bare, &e->net_bytes);
-    if (!status) status = qg_export_packed_size(e->used.net, e->spec, &e->bytes);
-    return status ? status : qg_export_packed(e->used.net, e->asked->out, e->spec);
+    unsigned char *file;
+    if (!status) status = qg_export_packed_bytes(e->used.net, e->spec, &file, &e->bytes);
+    if (status) return status;
+    status = output_write(e->asked->out, OUTPUT_PACKED, file, e->bytes);
+    free(file);
+    return status;
 }
 
 static qg_status (*const writers[])(exporter *e) = { write_packed };
@@ -126,7 +132,7 @@ static int export_run(exporter *e)
     if (status) return qg_report("qgrad export");
     take_notes(e);
     if (writers[e->asked->to](e)) return qg_report("qgrad export");
-    print(e);
+    if (!output_is_stdout(e->asked->out)) print(e);
     return EXIT_DONE;
 }
 

@@ -11,6 +11,7 @@
 
 #include "cli/config/config.h"
 #include "cli/print.h"
+#include "cli/run/output.h"
 #include "cli/svg.h"
 #include "core/io/json_write.h"
 #include "core/io/number.h"
@@ -305,9 +306,7 @@ static qg_status write_all(const char *dir)
         if (!status) status = draw(q, c->role, c);
         if (!status) status = qg__text_print(print_svg, c, &svg, &n);
         if (status) break;
-        qg_file *f = qg_file_begin(path);
-        qg_file_put(f, svg, n);
-        status = qg_file_commit(f);
+        status = output_write(path, OUTPUT_PICTURE, svg, n);
         free(svg);
     }
     free(c);

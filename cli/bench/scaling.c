@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
+#include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/svg.h"
 #include "core/clock.h"
-#include "core/io/file.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/ranks.h"
@@ -540,10 +540,9 @@ static qg_status write_picture(const scaling *s)
     size_t    n;
     qg_status status = qg__text_print(print_svg, s, &svg, &n);
     if (status) return status;
-    qg_file *f = qg_file_begin(s->asked->out);
-    qg_file_put(f, svg, n);
+    status = output_write(s->asked->out, OUTPUT_PICTURE, svg, n);
     free(svg);
-    return qg_file_commit(f);
+    return status;
 }
 
 /* --- the command -------------------------------------------------------------------------------- */
@@ -569,6 +568,10 @@ static int run(scaling *s)
     if (!status) status = config_check(&s->config);
     if (!status) status = recipe_trains(&s->config.recipe);
     if (!status) status = check_batch(&s->config, most, project);
+    if (!status && s->asked->out && qg_rank() == 0) {
+        usage  = false;
+        status = output_check(s->asked->out, OUTPUT_PICTURE);
+    }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
     if (qg_rank() == 0) report_presets();
@@ -580,7 +583,7 @@ static int run(scaling *s)
     if (!status && s->asked->out && qg_rank() == 0) status = write_picture(s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_report("qgrad bench");
-    if (qg_rank() == 0) (s->asked->json ? print_json : print_text)(s);
+    if (qg_rank() == 0 && !output_is_stdout(s->asked->out)) (s->asked->json ? print_json : print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;
 }

@@ -110,7 +110,7 @@ static qg_status write_page(follower *f, shown_run *r)
     shown_group *alone = s ? NULL : shown_groups(r, 1, &group, &groups);
     if (!s && !alone) s = qg_errcode();
     if (!s) s = page_write(&(page){ .run = r, .runs = 1, .group = alone, .groups = 1, .in = &group, .mistakes = f->found.split ? &f->found : NULL },
-                           path);
+                           path, OUTPUT_KEPT_PAGE);
     shown_groups_free(alone, 1);
     return s;
 }

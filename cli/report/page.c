@@ -343,14 +343,13 @@ static qg_status print(const void *p, FILE *out)
     return QG_OK;
 }
 
-qg_status page_write(const page *p, const char *path)
+qg_status page_write(const page *p, const char *path, output_kind kind)
 {
     char     *text;
     size_t    n;
     qg_status s = qg__text_print(print, p, &text, &n);
     if (s) return s;
-    qg_file *f = qg_file_begin(path);
-    qg_file_put(f, text, n);
+    s = output_write(path, kind, text, n);
     free(text);
-    return qg_file_commit(f);
+    return s;
 }

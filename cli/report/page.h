@@ -8,6 +8,7 @@
 
 #include "cli/report/gather.h"
 #include "cli/report/mistakes.h"
+#include "cli/run/output.h"
 
 typedef struct page {
     const shown_run   *run;
@@ -25,8 +26,8 @@ enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 
 void      page_print(const page *p, FILE *out);
 
-/* The same as a file, all or nothing. */
+/* The same as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE. */
 QG_MUST_CHECK
-qg_status page_write(const page *p, const char *path);
+qg_status page_write(const page *p, const char *path, output_kind kind);
 
 #endif

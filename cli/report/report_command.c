@@ -125,6 +125,7 @@ static int report(const config *asked, reported *r)
 {
     char      path[QG__PATH_BYTES];
     qg_status s = begin(r, asked->operands);
+    if (!s && asked->out) s = output_check(asked->out, OUTPUT_PAGE);
     if (!s) s = gather(r, asked);
     if (!s) s = name_page(asked, r->run, path);
     const page p = { .run      = r->run,
@@ -134,9 +135,9 @@ static int report(const config *asked, reported *r)
                      .in       = r->in,
                      .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
                      .mistakes = r->found };
-    if (!s) s = page_write(&p, path);
+    if (!s) s = page_write(&p, path, asked->out ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (s) return options_report("qgrad report", s == QG_EARG);
-    print_safe(stdout, "%s\n", path);
+    if (!output_is_stdout(asked->out)) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }
 
