@@ -403,13 +403,17 @@ static int count(const sweep *s, job_state state)
     return n;
 }
 
+/* The warning of a training that went on with other kernels is in its log, which is removed. */
 static void tell(const sweep *s, const job *j)
 {
     qg__run_paths p;
+    char          kernels[2 * QG_FIT_TEXT + 64] = "";
     qg_fit_result r = { .test_accuracy = NAN };
-    if (!qg__run_paths_of(j->dir, &p) && !qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]))
-        print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s\n", count(s, FINISHED), s->jobs, j->dir,
-                   100 * r.test_accuracy, r.seconds);
+    if (qg__run_paths_of(j->dir, &p) || qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT])) return;
+    if (strchr(r.cpu_path, ',') || strchr(r.blas_core, ','))
+        snprintf(kernels, sizeof kernels, ", with kernels %s and OpenBLAS cores %s", r.cpu_path, r.blas_core);
+    print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s%s\n", count(s, FINISHED), s->jobs, j->dir,
+               100 * r.test_accuracy, r.seconds, kernels);
 }
 
 static void end(const sweep *s, job *j, int status)

@@ -316,6 +316,7 @@ static void print_notice(void *user, qg_fit_notice what, const char *text)
     case QG_FIT_AT_CHANCE: progress_line(&t->progress, "warning: %s", text); return;
     case QG_FIT_UNLOCKED:
     case QG_FIT_ADVICE:
+    case QG_FIT_OTHER_KERNELS:
     case QG_FIT_SMALL_BATCH: print_safe(stderr, "qgrad: warning: %s\n", text);
     }
 }

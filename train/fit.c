@@ -670,6 +670,18 @@ static qg_status check_extension(const fit *f)
     return status ? status : check_rates(f);
 }
 
+/* result.json lists all that have worked on the run. */
+static void warn_of_kernels(const fit *f)
+{
+    const qg_fit_result *before = &f->before;
+    char                 text[4 * QG_FIT_TEXT];
+    if (!*before->cpu_path || (!strcmp(before->cpu_path, qg_cpu_path()) && !strcmp(before->blas_core, qg_blas_core()))) return;
+    snprintf(text, sizeof text, "the run was trained with kernels %s and OpenBLAS core %s, and goes on with %s and %s, which round "
+             "otherwise: it ends in other bytes than on one machine; QGRAD_CPU and OPENBLAS_CORETYPE choose them", before->cpu_path,
+             before->blas_core, qg_cpu_path(), qg_blas_core());
+    qg__run_notice(&f->run, QG_FIT_OTHER_KERNELS, text);
+}
+
 /* Continues from the checkpoint. */
 static qg_status take_up(fit *f)
 {
@@ -686,6 +698,7 @@ static qg_status take_up(fit *f)
         f->best = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.best_test_accuracy };
     }
     if (!status) status = check_position(f);
+    if (!status && !is_finished(f)) warn_of_kernels(f);
     if (!status && !is_finished(f)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     if (!status && extends) status = qg__run_extend(&f->run);

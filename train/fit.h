@@ -105,6 +105,8 @@ typedef enum qg_fit_notice {
     QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank, which a batch norm cannot normalise */
     QG_FIT_DRIFTED,         /* learned values have left the normal range of their scheme, or are far from those that it
                                would start with; each is named once, with what usually helps */
+    QG_FIT_OTHER_KERNELS,   /* a run goes on with other kernels or another OpenBLAS core than it was trained with, which round
+                               otherwise: it ends in other bytes than on one machine.  result.json lists all of them */
     QG_FIT_AT_CHANCE        /* after 100 or more steps the images that choose the best epoch are classified no better than
                                if all got one class; told once by each process, with the likely cause */
 } qg_fit_notice;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/environment.h"
 #include "tests/support/program.h"
 #include "tests/support/tree.h"
 
@@ -184,6 +185,18 @@ static void test_a_budget_pauses_a_sweep(void **state)
     assert_same_run("all/weight=twn-seed-1", "alone");
 }
 
+static void test_a_run_with_several_kernels_is_told(void **state)
+{
+    set_variable("QGRAD_CPU", "baseline");
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
+    set_variable("QGRAD_CPU", NULL);
+    assert_status(SMALL "--array 1", 0);
+    if (widest_path() == QG_ISA_BASELINE) skip();
+    assert_stderr(" s, with kernels baseline, ");
+    assert_status(SMALL "--array 2", 0);
+    assert_true(!strstr(last.err, "kernels"));
+}
+
 /* The first run is over only after 100,000 epochs. */
 static pid_t start_endless_sweep(void)
 {
@@ -258,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup(test_schedules_are_swept, restore_tree),
         cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
         cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
+        cmocka_unit_test_setup_teardown(test_a_run_with_several_kernels_is_told, restore_tree, restore_variables),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
         cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),
