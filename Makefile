@@ -9,6 +9,14 @@ CC      ?= cc
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=
+# Shells and pkg-config split paths at spaces.  $(call special,TEXT) is what they interpret in a path.
+hash   := \#
+special = $(strip $(foreach c,' " ` \ $$ ; & | < > ( ) * ? [ ] ! $(hash),$(findstring $c,$1)) $(filter-out 1,$(words x$1x)))
+override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+override LIBDIR := $(patsubst ~/%,$(HOME)/%,$(LIBDIR))
+ifneq ($(call special,$(PREFIX)$(LIBDIR)),)
+$(error PREFIX and LIBDIR may not contain spaces, quotes or other characters that a shell interprets: $(PREFIX), $(LIBDIR))
+endif
 BUILD   ?= build
 WERROR  ?=
 V       ?=
@@ -455,44 +463,48 @@ format:
 # installed, too.
 install: all $(if $(wildcard $(BUILD)/qgrad-mpi),mpi)
 	+@$(MAKE) --no-print-directory install-files
+	@$(if $(DESTDIR)$(if $(SHARED_LIBRARIES),,none),:,echo "Programs find the shared libraries in $(LIBDIR) if they are linked with -Wl$(comma)-rpath$(comma)$(LIBDIR)$(comma) \
+if the system's ldconfig has seen them there$(comma) or if LD_LIBRARY_PATH names the directory (docs/installing.md).")
 
 # A command for each kind of file, with the mode and the directory.
 INSTALL := install
-SHARE   := $(DESTDIR)$(PREFIX)/share
-HEADERS := $(DESTDIR)$(PREFIX)/include/qgrad
+# A word of a shell, whatever DESTDIR contains.
+STAGE   := '$(subst ','\'',$(DESTDIR))'
+SHARE   := $(STAGE)$(PREFIX)/share
+HEADERS := $(STAGE)$(PREFIX)/include/qgrad
 # Files that the program looks for; they have the same paths below share/qgrad as here (cli/config/share.h).
 DATA    := $(wildcard examples/recipes/*.toml) datasets/fetch.sh $(wildcard datasets/sample/*)
 PACKAGE := env VERSION=$(VERSION) PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" LIBS="$(LIBS) -pthread" sh packaging/package.sh
 
 install-files:
-	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/qgrad $(HEADERS) \
+	$(INSTALL) -d $(STAGE)$(PREFIX)/bin $(STAGE)$(LIBDIR)/pkgconfig $(STAGE)$(LIBDIR)/cmake/qgrad $(HEADERS) \
 		$(SHARE)/man/man1 $(SHARE)/bash-completion/completions
-	$(INSTALL) -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
-	[ ! -e $(BUILD)/qgrad-mpi ] || { $(INSTALL) -m 755 $(BUILD)/qgrad-mpi $(DESTDIR)$(PREFIX)/bin/ && \
-		$(INSTALL) -m 644 $(BUILD)/libqgrad-mpi.a $(DESTDIR)$(LIBDIR)/; }
+	$(INSTALL) -m 755 $(BUILD)/qgrad $(STAGE)$(PREFIX)/bin/
+	[ ! -e $(BUILD)/qgrad-mpi ] || { $(INSTALL) -m 755 $(BUILD)/qgrad-mpi $(STAGE)$(PREFIX)/bin/ && \
+		$(INSTALL) -m 644 $(BUILD)/libqgrad-mpi.a $(STAGE)$(LIBDIR)/; }
 	for l in $(LIBRARIES); do \
-		$(INSTALL) -m 644 $(BUILD)/lib$$l.a $(DESTDIR)$(LIBDIR)/ || exit 1; \
+		$(INSTALL) -m 644 $(BUILD)/lib$$l.a $(STAGE)$(LIBDIR)/ || exit 1; \
 		so=$(BUILD)/lib$$l.so.$(VERSION); [ -e $$so ] || continue; \
-		$(INSTALL) -m 644 $$so $(DESTDIR)$(LIBDIR)/ || exit 1; \
-		for link in $(ABI) ""; do ln -sf lib$$l.so.$(VERSION) $(DESTDIR)$(LIBDIR)/lib$$l.so$${link:+.$$link} || exit 1; done; done
+		$(INSTALL) -m 644 $$so $(STAGE)$(LIBDIR)/ || exit 1; \
+		for link in $(ABI) ""; do ln -sf lib$$l.so.$(VERSION) $(STAGE)$(LIBDIR)/lib$$l.so$${link:+.$$link} || exit 1; done; done
 	for h in $(PUBLIC); do $(INSTALL) -D -m 644 $$h $(HEADERS)/$$h || exit 1; done
 	for f in $(DATA); do \
 		if [ -x $$f ]; then mode=755; else mode=644; fi; $(INSTALL) -D -m $$mode $$f $(SHARE)/qgrad/$$f || exit 1; done
-	$(PACKAGE) pc qgrad >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad.pc
-	$(PACKAGE) pc qgrad_infer >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad_infer.pc
-	$(PACKAGE) cmake >$(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig.cmake
-	$(PACKAGE) cmake-version >$(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfigVersion.cmake
+	$(PACKAGE) pc qgrad >$(STAGE)$(LIBDIR)/pkgconfig/qgrad.pc
+	$(PACKAGE) pc qgrad_infer >$(STAGE)$(LIBDIR)/pkgconfig/qgrad_infer.pc
+	$(PACKAGE) cmake >$(STAGE)$(LIBDIR)/cmake/qgrad/qgradConfig.cmake
+	$(PACKAGE) cmake-version >$(STAGE)$(LIBDIR)/cmake/qgrad/qgradConfigVersion.cmake
 	$(BUILD)/qgrad --manual >$(SHARE)/man/man1/qgrad.1
 	$(BUILD)/qgrad --bash-completion >$(SHARE)/bash-completion/completions/qgrad
 
 # What install-files writes, and the directories that are empty then.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/qgrad $(DESTDIR)$(PREFIX)/bin/qgrad-mpi $(DESTDIR)$(LIBDIR)/libqgrad-mpi.a $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad
-	for l in $(LIBRARIES); do rm -f $(DESTDIR)$(LIBDIR)/lib$$l.a $(DESTDIR)$(LIBDIR)/lib$$l.so* $(DESTDIR)$(LIBDIR)/pkgconfig/$$l.pc; done
-	rm -f $(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig*.cmake
+	rm -f $(STAGE)$(PREFIX)/bin/qgrad $(STAGE)$(PREFIX)/bin/qgrad-mpi $(STAGE)$(LIBDIR)/libqgrad-mpi.a $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad
+	for l in $(LIBRARIES); do rm -f $(STAGE)$(LIBDIR)/lib$$l.a $(STAGE)$(LIBDIR)/lib$$l.so* $(STAGE)$(LIBDIR)/pkgconfig/$$l.pc; done
+	rm -f $(STAGE)$(LIBDIR)/cmake/qgrad/qgradConfig*.cmake
 	for h in $(PUBLIC); do rm -f $(HEADERS)/$$h; done
 	for f in $(DATA); do rm -f $(SHARE)/qgrad/$$f; done
-	-find $(HEADERS) $(SHARE)/qgrad $(DESTDIR)$(LIBDIR)/cmake/qgrad -depth -type d -exec rmdir {} + 2>/dev/null
+	-find $(HEADERS) $(SHARE)/qgrad $(STAGE)$(LIBDIR)/cmake/qgrad -depth -type d -exec rmdir {} + 2>/dev/null
 
 # A tarball of the last commit, the same bytes each time.
 dist:

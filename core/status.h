@@ -10,6 +10,13 @@
 #ifndef QG_STATUS_H
 #define QG_STATUS_H
 
+/* The missing header ends the compilation, so that nothing follows the message. */
+#if (defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8) || \
+    (defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+#error "qgrad is for little-endian machines of 64 bits"
+#include <nothing-else-can-be-compiled>
+#endif
+
 #define QG_STATUS_LIST(X)                                                                          \
     X(QG_OK, "ok")                                                                                 \
     X(QG_EMEM, "out of memory")                                                                    \

@@ -20,6 +20,13 @@
 #ifndef QG_INFER_H
 #define QG_INFER_H
 
+/* The missing header ends the compilation, so that nothing follows the message. */
+#if (defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8) || \
+    (defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+#error "qgrad is for little-endian machines of 64 bits"
+#include <nothing-else-can-be-compiled>
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 

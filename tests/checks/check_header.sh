@@ -19,6 +19,16 @@ for header in $public; do
     printf '#include "%s"\nextern int unused;\n' "$header" >"$dir/alone.c"
     $cc -std=c11 $strict -I. -fsyntax-only "$dir/alone.c" || fail "$header does not compile alone"
 done
+# Compilers for other machines stop at one message, whatever is compiled first.
+for header in qgrad.h infer/infer.h core/io/file.c infer/load.c cli/eval.c; do
+    printf '#include "%s"\n' "$header" >"$dir/other.c"
+    for machine in __SIZEOF_POINTER__=4 __BYTE_ORDER__=__ORDER_BIG_ENDIAN__; do
+        $cc -std=c11 -D_POSIX_C_SOURCE=200809L -w -I. "-U${machine%%=*}" "-D$machine" -fsyntax-only "$dir/other.c" 2>"$dir/said" &&
+            fail "$header compiles with $machine"
+        [ "$(grep -c 'error: ' "$dir/said")" = 2 ] && grep -q 'error: .*qgrad is for little-endian machines of 64 bits' "$dir/said" ||
+            fail "$header: $machine: $(cat "$dir/said")"
+    done
+done
 echo '#include "qgrad.h"' >"$dir/all.c"
 if $cc -std=c11 -O0 -fkeep-static-functions -I. -w -c -o "$dir/all.o" "$dir/all.c" 2>/dev/null; then
     hidden=$(nm -u "$dir/all.o" | grep -o 'qg__.*')

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make install` installs what a program needs: into a staging directory, which is then moved.  Two programs are built against
+# `make install` installs what a program needs: into a staging directory, whose name may need quotes, and which is then moved.  Two programs are built against
 # it, by pkg-config and by CMake, one of them in C++; the installed qgrad finds its recipes and its sample from another
 # directory; and `make uninstall` removes everything.
 export LC_ALL=C
@@ -18,8 +18,20 @@ unset QGRAD_SHARE
 strict='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror'
 make() { MAKEFLAGS= command make -s BUILD="$build" PREFIX=/opt/qgrad "$@" >"$dir/log" 2>&1 || fail "make $*: $(cat "$dir/log")"; }
 
-make install-files DESTDIR="$dir/stage"
-mv "$dir/stage/opt/qgrad" "$dir/moved it"
+# What a shell would interpret in a prefix is refused before anything is made or removed.
+echo kept >"$dir/v"
+for prefix in "$dir/v it" "$dir/v'it" "$dir/v\"it" "$dir/v;it" "$dir/v#it"; do
+    for target in all install-files uninstall; do
+        (MAKEFLAGS= command make -s BUILD="$dir/none" PREFIX="$prefix" $target 2>&1) | grep -q '\*\*\* PREFIX and LIBDIR may not contain' ||
+            fail "make $target with the prefix $prefix is not refused"
+    done
+done
+[ "$(ls "$dir")" = v ] && [ "$(cat "$dir/v")" = kept ] || fail "make with a refused prefix has left $(ls "$dir")"
+(MAKEFLAGS= HOME=$dir command make -n PREFIX='~/it' uninstall 2>&1) | grep -qF "$dir/it/bin/qgrad " || fail 'the prefix ~/it is not in the home'
+
+stage="$dir/it's a stage"
+make install-files DESTDIR="$stage"
+mv "$stage/opt/qgrad" "$dir/moved it"
 root="$dir/moved it"
 ln -s "moved it" "$dir/root"                    # pkg-config takes no spaces
 lib=$dir/root/lib
@@ -133,6 +145,12 @@ if has pkg-config; then
     $cc -std=c11 $strict $(config --cflags qgrad) $SANITIZE -o "$dir/shared" "$dir/user.c" $(config --libs qgrad) &&
         [ "$(LD_LIBRARY_PATH="$lib" "$dir/shared")" = "$(config --modversion qgrad)" ] ||
         fail 'a program in C11 does not compile, link or run with the shared library'
+    # The line of docs/getting-started.md, with which the program starts without further ado.
+    line=$(sed -n 's/^    cc \(.* mine\.c .*\)$/\1/p' docs/getting-started.md)
+    mkdir "$dir/mine" && cp "$dir/user.c" "$dir/mine/mine.c"
+    [ "$line" ] && (pkg_config() { command pkg-config --define-variable=prefix="$dir/root" "$@"; } && cd "$dir/mine" &&
+        eval "$cc $SANITIZE $(echo "$line" | sed 's/pkg-config/pkg_config/g')" && ./mine >/dev/null) ||
+        fail "docs/getting-started.md: cc $line: the program does not start"
     $cc -std=c11 $strict $(config --cflags qgrad) $SANITIZE -o "$dir/static" "$dir/user.c" "$lib/libqgrad.a" \
         $(config --static --libs qgrad | sed 's/ -lqgrad\( \|$\)/ /') && "$dir/static" >/dev/null ||
         fail 'a program in C11 does not compile, link or run with the static library'
@@ -205,8 +223,8 @@ if has bash; then
 fi
 
 # --- uninstall ---
-mv "$dir/moved it" "$dir/stage/opt/qgrad"
-make uninstall DESTDIR="$dir/stage"
-left=$(find "$dir/stage" ! -type d; find "$dir/stage" -type d -path '*qgrad/*qgrad*')
+mv "$dir/moved it" "$stage/opt/qgrad"
+make uninstall DESTDIR="$stage"
+left=$(find "$stage" ! -type d; find "$stage" -type d -path '*qgrad/*qgrad*')
 [ -z "$left" ] || fail "make uninstall leaves $left"
 exit $status
