@@ -351,6 +351,7 @@ static void become(const sweep *s, const words *w, int log)
     _exit(EXIT_FAILED);
 }
 
+/* A new file: what is there may be a link that someone else has made. */
 static qg_status open_log(const job *j, int *log)
 {
     char  path[QG__PATH_BYTES + 8], parent[QG__PATH_BYTES];
@@ -359,7 +360,8 @@ static qg_status open_log(const job *j, int *log)
     snprintf(parent, sizeof parent, "%.*s", (int)(slash - j->dir), j->dir);
     if (qg__path_make(parent, &made)) return QG_EIO;
     log_path(j, path);
-    *log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    unlink(path);
+    *log = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return *log >= 0 ? QG_OK : qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
 }
 

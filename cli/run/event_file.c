@@ -178,7 +178,7 @@ qg_status event_file_begin(event_file *f, const char *dir, uint64_t step)
     snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)time(NULL), host, (long)getpid());
     qg_status s = qg__path_join(dir, name, path);
     if (s) return s;
-    f->out = fopen(path, "wb");
+    f->out = fopen(path, "wbx");       /* a new file: it follows no link */
     if (!f->out) return qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
     static const char version[] = "brain.Event:2";
     message           m         = event(0);

@@ -174,6 +174,17 @@ static void test_failures_do_not_stop_the_others(void **state)
     assert_status(SWEEP "--weight twn,binary,bop --out all --list", 1);
 }
 
+/* Others may be able to write in the directory of a sweep. */
+static void test_logs_follow_no_links(void **state)
+{
+    run_shell("echo mine >kept && mkdir none && ln -s ../kept none/data-dir=absent-seed-1.log && ln kept none/data-dir=absent-seed-2.log && "
+              "mkfifo none/data-dir=absent-seed-3.log");
+    assert_status(SWEEP "--epochs 1 --data-dir absent --seed 1..3 --out none", 1);
+    assert_stderr("none/data-dir=absent-seed-3: cannot open 'absent/");
+    run_shell("echo mine | cmp - kept && for i in 1 2 3; do test ! -L none/data-dir=absent-seed-$i.log && "
+              "grep -q 'cannot open' none/data-dir=absent-seed-$i.log || exit; done");
+}
+
 static void test_a_budget_pauses_a_sweep(void **state)
 {
     assert_status(SMALL "--budget 0 --json", 3);
@@ -270,6 +281,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_sweep_trains_what_train_would, restore_tree),
         cmocka_unit_test_setup(test_schedules_are_swept, restore_tree),
         cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
+        cmocka_unit_test_setup(test_logs_follow_no_links, restore_tree),
         cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_run_with_several_kernels_is_told, restore_tree, restore_variables),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
