@@ -180,11 +180,11 @@ static void write_svg(const curves *c, FILE *out)
     char      title[PLOT_TEXT_BYTES + 32];
     svg_chart values = { .title = title, .width = WIDTH, .height = HEIGHT, 
                          .x = { .label = c->role == QG_WEIGHT ? "weight w" : "input x", .min = c->from, .max = c->to },
-                         .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1 },
-                                     { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2 } },
+                         .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1, NULL },
+                                     { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2, NULL } },
                          .n_series = 2 };
     svg_chart slope  = { .title = "slope of s, used in the backward pass", .width = WIDTH, .height = HEIGHT, .x = values.x,
-                         .y = { .from_zero = true }, .series = { { NULL, SVG_LINE, GRID, c->x, c->slope, 2 } }, .n_series = 1 };
+                         .y = { .from_zero = true }, .series = { { NULL, SVG_LINE, GRID, c->x, c->slope, 2, NULL } }, .n_series = 1 };
     double tx[3][GRID], ty[3][GRID];
     const double *const curve[] = { c->q, c->surrogate, c->slope };
     svg_series *const   series[] = { &values.series[0], &values.series[1], &slope.series[0] };

@@ -59,7 +59,7 @@ static const double ramp[] = { 0, 1, 2, 3, 4 }, squares[] = { 0, 1, 4, 9, 16 };
 static void test_a_line_spans_the_plot(void **state)
 {
     const svg_chart c    = { .width = 200, .height = 100, .x = { .min = 0, .max = 4 }, .y = { .min = 0, .max = 16 },
-                             .series = { { NULL, SVG_LINE, 5, ramp, squares, 0 } }, .n_series = 1 };
+                             .series = { { NULL, SVG_LINE, 5, ramp, squares, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_well_formed(text);
     /* 52 pixels to the left of the plot and 14 to its right, 10 above and 18 below: (4, 16) is the corner at the top. */
@@ -72,7 +72,7 @@ static void test_numbers_that_are_not_finite_interrupt_a_line(void **state)
 {
     const double    y[]  = { 0, 2, NAN, 2, 4 };
     const svg_chart c    = { .width = 200, .height = 100, .y = { .min = 0, .max = 4 },
-                             .series = { { NULL, SVG_LINE, 5, ramp, y, 0 } }, .n_series = 1 };
+                             .series = { { NULL, SVG_LINE, 5, ramp, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_well_formed(text);
     assert_non_null(strstr(text, "d=\"M52 82L85.5 46M152.5 46L186 10\""));
@@ -82,7 +82,7 @@ static void test_numbers_that_are_not_finite_interrupt_a_line(void **state)
 static void test_a_chart_without_numbers_says_so(void **state)
 {
     const double    none[] = { NAN, -1 }, x[] = { 1, 2 };
-    const svg_chart c      = { .title = "empty", .y = { .log = true }, .series = { { "y", SVG_LINE, 2, x, none, 0 } }, .n_series = 1 };
+    const svg_chart c      = { .title = "empty", .y = { .log = true }, .series = { { "y", SVG_LINE, 2, x, none, 0, NULL } }, .n_series = 1 };
     char           *text   = written(&c);
     assert_well_formed(text);
     assert_non_null(strstr(text, "no numbers yet"));
@@ -93,7 +93,7 @@ static void test_bars_end_at_zero(void **state)
 {
     const double    y[]  = { 2, 4 };
     const svg_chart c    = { .width = 200, .height = 100, .x = { .min = 0, .max = 2 }, .y = { .min = 0, .max = 4 },
-                             .series = { { NULL, SVG_BARS, 2, ramp, y, 0 } }, .n_series = 1 };
+                             .series = { { NULL, SVG_BARS, 2, ramp, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_non_null(strstr(text, "d=\"M52 82V46H119V10H186V82Z\""));
     free(text);
@@ -102,7 +102,7 @@ static void test_bars_end_at_zero(void **state)
 static void test_texts_cannot_leave_their_element(void **state)
 {
     const svg_chart c    = { .title  = "<script>\"&'\x1b",
-                             .series = { { "</svg>", SVG_STEPS, 4, ramp, squares, 0 } }, .n_series = 1,
+                             .series = { { "</svg>", SVG_STEPS, 4, ramp, squares, 0, NULL } }, .n_series = 1,
                              .mark   = { { .at = 1, .name = "<b>" } }, .n_marks = 1, .alone = true };
     char           *text = written(&c);
     assert_null(strstr(text, "<script>"));
@@ -118,7 +118,7 @@ static void test_axes_have_round_ticks(void **state)
 {
     const double    x[] = { 1, 1000 }, y[] = { 0.5, 0.97 };
     const svg_chart c   = { .x = { .log = true, .label = "step" }, .y = { .percent = true, .label = "accuracy" },
-                            .series = { { NULL, SVG_LINE, 2, x, y, 0 } }, .n_series = 1 };
+                            .series = { { NULL, SVG_LINE, 2, x, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_well_formed(text);
     assert_int_equal(count(text, ">1<"), 1);
@@ -135,7 +135,7 @@ static void test_axes_have_round_ticks(void **state)
 static void test_a_small_chart_has_several_ticks(void **state)
 {
     const double    y[]  = { 0.0004, 0.0005, 0.0012, 0.0015, 0.0016 };
-    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y, 0 } }, .n_series = 1 };
+    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     static const char *const labels[] = { ">0.0004<", ">0.0006<", ">0.0008<", ">0.001<", ">0.0012<", ">0.0014<", ">0.0016<" };
     for (int i = 0; i < 7; i++)
@@ -149,7 +149,7 @@ static void test_names_stay_inside(void **state)
     char name[201] = "";
     for (int i = 0; i < 200; i++) name[i] = 'm';
     svg_chart c = { .width = 420, .height = 240, .x = { .min = 0, .max = 4 },
-                    .series = { { name, SVG_LINE, 5, ramp, squares, 0 }, { "y", SVG_LINE, 5, ramp, ramp, 0 } }, .n_series = 2,
+                    .series = { { name, SVG_LINE, 5, ramp, squares, 0, NULL }, { "y", SVG_LINE, 5, ramp, ramp, 0, NULL } }, .n_series = 2,
                     .mark = { { .at = 1, .name = "best" } }, .n_marks = 1 };
     char *high = written(&c);
     c.mark[0].low = true;
@@ -165,7 +165,7 @@ static void test_names_stay_inside(void **state)
 static void test_a_constant_has_room_around_it(void **state)
 {
     const double    y[]  = { 3, 3, 3, 3, 3 };
-    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y, 0 } }, .n_series = 1 };
+    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_well_formed(text);
     assert_non_null(strstr(text, ">3<"));
@@ -178,7 +178,7 @@ static void test_a_long_line_is_thinned_and_keeps_its_end(void **state)
     static double   x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = i, y[i] = i;
     const svg_chart c    = { .width = 200, .height = 100, .most = 500, .y = { .min = 0, .max = N - 1 },
-                             .series = { { NULL, SVG_LINE, N, x, y, 0 } }, .n_series = 1 };
+                             .series = { { NULL, SVG_LINE, N, x, y, 0, NULL } }, .n_series = 1 };
     char           *text = written(&c);
     assert_true(strlen(text) < 10000);
     assert_non_null(strstr(text, "L186 10\""));
@@ -189,7 +189,7 @@ static void test_a_long_line_is_thinned_and_keeps_its_end(void **state)
 static void test_large_numbers_have_ticks(void **state)
 {
     static const double x[] = { 1e17 + 48, 1e17 + 64 };
-    const svg_chart     c   = { .series = { { NULL, SVG_LINE, 2, x, ramp, 0 } }, .n_series = 1 };
+    const svg_chart     c   = { .series = { { NULL, SVG_LINE, 2, x, ramp, 0, NULL } }, .n_series = 1 };
     char               *text = written(&c);
     assert_well_formed(text);
     free(text);
