@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/io/file.h"
+#include "core/io/paths.h"
 #include "layers/layer.h"
 #include "layers/models/text.h"
 #include "tests/support/nets.h"
@@ -348,7 +349,7 @@ static void descriptions_that_look_like_texts_are(void **state)
     char           *page, row[64];
     size_t          n;
     int             described = 0, in_table = 0;
-    assert_ok(qg_file_read("docs/models-and-data.md", 1 << 20, (unsigned char **)&page, &n));
+    assert_ok(qg__text_read(QG_BY_PATH, "docs/models-and-data.md", 1 << 20, &page, &n));
     for (const qg_model *const *m = qg_models; *m; m++) {
         if (looks_like_text((*m)->about)) {
             assert_is_text_of(*m, (*m)->about), described++;

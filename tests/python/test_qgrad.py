@@ -37,15 +37,19 @@ def test_twn():
 
 
 def test_ttq():
-    z, _, _ = both("ttq:threshold=0.05", "weight", w, dw)
-    z.learned["wp"][:], z.learned["wn"][:] = 0.3, 0.2
-    q, d = z.forward(w), z.backward(dw)
+    """The paper's rule, and the default: straight-through weights, gradients of the scales divided by sqrt(n)."""
     delta = np.float32(0.05) * np.abs(w).max()
     above, below = w > delta, w < -delta
-    np.testing.assert_array_equal(q, np.where(above, np.float32(0.3), np.where(below, np.float32(-0.2), np.float32(0))))
-    np.testing.assert_allclose(d, dw * np.where(above, 0.3, np.where(below, 0.2, 1)), **SUMS)
-    np.testing.assert_allclose(z.gradients["wp"], dw[above].sum(dtype="f8"), rtol=1e-5)
-    np.testing.assert_allclose(z.gradients["wn"], -dw[below].sum(dtype="f8"), rtol=1e-5)
+    for scheme, slope, root in (("ttq:as=paper,threshold=0.05", np.where(above, 0.3, np.where(below, 0.2, 1)), 1),
+                                ("ttq:threshold=0.05", 1, np.sqrt(w.size))):
+        z = qgrad.Quantizer(scheme, "weight", w.shape)
+        z.forward(w)                                    # the default's scales start from the first weights
+        z.learned["wp"][:], z.learned["wn"][:] = 0.3, 0.2
+        q, d = z.forward(w), z.backward(dw)
+        np.testing.assert_array_equal(q, np.where(above, np.float32(0.3), np.where(below, np.float32(-0.2), np.float32(0))))
+        np.testing.assert_allclose(d, dw * slope, **SUMS)
+        np.testing.assert_allclose(z.gradients["wp"], dw[above].sum(dtype="f8") / root, rtol=1e-5)
+        np.testing.assert_allclose(z.gradients["wn"], -dw[below].sum(dtype="f8") / root, rtol=1e-5)
 
 
 def test_binary_per_channel():
