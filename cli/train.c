@@ -356,7 +356,7 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->teacher.steps    = t->teacher.run.record.steps;
     s->stop             = &stop_signal;
     s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice, take_scores };
-    t->follower         = (follower){ .test = t->test, .events = asked->tensorboard, .codes = asked->watch, .out = stderr };
+    t->follower         = (follower){ .test = t->test, .codes = asked->watch, .out = stderr };
     if (config_text(asked, "budget")) s->budget = left > 0 ? left : -1;
     return qg_fit(t->net, *s, result);
 }

@@ -40,7 +40,7 @@ struct config {
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
     const char *out, *init, *init_except, *teacher, *run, *add, *sort, *packed;
-    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, tensorboard, watch, histogram, help;
+    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, watch, histogram, help;
     double      budget, seconds;
     int         ranks, calibrate, top, worst, jobs, array;
     int         to, requantize;             /* indices of the words of the table */

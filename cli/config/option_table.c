@@ -299,7 +299,6 @@ const option options[] = {
     { "budget", OPTION_VALUE, VERB_TRAIN, AT(budget), "TIME", .parse = parse_duration,
       .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h" },
     { "watch", OPTION_FLAG, VERB_TRAIN, AT(watch), .help = "print the share of codes that flipped, and of zeros, of each layer\nafter each epoch" },
-    { "tensorboard", OPTION_FLAG, VERB_TRAIN, AT(tensorboard), .help = "write event files for TensorBoard to the run directory" },
     { "config", OPTION_TEXT, NETS, AT(file), "FILE",
       .help = "read options from a file; the command line takes precedence" },
     { "recipe", OPTION_TEXT, NETS | SAVED, AT(named), "NAME", .parse = parse_recipe,

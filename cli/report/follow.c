@@ -6,7 +6,7 @@
 #include "cli/report/page.h"
 #include "datasets/dataset.h"
 
-enum { TAG_BYTES = 192, LINE_LETTERS = 100 };
+enum { TEXT_BYTES = 192, LINE_LETTERS = 100 };
 
 /* At the end, the test images are read for the last weights and then for the best: only the first time counts. */
 void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_var *scores)
@@ -23,53 +23,6 @@ void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_v
     f->uncounted = images;
 }
 
-/* --- TensorBoard ------------------------------------------------------------------------------- */
-
-/* TensorBoard groups by what stands before the first slash: the layer. */
-static qg_status write_columns(follower *f, const metric_columns *t, uint64_t step)
-{
-    for (int i = 0; i < t->columns; i++) {
-        char        tag[TAG_BYTES];
-        const char *name = t->name[i], *part = metric_column_part(name);
-        if (!strcmp(name, "epoch")) continue;
-        if (part) snprintf(tag, sizeof tag, "%.*s/%s", (int)(part - 1 - name), name, part);
-        else snprintf(tag, sizeof tag, "run/%s", name);
-        const qg_status s = event_file_scalar(&f->file, step, tag, t->column[i][t->rows - 1]);
-        if (s) return s;
-    }
-    return QG_OK;
-}
-
-static qg_status write_weights(follower *f, const shown_layer *l, uint64_t step)
-{
-    const weight_picture *w = &l->weight[AT_LAST];
-    char                  tag[TAG_BYTES];
-    double                count[WEIGHT_BINS];
-    event_histogram       h = { .min     = w->edge[0],
-                                .max     = w->edge[w->bins],
-                                .buckets = (size_t)w->bins,
-                                .limit   = w->edge + 1,
-                                .count   = count };
-    if (!w->count) return QG_OK;
-    for (int b = 0; b < w->bins; b++) {
-        const double middle = (w->edge[b] + w->edge[b + 1]) / 2;
-        count[b] = (double)w->in_bin[b];
-        h.sum += count[b] * middle;
-        h.squares += count[b] * middle * middle;
-    }
-    snprintf(tag, sizeof tag, "%s/weight", l->name);
-    return event_file_histogram(&f->file, step, tag, &h);
-}
-
-static qg_status write_events(follower *f, const shown_run *r)
-{
-    const uint64_t step = (uint64_t)r->metrics.rows;
-    qg_status      s    = f->file.out ? QG_OK : event_file_begin(&f->file, r->dir, step);
-    if (!s) s = write_columns(f, &r->metrics, step);
-    for (int i = 0; i < r->layers && !s; i++) s = write_weights(f, &r->layer[i], step);
-    return s;
-}
-
 /* --- the terminal ------------------------------------------------------------------------------ */
 
 static void print_codes(const follower *f, const metric_columns *t)
@@ -77,7 +30,7 @@ static void print_codes(const follower *f, const metric_columns *t)
     int used = 0;
     for (int i = 0; i + 1 < t->columns; i++) {
         const char *name = t->name[i], *part = metric_column_part(name);
-        char        text[TAG_BYTES];
+        char        text[TEXT_BYTES];
         if (!part || strcmp(part, "zeros")) continue;
         const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(part - 1 - name), name,
                                100 * t->column[i + 1][t->rows - 1], 100 * t->column[i][t->rows - 1]);
@@ -122,7 +75,6 @@ static qg_status look(follower *f, const char *dir, bool epoch)
     if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
     if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* else measured again */
     if (!s && epoch && f->codes) print_codes(f, &r.metrics);
-    if (!s && epoch && f->events) s = write_events(f, &r);
     if (!s) s = write_page(f, &r);
     shown_run_free(&r);
     mistakes_end(&f->found);
@@ -137,6 +89,5 @@ qg_status follow_test(follower *f, const char *dir) { return look(f, dir, false)
 void follow_end(follower *f)
 {
     mistakes_end(&f->found);
-    event_file_end(&f->file);
     free(f->layer);
 }

@@ -1,4 +1,4 @@
-/* cli/report/follow.h — what training shows after each epoch: report.html, events for TensorBoard, lines about the codes.
+/* cli/report/follow.h — what training shows after each epoch: report.html, lines about the codes.
  *
  * All of it is read from the run directory, whose checkpoint has just been saved, so `qgrad report` can make the same page
  * later.  The run does not depend on it.
@@ -8,26 +8,23 @@
 
 #include "cli/report/gather.h"
 #include "cli/report/mistakes.h"
-#include "cli/run/event_file.h"
 
 #define KEPT_PAGE "report.html"
 
 typedef struct follower {
     const qg_loader *test;      /* other images are called validation */
-    bool        events;         /* for TensorBoard */
     bool        codes;          /* print lines about flips and zeros to */
     FILE       *out;
     qg_loader  *images;         /* that were read last, */
     mistakes    found;          /* and what was wrong with them */
     qg_loader  *uncounted;      /* images with scores that could not be counted in this epoch; NULL: none */
-    event_file  file;
     shown_layer *layer;         /* [layers of the net], of the newest page: their start does not change */
-} follower;                     /* the caller sets the first four, the rest is 0 */
+} follower;                     /* the caller sets the first three, the rest is 0 */
 
 /* Counts the scores of the next batch of images. */
 void      follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_var *scores);
 
-/* After an epoch of the run in dir.  Fails as shown_run_read, page_write and event_file_scalar. */
+/* After an epoch of the run in dir.  Fails as shown_run_read and page_write. */
 QG_MUST_CHECK
 qg_status follow_epoch(follower *f, const char *dir);
 

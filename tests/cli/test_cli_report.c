@@ -1,7 +1,6 @@
-/* The pages and event files of runs: train, report. */
+/* The pages of runs: train, report. */
 #include "tests/support/testing.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/io/file.h"
 #include "tests/support/program.h"
 
 enum { PAGE_BYTES = 1 << 20 };      /* a page is smaller */
@@ -299,73 +297,6 @@ static void test_inspect_draws_histograms(void **state)
     cJSON_Delete(j);
 }
 
-/* --- TensorBoard ------------------------------------------------------------------------------ */
-
-/* CRC-32C by its table-free definition, checked by the known answer of RFC 3720, appendix B.4. */
-static uint32_t crc(const unsigned char *bytes, size_t n)
-{
-    uint32_t c = 0xFFFFFFFFu;
-    for (size_t i = 0; i < 8 * n; i++) {
-        const uint32_t bit = ((uint32_t)bytes[i / 8] >> i % 8 & 1u) ^ (c & 1u);
-        c                  = (c >> 1) ^ (bit ? 0x82F63B78u : 0u);
-    }
-    c ^= 0xFFFFFFFFu;
-    return ((c >> 15) | (c << 17)) + 0xA282EAD8u;
-}
-
-static size_t read_events(const char *run, unsigned char *to, size_t most)
-{
-    DIR   *dir = opendir(at(run));
-    size_t n   = 0;
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir));) {
-        char path[512];
-        if (strncmp(e->d_name, "events.out.tfevents.", 20)) continue;
-        snprintf(path, sizeof path, "%s/%s", at(run), e->d_name);
-        FILE *in = fopen(path, "rb");
-        assert_non_null(in);
-        assert_int_equal(n, 0);
-        n = fread(to, 1, most, in);
-        fclose(in);
-    }
-    closedir(dir);
-    return n;
-}
-
-static bool contains(const unsigned char *bytes, size_t n, const char *part)
-{
-    const size_t length = strlen(part);
-    for (size_t i = 0; i + length <= n; i++)
-        if (!memcmp(bytes + i, part, length)) return true;
-    return false;
-}
-
-static void test_event_files_have_whole_records(void **state)
-{
-    static unsigned char bytes[1 << 18];
-    unsigned char        zeros[32] = { 0 };
-    assert_int_equal(crc(zeros, 32), ((0x8A9136AAu >> 15) | (0x8A9136AAu << 17)) + 0xA282EAD8u);
-    assert_status(TRAIN "--epochs 3 --tensorboard --out @/board --json", 0);
-    const size_t n = read_events("board", bytes, sizeof bytes);
-    int          records = 0, losses = 0, flips = 0, weights = 0, versions = 0;
-    for (size_t i = 0; i < n; records++) {
-        const uint64_t length = qg_get_u64(bytes + i);
-        assert_true(n - i >= 16 && length <= n - i - 16);
-        assert_int_equal(qg_get_u32(bytes + i + 8), crc(bytes + i, 8));
-        assert_int_equal(qg_get_u32(bytes + i + 12 + length), crc(bytes + i + 12, length));
-        versions += contains(bytes + i, length + 12, "brain.Event:2");
-        losses += contains(bytes + i, length + 12, "run/train_loss");
-        flips += contains(bytes + i, length + 12, "conv1/flipped");
-        weights += contains(bytes + i, length + 12, "conv1/weight");
-        i += length + 16;
-    }
-    assert_int_equal(versions, 1);
-    assert_int_equal(losses, 3);
-    assert_int_equal(flips, 3);
-    assert_int_equal(weights, 3);
-    assert_true(records > 2 + 3 * 20);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,7 +313,6 @@ int main(void)
         cmocka_unit_test(test_what_is_no_run_is_refused),
         cmocka_unit_test(test_watch_prints_flips_and_zeros),
         cmocka_unit_test(test_inspect_draws_histograms),
-        cmocka_unit_test(test_event_files_have_whole_records),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
