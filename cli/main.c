@@ -1,18 +1,14 @@
 /* qgrad — train, measure and inspect quantized nets from the command line. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sys/prctl.h>
-#endif
 
 #include "cli/config/options.h"
 #include "cli/config/self.h"
 #include "cli/manual.h"
 #include "cli/print.h"
+#include "cli/start.h"
 #include "core/io/paths.h"
 #include "qgrad.h"
 
@@ -39,7 +35,8 @@ static const verb verbs[] = {
     { .name = "summary", .about = "Show the layers of a net and its size, as float and packed",
       .usage = "summary --model NAME [--weight SCHEME] [options]", .bit = VERB_SUMMARY, .run = summary_main },
     { .name = "bench", .about = "Measure the speed of training, of evaluation, of packed nets and of the machine",
-      .usage = "bench BENCHMARK [options]", .bit = VERB_BENCH, .benches = benches },
+      .usage = "bench train|eval|packed|scaling|peak|infer|memory [options]",
+      .bit = VERB_BENCH | VERB_SCALING | VERB_PEAK | VERB_INFER, .tool = "qgrad-bench", .shares = true },
     { .name = "inspect", .about = "Show the values of a run's quantized weights, layer by layer",
       .usage = "inspect DIR [options]", .bit = VERB_INSPECT, .run = inspect_main, .has_operand = true },
     { .name = "report", .about = "Show runs as a page: curves, weights, levels, confusions, mistakes",
@@ -50,12 +47,20 @@ static const verb verbs[] = {
       .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .bit = VERB_PLOT, .run = plot_main,
       .has_operand = true },
     { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-      .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .run = results_main },
+      .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .tool = "qgrad-results" },
     { .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
       .usage = "gradcheck [--paper] [options]", .bit = VERB_GRADCHECK, .run = gradcheck_main },
 };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+/* NULL: there is none. */
+static const verb *verb_named(const char *word)
+{
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i].name, word)) return &verbs[i];
+    return NULL;
+}
 
 static void help(FILE *out)
 {
@@ -72,12 +77,21 @@ static int misused(const char *what, const char *culprit)
     return EXIT_USAGE;
 }
 
-/* Other kernels than those that the user wanted would give other digits. */
-static int check_cpu(void)
+/* Executes a program of tools/ that lies beside this one.  One whose ranks share work has MPI if this one has: qgrad-mpi runs
+ * qgrad-bench-mpi.  It finds the environment as it was. */
+static int run_tool(const verb *v, int argc, char **argv, int at)
 {
-    const char *text = qg_cpu_unknown();
-    if (text) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", text);
-    return text ? EXIT_USAGE : EXIT_DONE;
+    char        path[QG__PATH_BYTES], self[QG__PATH_BYTES];
+    self_begin(argc);
+    const bool  known = self_path(self);
+    const char *slash = known ? strrchr(self, '/') : NULL;
+    const char *kind  = slash && v->shares && !strncmp(slash, "/qgrad-", 7) ? slash + 6 : "";
+    const int   n     = slash ? snprintf(path, sizeof path, "%.*s/%s%s", (int)(slash - self), self, v->tool, kind) : -1;
+    if (n < 0 || n >= QG__PATH_BYTES) snprintf(path, sizeof path, "%s", v->tool), errno = ENOENT;
+    else execv(path, argv + at);
+    const char *why = errno == ENOENT ? "not found; it is not installed: use build/qgrad of a source tree" : strerror(errno);
+    print_safe(stderr, "qgrad %s: %s: %s\n", v->name, path, why);
+    return EXIT_FAILED;
 }
 
 static int dispatch(int argc, char **argv)
@@ -97,78 +111,13 @@ static int dispatch(int argc, char **argv)
     if (at == 1 && !strcmp(word, "--manual")) return manual_page(verbs, N_VERBS, stdout);
     if (at == 1 && !strcmp(word, "--bash-completion")) return manual_completion(verbs, N_VERBS, stdout);
     if (at == 1 && *word == '-') return misused("unknown option ", word);
-    for (int i = 0; i < N_VERBS; i++)
-        if (!strcmp(verbs[i].name, word))
-            return verb_run(&verbs[i], argv[0], argc - at, argv + at);
-    return misused("unknown command ", word);
-}
-
-#if defined(__ELF__) && defined(__GLIBC__)
-/* OpenBLAS starts threads before main begins.  Where a limit on memory or processes does not allow that, it ends the
- * process with SIGINT or retries forever (core/kernels/parallel.h).  So the program restarts itself before the libraries
- * begin, with the variable that makes OpenBLAS start none.  getenv does not work yet, so the environment is an argument.
- * Without /proc the program does not restart. */
-__attribute__((no_sanitize("address", "thread", "undefined")))  /* their libraries have not begun either */
-static void start_no_blas_threads(int argc, char **argv, char **environment)
-{
-    static char ONE[] = "OPENBLAS_NUM_THREADS=1";
-    int         n     = 0;
-    while (environment[n] && strncmp(environment[n], ONE, sizeof ONE - 2)) n++;
-    if (environment[n] && !strcmp(environment[n], ONE)) return;
-    self_begin(argc);
-    if (environment[n]) {
-        environment[n] = ONE;
-        self_execute(argv, environment);
-        return;
-    }
-    char **more = malloc(((size_t)n + 2) * sizeof *more);
-    if (!more) return;
-    memcpy(more, environment, (size_t)n * sizeof *more);
-    more[n]     = ONE;
-    more[n + 1] = NULL;
-    self_execute(argv, more);
-    free(more);
-}
-
-__attribute__((section(".preinit_array"), used))
-static void (*const before_libraries)(int, char **, char **) = start_no_blas_threads;
-#endif
-
-/* OpenBLAS chooses its kernels before main begins, so a better choice requires restarting the program once.  OURS
- * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not
- * restart. */
-static void choose_blas_core(char **argv)
-{
-    extern char **environ;
-    static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
-    const bool  again = getenv(OURS);
-    const char *core  = getenv(CORE) ? NULL : qg_blas_better_core();
-    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) self_execute(argv, environ);
-    if (core || again) {
-        unsetenv(CORE);         /* it has been read, and programs that this one starts choose for themselves */
-        unsetenv(OURS);
-    }
-}
-
-/* After a restart from /proc/self/exe, ps, top and pkill would know the program as "exe". */
-static void restore_name(void)
-{
-#if defined(__linux__)
-    prctl(PR_SET_NAME, "qgrad");
-#endif
+    const verb *v = verb_named(word);
+    return v ? verb_run(v, argv[0], argc - at, argv + at) : misused("unknown command ", word);
 }
 
 int main(int argc, char **argv)
 {
-    self_begin(argc);
-    choose_blas_core(argv);
-    restore_name();
-    signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
-    const int status = check_cpu() ? EXIT_USAGE : dispatch(argc, argv);
-    errno            = 0;       /* of an earlier write, only the fact that it failed is known */
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "qgrad: cannot write the result%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
-        return status ? status : EXIT_FAILED;
-    }
-    return status;
+    const int   at = argc > 1 && !strcmp(argv[1], "--") ? 2 : 1;
+    const verb *v  = argc > at ? verb_named(argv[at]) : NULL;
+    return v && v->tool ? run_tool(v, argc, argv, at) : program_run("qgrad", argc, argv, dispatch);
 }

@@ -9,14 +9,6 @@
 #include "cli/config/schemes.h"
 #include "qgrad.h"
 
-/* The bits of the commands that have an option table of their own; those of bench are its benchmarks'. */
-static unsigned bits_of(const verb *v)
-{
-    unsigned bits = v->bit;
-    for (const verb *b = v->benches; b && b->name; b++) bits |= b->bit;
-    return bits;
-}
-
 /* --- the manual page ------------------------------------------------------------------------ */
 
 /* Writes text so that roff prints it as it is. */
@@ -84,7 +76,7 @@ static void owners(const option *o, const verb *verbs, int n, FILE *out)
 {
     const char *before = "";
     for (int i = 0; i < n; i++) {
-        if (!(o->use & bits_of(&verbs[i]))) continue;
+        if (!(o->use & verbs[i].bit)) continue;
         fprintf(out, "%s%s", before, verbs[i].name);
         before = ", ";
     }
@@ -130,8 +122,7 @@ int manual_page(const verb *verbs, int n, FILE *out)
                  "in a run directory, and measures, quantizes and inspects what it has trained.\n");
     fprintf(out, ".SH COMMANDS\n");
     for (int i = 0; i < n; i++) {
-        if (!verbs[i].benches) command(&verbs[i], out);
-        for (const verb *b = verbs[i].benches; b && b->name; b++) command(b, out);
+        command(&verbs[i], out);
     }
     fprintf(out, ".SH OPTIONS\nA configuration file has the same options as lines\n.IR \"name = value\" ,\na subset of TOML.\n");
     for (int i = 0; i < OPTIONS; i++)
@@ -161,6 +152,14 @@ int manual_page(const verb *verbs, int n, FILE *out)
 static void words(const char *list, const char *separators, FILE *out)
 {
     for (const char *c = list; *c; c++) fputc(strchr(separators, *c) ? ' ' : *c, out);
+}
+
+/* What may follow a command that has a choice: "train eval .. " of "bench train|eval|.. [options]". */
+static void choices(const verb *v, FILE *out)
+{
+    const char *word = strchr(v->usage, ' ') + 1, *end = word + strspn(word, "abcdefghijklmnopqrstuvwxyz|");
+    if (*end != ' ' || end == word) return;
+    for (; word <= end; word++) fputc(*word == '|' ? ' ' : *word, out);
 }
 
 static void scheme_words(unsigned role, FILE *out)
@@ -247,9 +246,9 @@ int manual_completion(const verb *verbs, int n, FILE *out)
                  "            case ${COMP_WORDS[1]} in\n");
     for (int i = 0; i < n; i++) {
         fprintf(out, "            %s) words='", verbs[i].name);
-        for (const verb *b = verbs[i].benches; b && b->name; b++) fprintf(out, "%s ", strchr(b->name, ' ') + 1);
+        choices(&verbs[i], out);
         if (verbs[i].bit & (VERB_EXPLAIN | VERB_PLOT)) scheme_words(FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT, out);
-        dashed(bits_of(&verbs[i]), out);
+        dashed(verbs[i].bit, out);
         fprintf(out, "' ;;\n");
     }
     fprintf(out, "            esac\n"

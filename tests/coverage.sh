@@ -3,7 +3,7 @@
 # tests have run.  A line or branch of several objects, such as that of a kernel or a header, is reached if one of them
 # reached it.  Code that ends with a signal, an abort or _exit is not recorded.
 build=${1:-build/coverage}
-rooms='core quant layers optim datasets train infer cli'
+rooms='core quant layers optim datasets train infer cli tools'
 gcov=${GCOV:-gcov}
 for room in $rooms; do
     [ -d "$build/$room" ] && find "$build/$room" -name '*.gcno'

@@ -246,30 +246,6 @@ void options_help(const verb *v, FILE *out)
 
 /* --- running a verb ----------------------------------------------------------------------- */
 
-static const char *word_of(const verb *bench) { return strchr(bench->name, ' ') + 1; }
-
-static int benches_help(const verb *v)
-{
-    printf("usage: qgrad %s\n%s.\n\n", v->usage, v->about);
-    for (const verb *b = v->benches; b->name; b++) printf("  %-12s  %s.\n", b->name, b->about);
-    printf("\nSee qgrad bench train --help and so on for the options.\n");
-    return EXIT_DONE;
-}
-
-static int run_bench(const verb *v, const char *program, int argc, char **argv)
-{
-    char        names[64] = "";
-    const char *word      = argc > 1 ? argv[1] : "-";
-    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return benches_help(v);
-    for (const verb *b = v->benches; b->name; b++) {
-        if (!strcmp(word_of(b), word)) return verb_run(b, program, argc - 1, argv + 1);
-        qg__list_append(names, sizeof names, word_of(b));
-    }
-    if (*word == '-') fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
-    else print_safe(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
-    return EXIT_USAGE;
-}
-
 /* Several ranks would each do the whole work of a command that is not made for them, and write the same files.  Programs without MPI
  * are processes of their own. */
 static bool refuses_ranks(const verb *v)
@@ -287,7 +263,6 @@ static bool refuses_ranks(const verb *v)
 
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
-    if (v->benches) return run_bench(v, program, argc, argv);
     config      asked   = { 0 };
     const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
     int         status  = options_parse(v, argc, argv, &asked);

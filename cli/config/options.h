@@ -99,7 +99,7 @@ typedef struct verb {
     bool        has_operand;
     bool        has_operands;                           /* any number of them: config.operand */
     bool        shares;                                 /* several ranks may run it together (core/ranks.h) */
-    const struct verb *benches;                         /* "bench" alone: the commands after it, up to a NULL name */
+    const char *tool;                                   /* the program beside this one that runs it instead, "qgrad-bench" */
 } verb;
 
 /* Runs a verb, argv[0] being its name: parses its options, calls it and frees them.  Returns the exit status. */
@@ -130,13 +130,10 @@ int summary_main(const char *program, const char *operand, config *asked);
 int gradcheck_main(const char *program, const char *operand, config *asked);
 int explain_main(const char *program, const char *operand, config *asked);
 int plot_main(const char *program, const char *operand, config *asked);
-int results_main(const char *program, const char *operand, config *asked);
 int report_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);
 int predict_main(const char *program, const char *operand, config *asked);
 int export_main(const char *program, const char *operand, config *asked);
 int infer_main(const char *program, const char *operand, config *asked);
-
-extern const verb benches[];                            /* bench train, eval, scaling, packed, peak, infer, memory */
 
 #endif

@@ -49,7 +49,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
 done
 # Names that only comments and pages have.
 names() { grep -ohE '(qg|QG)_[A-Za-z0-9_]+' "$@" | grep -vE '_$|NAME' | sort -u; }
-find core quant layers optim datasets train infer cli tests examples qgrad.h -name '*.[ch]' >"$dir/sources"
+find core quant layers optim datasets train infer cli tools tests examples qgrad.h -name '*.[ch]' >"$dir/sources"
 awk '{
     line = $0; code = ""
     while (line != "") {

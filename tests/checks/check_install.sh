@@ -204,6 +204,7 @@ QGRAD_SHARE=$here "$build/qgrad" summary --recipe demo >/dev/null 2>"$dir/log" |
 "$build/qgrad" summary --recipe demo >/dev/null 2>&1 && fail 'recipes are found although nothing is installed'
 mkdir -p examples/recipes && echo 'model = "tfc"' >examples/recipes/demo.toml
 "$qgrad" summary --recipe demo --json | grep -q '"model": *"tfc"' || fail 'a recipe of the working directory does not come first'
+"$qgrad" bench peak 2>&1 | grep -q 'qgrad-bench: not found; it is not installed' || fail 'bench does not say that it is not installed'
 cd "$here" || exit 1
 
 if has groff; then

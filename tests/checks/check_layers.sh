@@ -32,22 +32,24 @@ allow layers/export   "$core|quant/|infer/(product|format)\.h|layers/[a-z]*\.h|l
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|datasets/"
-allow datasets/tools  "$core|datasets/"
 # The engine stands alone: it shares only the choice of the instruction set, and registers.
 allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
 allow infer           'core/(kernels/cpu|io/hash)\.h|infer/'
 allow train           "$below|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|infer/infer\.h|$tools|cli/config/|cli/run/"
-allow cli/bench       "$library|infer/|$tools|cli/config/|cli/run/|cli/bench/"
 allow cli/predict     "$library|infer/infer\.h|$tools|cli/config/|cli/run/|cli/predict/"
-allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
 allow cli/report      "$library|$tools|cli/config/|cli/run/|cli/report/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
 allow cli             "$library|infer/infer\.h|qgrad\.h|cli/"
+# Programs that are not installed, on what the command line shares.
+shared="$tools|cli/start\.h|cli/config/|cli/run/"
+allow tools           "$core|datasets/"
+allow tools/bench     "$library|infer/|$shared|tools/bench/"
+allow tools/results   "$library|$shared|tools/results/"
 
 # One file calls MPI.
-for file in $(grep -lE '<mpi\.h>|MPI_' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
+for file in $(grep -lE '<mpi\.h>|MPI_' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
     [ "$file" = core/ranks.c ] || { echo "$file: error: only core/ranks.c calls MPI"; status=1; }
 done
 
@@ -57,7 +59,7 @@ for file in cli/print.[ch] cli/svg.[ch]; do
 done
 
 # Only kernels, and the headers that only they include, have vector types and tiles.
-for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
+for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
     case $file in
     *_kernel.c | core/kernels/simd.h | core/kernels/*_tile.h | infer/kernels/lanes.h | infer/kernels/find.h) ;;
     *) echo "$file: error: has vectors or tiles, but is no *_kernel.c"; status=1 ;;
@@ -65,7 +67,7 @@ for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(fin
 done
 
 # Intrinsics and inline assembly are in one file.
-for file in $(grep -lE 'intrin\.h|_mm[0-9]*_|__asm__' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
+for file in $(grep -lE 'intrin\.h|_mm[0-9]*_|__asm__' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
     [ "$file" = infer/kernels/lanes.h ] || { echo "$file: error: has intrinsics or assembly"; status=1; }
 done
 exit $status

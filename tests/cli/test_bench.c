@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "core/kernels/cpu.h"
-#include "cli/bench/peak_kernel.h"
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
+#include "tools/bench/peak_kernel.h"
 
 /* The JSON that a command prints; warnings are ignored. */
 static cJSON *run(const char *line)

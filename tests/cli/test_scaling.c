@@ -6,16 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/config/options.h"
 #include "core/ranks.h"
 #include "tests/support/program.h"
 #include "tests/support/ranks.h"
+#include "tools/bench/bench.h"
 
 #define NET "--model 8C3-BN-R-MP2-300FC-R-10 --weight ttq --image 12x12x1 --threads 1 --seconds 0.01 "
 /* Ranks share its layers evenly, but for the last. */
 #define EVEN "--model 32C3-BN-R-MP2-512FC-R-10 --weight ttq --image 10x10x1 --threads 1 --seconds 0.01 "
-
-static const verb bench = { .name = "bench", .bit = VERB_BENCH, .benches = benches };
 
 static const cJSON *line_of(const cJSON *j, const char *table, int i)
 {
@@ -103,7 +101,7 @@ static uint64_t run_bench(void *context)
     FILE *out  = freopen(at("json"), qg_rank() ? "a" : "w", stdout);
     snprintf(words, sizeof words, "%s", (const char *)context);
     for (char *w = strtok(words, " "); w; w = strtok(NULL, " ")) argv[argc++] = w;
-    const int status = verb_run(&bench, "qgrad", argc, argv);
+    const int status = bench_main(argc, argv);
     return out && !fflush(out) ? (uint64_t)status : 100;
 }
 
@@ -131,11 +129,11 @@ static void test_each_number_of_ranks_is_measured(void **state)
         }
         assert_null(line_of(j, t ? "weak" : "strong", 3));
     }
-    const cJSON *links = cJSON_GetObjectItemCaseSensitive(j, "links");
-    assert_int_equal(cJSON_GetArraySize(links), 2);
+    const cJSON *joined = cJSON_GetObjectItemCaseSensitive(j, "links");
+    assert_int_equal(cJSON_GetArraySize(joined), 2);
     for (int i = 0; i < 2; i++) {
-        assert_true(number(cJSON_GetArrayItem(links, i), "distance") == 1 << i);
-        assert_true(number(cJSON_GetArrayItem(links, i), "latency_us") > 0 && number(cJSON_GetArrayItem(links, i), "gbits") > 0);
+        assert_true(number(cJSON_GetArrayItem(joined, i), "distance") == 1 << i);
+        assert_true(number(cJSON_GetArrayItem(joined, i), "latency_us") > 0 && number(cJSON_GetArrayItem(joined, i), "gbits") > 0);
     }
     cJSON_Delete(j);
 }

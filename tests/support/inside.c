@@ -11,13 +11,11 @@
 #include "cli/config/options.h"
 #include "tests/support/clock.h"
 #include "tests/support/program.h"
+#include "tools/bench/bench.h"
 
 enum { MOST_RESUMES = 200 };
 
-static const verb verbs[] = {
-    { .name = "train", .bit = VERB_TRAIN, .run = train_main },
-    { .name = "bench", .bit = VERB_BENCH, .benches = benches },
-};
+static const verb train = { .name = "train", .bit = VERB_TRAIN, .run = train_main };
 
 /* What the clock of the next child is to do. */
 static int  its_signal;
@@ -30,9 +28,8 @@ static int run_verb(int argc, char **argv)
     clock_ticks = true;
     clock_raises(its_signal, its_reading);
     clock_turns_back(its_turn);
-    for (int i = 0; argc > 1 && i < 2; i++)
-        if (!strcmp(argv[1], verbs[i].name)) return verb_run(&verbs[i], "qgrad", argc - 1, argv + 1);
-    return EXIT_USAGE;
+    if (argc > 1 && !strcmp(argv[1], "bench")) return bench_main(argc - 1, argv + 1);
+    return argc > 1 && !strcmp(argv[1], "train") ? verb_run(&train, "qgrad", argc - 1, argv + 1) : EXIT_USAGE;
 }
 
 int qgrad_signalled(const char *line, int signal, long reading)

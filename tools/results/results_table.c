@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/results/results.h"
+#include "tools/results/results.h"
 
 #define TITLE "# Reproduced papers\n"
 

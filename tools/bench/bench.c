@@ -1,11 +1,12 @@
 /* qgrad bench train, bench eval, bench packed: how long a training step, a forward pass, or a run of the packed net takes. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cli/bench/bench.h"
-#include "cli/bench/infer.h"
-#include "cli/bench/peak.h"
-#include "cli/bench/scaling.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/infer.h"
+#include "tools/bench/peak.h"
+#include "tools/bench/scaling.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "core/kernels/cpu.h"
@@ -211,7 +212,7 @@ static int run_and_free(bench *b)
     return status;
 }
 
-/* --- which benchmark ---------------------------------------------------------------------- */
+/* --- the benchmarks ----------------------------------------------------------------------- */
 
 static int bench_train(const char *program, const char *operand, config *asked)
 {
@@ -256,7 +257,7 @@ static int bench_traffic(const char *program, const char *operand, config *asked
     return bench_memory(asked);
 }
 
-const verb benches[] = {
+static const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
       .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train, .shares = true },
     { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
@@ -273,3 +274,29 @@ const verb benches[] = {
       .usage = "bench memory [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_traffic },
     { .name = NULL }
 };
+
+/* --- which benchmark -------------------------------------------------------------------------- */
+
+static const char *word_of(const verb *v) { return strchr(v->name, ' ') + 1; }
+
+static int help(void)
+{
+    printf("usage: qgrad bench BENCHMARK [options]\nMeasure the speed of training, of evaluation, of packed nets and of the machine.\n\n");
+    for (const verb *b = benches; b->name; b++) printf("  %-12s  %s.\n", b->name, b->about);
+    printf("\nSee qgrad bench train --help and so on for the options.\n");
+    return EXIT_DONE;
+}
+
+int bench_main(int argc, char **argv)
+{
+    char        names[64] = "";
+    const char *word      = argc > 1 ? argv[1] : "-";
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help();
+    for (const verb *b = benches; b->name; b++) {
+        if (!strcmp(word_of(b), word)) return verb_run(b, argv[0], argc - 1, argv + 1);
+        qg__list_append(names, sizeof names, word_of(b));
+    }
+    if (*word == '-') fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
+    else print_safe(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
+    return EXIT_USAGE;
+}

@@ -1,8 +1,8 @@
-/* cli/bench/bench.h — steps of a net that are measured. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+/* tools/bench/bench.h — steps of a net that are measured. */
+#ifndef TOOLS_BENCH_H
+#define TOOLS_BENCH_H
 
-#include "cli/bench/packed.h"
+#include "tools/bench/packed.h"
 #include "cli/config/config.h"
 #include "core/profile.h"
 #include "core/slices.h"
@@ -37,6 +37,9 @@ typedef struct bench {
     float     *exchange;        /* ms of every measured step spent on it, in order of size */
     double     median_exchange;
 } bench;
+
+/* Runs the benchmark that argv[1] names.  Returns the exit status. */
+int       bench_main(int argc, char **argv);
 
 /* Without --data and --image: mnist if it is there, else noise.  Sets asked's data. */
 QG_MUST_CHECK

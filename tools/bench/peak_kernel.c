@@ -1,4 +1,4 @@
-#include "cli/bench/peak_kernel.h"
+#include "tools/bench/peak_kernel.h"
 
 #include "core/kernels/simd.h"
 

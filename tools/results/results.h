@@ -1,6 +1,6 @@
-/* cli/results/results.h — what results/ holds: the logs of finished runs, results/RECIPE/seed-N/. */
-#ifndef CLI_RESULTS_H
-#define CLI_RESULTS_H
+/* tools/results/results.h — what results/ holds: the logs of finished runs, results/RECIPE/seed-N/. */
+#ifndef TOOLS_RESULTS_H
+#define TOOLS_RESULTS_H
 
 #include <stdio.h>
 

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/bench/peak.h"
+#include "tools/bench/peak.h"
 #include "cli/run/report.h"
 #include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
-#include "cli/bench/peak_kernel.h"
+#include "tools/bench/peak_kernel.h"
 
 /* Three arrays of 64 MiB, beyond any cache but the largest. */
 enum { TRIAD_FLOATS = 1 << 24, MOST_LANES = 16, MOST_COUNTS = 16, LEAST_ROUNDS = 5 };

@@ -1,6 +1,6 @@
-/* cli/bench/scaling.h — qgrad bench scaling: training on 1, 2, 4 .. ranks. */
-#ifndef CLI_BENCH_SCALING_H
-#define CLI_BENCH_SCALING_H
+/* tools/bench/scaling.h — qgrad bench scaling: training on 1, 2, 4 .. ranks. */
+#ifndef TOOLS_BENCH_SCALING_H
+#define TOOLS_BENCH_SCALING_H
 
 #include "cli/config/config.h"
 

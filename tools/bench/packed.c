@@ -1,4 +1,4 @@
-#include "cli/bench/packed.h"
+#include "tools/bench/packed.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* qgrad results: the table of reproduced papers, from logs. */
+/* qgrad-results, which `qgrad results` runs: the table of reproduced papers, from logs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,7 +9,8 @@
 
 #include "core/io/json_write.h"
 #include "cli/print.h"
-#include "cli/results/results.h"
+#include "cli/start.h"
+#include "tools/results/results.h"
 #include "train/run.h"
 #include "core/io/file.h"
 
@@ -190,8 +191,9 @@ static qg_status check_place(bool writes)
     return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; rename it first");
 }
 
-static int update_page(const config *asked)
+static int update_page(const char *program, const char *operand, config *asked)
 {
+    (void)program, (void)operand;
     results    all   = { 0 };
     const bool check = asked->check;
     if (check && asked->add) {
@@ -211,8 +213,11 @@ static int update_page(const config *asked)
     return status ? qg_report("qgrad results") : EXIT_DONE;
 }
 
-int results_main(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    return update_page(asked);
-}
+static const verb results_verb = {
+    .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
+    .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .run = update_page,
+};
+
+static int run(int argc, char **argv) { return verb_run(&results_verb, argv[0], argc, argv); }
+
+int main(int argc, char **argv) { return program_run("qgrad-results", argc, argv, run); }

@@ -1,6 +1,6 @@
-/* cli/bench/packed.h — qgrad bench packed: a net in the engine. */
-#ifndef CLI_BENCH_PACKED_H
-#define CLI_BENCH_PACKED_H
+/* tools/bench/packed.h — qgrad bench packed: a net in the engine. */
+#ifndef TOOLS_BENCH_PACKED_H
+#define TOOLS_BENCH_PACKED_H
 
 #include <stddef.h>
 

@@ -1,12 +1,12 @@
 /* Steps of a net, and the time that they take. */
-#include "cli/bench/bench.h"
+#include "tools/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bench/peak.h"
+#include "tools/bench/peak.h"
 #include "cli/config/data.h"
 #include "core/clock.h"
 #include "core/ranks.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/infer.h"
+#include "tools/bench/infer.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "core/clock.h"

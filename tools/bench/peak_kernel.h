@@ -1,12 +1,12 @@
-/* cli/bench/peak_kernel.h — what this machine can do at most: the limits that measured speeds are held
+/* tools/bench/peak_kernel.h — what this machine can do at most: the limits that measured speeds are held
  * against.
  *
  * Single-threaded pieces for qg_parallel; whoever calls them reads the clock.  They allocate
  * nothing.  Compiled per instruction set like every kernel, so QGRAD_CPU lowers the limit together
  * with what it limits.
  */
-#ifndef QG_PEAK_KERNEL_H
-#define QG_PEAK_KERNEL_H
+#ifndef TOOLS_BENCH_PEAK_KERNEL_H
+#define TOOLS_BENCH_PEAK_KERNEL_H
 
 #include <stddef.h>
 

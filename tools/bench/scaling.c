@@ -7,14 +7,14 @@
  *
  * If it waits for all, this is T = computing + k L + B / W.  L and W depend on the highest bit in which the numbers of the two
  * ranks differ, since ranks side by side may share a node. */
-#include "cli/bench/scaling.h"
+#include "tools/bench/scaling.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench.h"
+#include "tools/bench/bench.h"
 #include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/svg.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/io/paths.h"
-#include "cli/results/results.h"
+#include "tools/results/results.h"
 #include "train/run.h"
 
 /* --- one run ------------------------------------------------------------------------------ */

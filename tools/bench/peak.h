@@ -1,6 +1,6 @@
-/* cli/bench/peak.h — what this machine can do: multiply-adds in registers, and a triad over main memory. */
-#ifndef CLI_PEAK_H
-#define CLI_PEAK_H
+/* tools/bench/peak.h — what this machine can do: multiply-adds in registers, and a triad over main memory. */
+#ifndef TOOLS_BENCH_PEAK_H
+#define TOOLS_BENCH_PEAK_H
 
 #include "cli/config/config.h"
 

@@ -1,7 +1,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/results/results.h"
+#include "tools/results/results.h"
 
 /* The full configuration that the options in asked give. */
 static qg_status resolve(const config *asked, config *out)

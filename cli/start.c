@@ -1,0 +1,96 @@
+#include "cli/start.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+#include "cli/config/options.h"
+#include "cli/config/self.h"
+#include "cli/print.h"
+#include "core/kernels/cpu.h"
+#include "core/kernels/parallel.h"
+
+#if defined(__ELF__) && defined(__GLIBC__)
+/* OpenBLAS starts threads before main begins.  Where a limit on memory or processes does not allow that, it ends the
+ * process with SIGINT or retries forever (core/kernels/parallel.h).  So the program restarts itself before the libraries
+ * begin, with the variable that makes OpenBLAS start none.  getenv does not work yet, so the environment is an argument.
+ * Without /proc the program does not restart. */
+__attribute__((no_sanitize("address", "thread", "undefined")))  /* their libraries have not begun either */
+static void start_no_blas_threads(int argc, char **argv, char **environment)
+{
+    static char ONE[] = "OPENBLAS_NUM_THREADS=1";
+    int         n     = 0;
+    while (environment[n] && strncmp(environment[n], ONE, sizeof ONE - 2)) n++;
+    if (environment[n] && !strcmp(environment[n], ONE)) return;
+    self_begin(argc);
+    if (environment[n]) {
+        environment[n] = ONE;
+        self_execute(argv, environment);
+        return;
+    }
+    char **more = malloc(((size_t)n + 2) * sizeof *more);
+    if (!more) return;
+    memcpy(more, environment, (size_t)n * sizeof *more);
+    more[n]     = ONE;
+    more[n + 1] = NULL;
+    self_execute(argv, more);
+    free(more);
+}
+
+__attribute__((section(".preinit_array"), used))
+static void (*const before_libraries)(int, char **, char **) = start_no_blas_threads;
+#endif
+
+/* OpenBLAS chooses its kernels before main begins, so a better choice requires restarting the program once.  OURS
+ * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not
+ * restart. */
+static void choose_blas_core(char **argv)
+{
+    extern char **environ;
+    static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
+    const bool  again = getenv(OURS);
+    const char *core  = getenv(CORE) ? NULL : qg_blas_better_core();
+    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) self_execute(argv, environ);
+    if (core || again) {
+        unsetenv(CORE);         /* it has been read, and programs that this one starts choose for themselves */
+        unsetenv(OURS);
+    }
+}
+
+/* After a restart from /proc/self/exe, ps, top and pkill would know the program as "exe". */
+static void restore_name(const char *name)
+{
+#if defined(__linux__)
+    prctl(PR_SET_NAME, name);
+#else
+    (void)name;
+#endif
+}
+
+/* Other kernels than those that the user wanted would give other digits. */
+static int check_cpu(void)
+{
+    const char *text = qg_cpu_unknown();
+    if (text) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", text);
+    return text ? EXIT_USAGE : EXIT_DONE;
+}
+
+int program_run(const char *name, int argc, char **argv, int (*work)(int argc, char **argv))
+{
+    self_begin(argc);
+    choose_blas_core(argv);
+    restore_name(name);
+    signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
+    const int status = check_cpu() ? EXIT_USAGE : work(argc, argv);
+    errno            = 0;       /* of an earlier write, only the fact that it failed is known */
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "qgrad: cannot write the result%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+        return status ? status : EXIT_FAILED;
+    }
+    return status;
+}
