@@ -385,10 +385,11 @@ coverage: deps
 	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test
 	@sh tests/coverage.sh $(BUILD)/coverage
 
-# docs/schemes.md and its pictures are the output of commands.
-docs: $(BUILD)/qgrad
+# docs/schemes.md and its pictures are the output of commands, and so is the manual page.
+docs: all
 	@$(BUILD)/qgrad plot --out docs/plots
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
+	@sh packaging/manual.sh $(BUILD)/qgrad >$(BUILD)/qgrad.1 && mv $(BUILD)/qgrad.1 packaging/qgrad.1
 
 # The API reference in $(BUILD)/api, by Doxygen; a warning is an error.
 docs-api:
@@ -504,7 +505,7 @@ install-files:
 	$(PACKAGE) pc qgrad_infer >$(STAGE)$(LIBDIR)/pkgconfig/qgrad_infer.pc
 	$(PACKAGE) cmake >$(STAGE)$(LIBDIR)/cmake/qgrad/qgradConfig.cmake
 	$(PACKAGE) cmake-version >$(STAGE)$(LIBDIR)/cmake/qgrad/qgradConfigVersion.cmake
-	$(BUILD)/qgrad --manual >$(SHARE)/man/man1/qgrad.1
+	$(INSTALL) -m 644 packaging/qgrad.1 $(SHARE)/man/man1/
 	$(BUILD)/qgrad --bash-completion >$(SHARE)/bash-completion/completions/qgrad
 
 # What install-files writes, and the directories that are empty then.

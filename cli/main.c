@@ -108,7 +108,6 @@ static int dispatch(int argc, char **argv)
         manual_version(stdout);
         return EXIT_DONE;
     }
-    if (at == 1 && !strcmp(word, "--manual")) return manual_page(verbs, N_VERBS, stdout);
     if (at == 1 && !strcmp(word, "--bash-completion")) return manual_completion(verbs, N_VERBS, stdout);
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     const verb *v = verb_named(word);

@@ -1,12 +1,9 @@
-/* cli/manual.h — what an installation needs of the tables of commands and options: `qgrad --manual`, `--bash-completion` and
- * `--version`, which `make install` calls. */
+/* cli/manual.h — what an installation needs of the tables of commands and options: `qgrad --bash-completion`, which `make install`
+ * calls, and `--version`. */
 #ifndef CLI_MANUAL_H
 #define CLI_MANUAL_H
 
 #include "cli/config/options.h"
-
-/* The manual page, for man. */
-int  manual_page(const verb *verbs, int n, FILE *out);
 
 /* A completion script for bash: commands, options, and values as far as they are words or files. */
 int  manual_completion(const verb *verbs, int n, FILE *out);
