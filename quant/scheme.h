@@ -63,8 +63,8 @@ struct qg_scheme {
     bool              rectifies;  /* for inputs it replaces relu */
     bool              measures_weights;     /* the constants of a weight come from its values, so activation is only for
                                                inputs; ops[1] is the op for weights */
-    bool              float_ends;   /* models keep their first and last layer in float, as the source does, unless told
-                                       otherwise */
+    bool              float_ends;   /* models keep their first and last layer in float unless told otherwise: as the source
+                                       does, or since sums of unscaled weights need a batch norm after the last layer */
     float             clip;     /* clip latent weights to [-clip, clip] after each step; 0: not clipped */
     bool              centred;  /* before that, subtract their mean over the input channels */
     bool              flips;    /* its weights have no latent values: qg_param.flips */

@@ -75,8 +75,8 @@ all() {
     # Weights, with each option.
     t twn $L --weight twn
     t twn-channel $L --weight twn:threshold=0.5,per-channel=yes,surrogate=clip,surrogate-arg=0.5
-    t ste-tern $L --weight ste-tern
-    t ste-tern-relative $L --weight ste-tern:relative=yes,threshold=0.6,surrogate=approx-sign
+    t ste-tern $L --weight ste-tern --first-last quantized
+    t ste-tern-relative $L --weight ste-tern:relative=yes,threshold=0.6,surrogate=approx-sign --first-last quantized
     t ttq $L --weight ttq
     t ttq-scaled $L --weight ttq:gradient=scaled
     t ttq-channel $L --weight ttq:per-channel=yes
@@ -95,16 +95,16 @@ all() {
     t xnor-authors-adam $L --weight xnor:rule=authors-adam --optimizer adam --lr 0.001
     t xnor-identity $L --weight xnor:rule=identity,surrogate=annealed-tanh
     t magnitude-aware $L --weight magnitude-aware
-    t binaryconnect $L --weight binaryconnect
-    t binaryconnect-stoch $L --weight binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=sgd
+    t binaryconnect $L --weight binaryconnect --first-last quantized
+    t binaryconnect-stoch $L --weight binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=sgd --first-last quantized
     t bnn $L --weight bnn
     t bnn-unit $L --weight bnn:start=unit,glorot-lr=adam --optimizer adam --lr 0.001
     t bop $L --weight bop --optimizer bop --gamma 0.01 --threshold 1e-7
     t lsq-w4 $L --weight lsq:bits=4
     t lsq-w2-clip $L --weight lsq:bits=2,surrogate=clip
-    t unit-w1 $L --weight unit:bits=1
-    t unit-w2 $L --weight unit:bits=2
-    t unit-w3-odd $L --weight unit:bits=3,zero=no
+    t unit-w1 $L --weight unit:bits=1 --first-last quantized
+    t unit-w2 $L --weight unit:bits=2 --first-last quantized
+    t unit-w3-odd $L --weight unit:bits=3,zero=no --first-last quantized
     t fake-current $L --weight fake_quant:range=current,bits=4
     t fake-current-channel $L --weight fake_quant:range=current,bits=4,per-channel=yes
     t fake-learned $L --weight fake_quant:range=learned,bits=3
@@ -134,8 +134,8 @@ all() {
     t in-lsq-signed $L --input lsq:bits=3,signed=yes
     t in-pact $L --input pact:bits=4,alpha=4,decay=0.001
     t in-linear $L --input linear:bits=3,max-value=3
-    t in-unit $L --weight unit:bits=2 --input unit:bits=2
-    t in-unit-zero $L --input unit:bits=3,zero=yes
+    t in-unit $L --weight unit:bits=2 --input unit:bits=2 --first-last quantized
+    t in-unit-zero $L --input unit:bits=3,zero=yes --first-last quantized
     t in-fake-learned $L --input fake_quant:range=learned,bits=4
     t in-fake-learned-channel $L --input fake_quant:range=learned,bits=4,per-channel=yes
     t in-fake-observed $L --weight fake_quant:range=current --input fake_quant:range=observed --quantize-after 3
@@ -152,7 +152,7 @@ all() {
 
     # Nets.
     t lenet5-xnor --model lenet5-xnor --data mnist --data-dir "$dir/digits" --weight xnor --input xnor
-    t mlp --model mlp:depth=2,width=96,dropout=0.5,input-dropout=0.2 --data mnist --data-dir "$dir/digits" --weight binaryconnect
+    t mlp --model mlp:depth=2,width=96,dropout=0.5,input-dropout=0.2 --data mnist --data-dir "$dir/digits" --weight binaryconnect --first-last quantized
     t vgg7 --model vgg7:width=0.125 $C --weight twn
     t vgg-small --model vgg-small:width=0.125 $C --weight lsq:bits=3 --input lsq:bits=3 --first-last float
     t resnet20 --model resnet20 $C --weight ttq --first-last float --augment pad=4,flip

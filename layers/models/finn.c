@@ -39,7 +39,8 @@ static qg_net *declare_cnv(qg_model_spec s)
     "lr = 0.02\n"                                                                                  \
     "schedule = \"step:every=0.04,factor=0.5\"\n"                                                  \
     "loss = \"squared-hinge\"\n"                                                                   \
-    "weight = \"unit:as=paper,bits=1\"\n"                                                                   \
+    "first-last = \"quantized\"\n"                                                                \
+    "weight = \"unit:as=paper,bits=1\"\n"                                                         \
     "input = \"unit:bits=1\"\n"
 
 #define ABOUT_FC(n) "three hidden dense layers of " #n ", dropout 0.2, image quantized too, binary by default (BNN-PYNQ)"

@@ -81,8 +81,7 @@ extern const qg_model  qg_model_text;
  * have an option, an option is out of range, or an exception names a layer that does not exist. */
 qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
 
-/* Whether one of these is a scheme whose source keeps the first and last layer in float, and which needs that
- * (qg_scheme.float_ends). */
+/* Whether one of these is a scheme with which models keep their first and last layer in float (qg_scheme.float_ends). */
 bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient);
 
 /* The quantizers that spec gives to the product called name.  first: it reads the image. */

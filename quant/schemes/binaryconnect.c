@@ -117,6 +117,7 @@ const qg_scheme qg_binaryconnect_scheme = {
     .advice    = advice,
     .surrogate = surrogate,
     .roles     = QG_WEIGHT,
+    .float_ends = true,
     .scales    = QG_UNSCALED,
     .clip      = 1.0f,
     .form      = &qg_sign_form,
@@ -138,6 +139,8 @@ const qg_scheme qg_binaryconnect_scheme = {
         "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
         "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
         "(plain_gradient) does without, as the paper and as=paper (as_paper) do.\n"
+        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
+        "are large, and the last layer of most models has no batch norm, as the paper's has.\n"
         "With draw=stoch small initial weights are coin flips: it needs start=unit,glorot-lr=adam or sgd.\n"
         "Learns nothing.  w = 0 gives +1.  Two options follow the authors' code.  start=unit (unit_start)\n"
         "makes the initial weights uniform in [-1, 1].  glorot-lr=adam (glorot_lr) multiplies the learning\n"
@@ -212,7 +215,7 @@ const qg_scheme qg_bnn_scheme = {
         "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
         "(plain_gradient) does without, as as=paper (as_paper) does.\n"
         "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
-        "are large, and the last layer of a model has no batch norm, as the paper's has.\n"
+        "are large, and the last layer of most models has no batch norm, as the paper's has.\n"
         "Learns nothing.  w = 0 gives +1.  The paper's activations are the scheme sign.  start=unit\n"
         "(unit_start) and glorot-lr (glorot_lr) work as in binaryconnect.\n"
         "Other implementations: torch.sign gives 0 at 0.\n",

@@ -50,6 +50,7 @@ const qg_scheme qg_ste_tern_scheme = {
     .surrogate = surrogate,
     .bits      = 2,
     .roles     = QG_WEIGHT,
+    .float_ends = true,
     .scales    = QG_UNSCALED,
     .form      = &qg_ternary_form,
     .ops       = QG_FORM_OPS("ste_tern"),
@@ -66,6 +67,8 @@ const qg_scheme qg_ste_tern_scheme = {
         "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
         "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
         "(plain_gradient) does without.\n"
+        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
+        "are large, and the last layer of most models has no batch norm.\n"
         "as=paper (as_paper) is relative=no,gradient=plain.  Initial weights below 0.05 are then all 0, and\n"
         "wide layers do not train.\n"
         "Learns nothing.  If all weights are zero, q = 0.  The threshold 0.7 is that of Li, Zhang, Liu 2016,\n"

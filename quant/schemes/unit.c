@@ -50,6 +50,7 @@ const qg_scheme qg_unit_scheme = {
     .measures_weights = true,
     .roles      = QG_WEIGHT | QG_INPUT,
     .rectifies  = true,
+    .float_ends = true,
     .clip       = 1.0f,
     .form       = &qg_unit_form,
     .ops        = QG_ACTIVATION_OR_FORM_OPS("unit"),
@@ -72,6 +73,8 @@ const qg_scheme qg_unit_scheme = {
         "NaN.  For inputs the scheme replaces relu.  With relative=no (fixed), as in Brevitas, weights are\n"
         "not divided by r and start stretched to fill [-1, 1], where usual learning rates hardly move them;\n"
         "as=paper (as_paper) is that.  Latent weights are clipped to [-1, 1] after each step.\n"
+        "Models keep their first and last layer in float unless --first-last quantized is given: sums of such\n"
+        "weights are large, and the last layer of most models has no batch norm, as BNN-PYNQ's nets have.\n"
         "Other implementations: Brevitas' bnn_pynq models use zero=yes for 2-bit inputs, too.  The gradient\n"
         "of their inputs passes wherever round(x n) is a level, up to |x| = 1 + 1 / (2 n), which is\n"
         "surrogate=clip,surrogate-arg=1.5 for 2 bits; the gradient of their weights passes everywhere.\n",

@@ -239,7 +239,7 @@ static void test_a_lost_range_is_reported(void **state)
 static void test_what_does_not_train_says_so(void **state)
 {
     train("--epochs 1 --weight ste-tern:relative=no", "fixed");
-    assert_stderr("qgrad: warning: conv1.weight: ste-tern: most initial weights may lie below the fixed threshold");
+    assert_stderr("qgrad: warning: conv2.weight: ste-tern: most initial weights may lie below the fixed threshold");
     train("--epochs 1 --weight binaryconnect:draw=stoch", "toss");
     assert_stderr("add start=unit and glorot-lr=adam");
     train("--epochs 1 --weight ste-tern", "relative");
@@ -281,9 +281,9 @@ static void test_packed_bytes_count_the_bits_there_are(void **state)
         const char *scheme;
         double      bytes;
     } rows[] = { { "twn", 1280 + 80 },         { "twn:per-channel=yes", 1280 + 80 },
-                 { "ttq", 1280 + 120 },        { "ste-tern", 1280 + 80 },
+                 { "ttq", 1280 + 120 },        { "ste-tern --first-last quantized", 1280 + 80 },
                  { "bnn --first-last quantized", 640 + 80 },          { "binary", 640 + 80 },
-                 { "xnor --first-last quantized", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float", 20480 + 80 },
+                 { "xnor --first-last quantized", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float --first-last quantized", 20480 + 80 },
                  { "fake_quant", 5120 + 80 },  { "fake_quant:range=learned,per-channel=yes", 5120 + 80 + 10 },     /* zero points */
                  { "lsq:bits=4", 2560 + 80 },  { "bop", 640 + 80 },
                  { "qdq:bits=4", 2560 + 80 },  { "qdq:per-channel=yes", 5120 + 80 } };

@@ -359,16 +359,16 @@ static void test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time(void *
 /* Models keep their ends in float where a scheme asks for it. */
 static void test_schemes_decide_about_the_ends(void **state)
 {
-    static const char *const float_ends[] = { "weight = 'dorefa'", "weight = 'xnor'", "weight = 'bnn'", "weight = 'twn'\ninput = 'dorefa'" };
+    static const char *const float_ends[] = { "weight = 'dorefa'", "weight = 'xnor'", "weight = 'bnn'", "weight = 'ste-tern'", "weight = 'twn'\ninput = 'dorefa'" };
     static const char *const quantized[] = { "weight = 'ttq'", "weight = 'twn'\ninput = 'sign'", "weight = 'dorefa'\nfirst-last = 'quantized'" };
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         char   text[128];
         config asked = { 0 }, c = { 0 };
         bool   usage;
-        snprintf(text, sizeof text, "model = 'lenet5'\n%s\n", i < 4 ? float_ends[i] : quantized[i - 4]);
+        snprintf(text, sizeof text, "model = 'lenet5'\n%s\n", i < 5 ? float_ends[i] : quantized[i - 5]);
         assert_ok(config_parse(&asked, text, "f"));
         assert_ok(config_resolve(&asked, NULL, &c, &usage));
-        assert_string_equal(config_text(&c, "first-last"), i < 4 ? "float" : "quantized");
+        assert_string_equal(config_text(&c, "first-last"), i < 5 ? "float" : "quantized");
         config_free(&asked), config_free(&c);
     }
 }

@@ -187,7 +187,7 @@ static void layers_stand_in_their_papers_order(void **state)
     assert_begins("mlp", (qg_model_spec){ .input = sign, .option = { [QG_MODEL_DEPTH] = 1, [QG_MODEL_DROPOUT] = 0.5,
                                                                     [QG_MODEL_INPUT_DROPOUT] = 0.2 } },
                   "dropout dense batchnorm quantize dropout dense batchnorm");
-    assert_begins("tfc", (qg_model_spec){ .weight = unit, .input = unit },
+    assert_begins("tfc", (qg_model_spec){ .weight = unit, .input = unit, .first_last = QG_FIRST_LAST_QUANTIZED },
                   "affine quantize dropout dense batchnorm quantize dropout dense batchnorm quantize dropout "
                   "dense batchnorm quantize dropout dense batchnorm");
     assert_begins("cnv", (qg_model_spec){ .input = sign },
