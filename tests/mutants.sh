@@ -102,7 +102,7 @@ else
 fi
 
 mkdir -p "$copy"
-refresh Makefile qgrad.h $(find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json')
+refresh Makefile packaging/*.mk packaging/*.sh tests/tests.mk qgrad.h $(find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json')
 all=$(for patch in $patches; do field Tests "$patch"; done | tr ' ' '\n' | sort -u)
 check 'without a mutant'
 printf '%-34s  %-3s %-72s  %s\n' mutant no. mistake 'killed by'

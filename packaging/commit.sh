@@ -1,0 +1,8 @@
+#!/bin/sh
+# commit.sh SOURCES..: the commit that a run records, with -dirty if the sources have uncommitted changes.  A tree that is not a
+# git repository has it from packaging/commit, in which git archive writes it; else it is `unknown`.
+if git ls-files --error-unmatch qgrad.h >/dev/null 2>&1; then
+    [ -z "$(git status --porcelain -- "$@")" ] && dirty='' || dirty=-dirty
+    commit=$(git rev-parse --short=12 HEAD)$dirty
+else commit=$(sed -n 's/^\([0-9a-f]\{12\}\).*/\1/p' packaging/commit); fi
+echo "${commit:-unknown}"
