@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -43,6 +45,8 @@ typedef struct job {
     job_state state;
     char     *why;          /* it cannot be trained; NULL: it can */
     pid_t     pid;          /* if it is BUSY */
+    int       log;          /* if it is BUSY: what its training prints */
+    bool      was_finished; /* when its training began */
 } job;
 
 typedef struct sweep {
@@ -334,7 +338,7 @@ static qg_status command(const sweep *s, const job *j, words *w)
 static void log_path(const job *j, char path[QG__PATH_BYTES + 8]) { snprintf(path, QG__PATH_BYTES + 8, "%s.log", j->dir); }
 
 /* In the child.  What it prints goes to the log, because the table is all that the sweep prints. */
-static void become(const sweep *s, const words *w, int log)
+static void become(const sweep *s, const job *j, const words *w)
 {
     extern char **environ;
     const int     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -342,7 +346,7 @@ static void become(const sweep *s, const words *w, int log)
     prctl(PR_SET_PDEATHSIG, stop_request());
 #endif
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-    dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
+    dup2(j->log, STDOUT_FILENO), dup2(j->log, STDERR_FILENO);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
     self_execute(w->word, environ);
@@ -352,7 +356,7 @@ static void become(const sweep *s, const words *w, int log)
 }
 
 /* A new file: what is there may be a link that someone else has made. */
-static qg_status open_log(const job *j, int *log)
+static qg_status open_log(job *j)
 {
     char  path[QG__PATH_BYTES + 8], parent[QG__PATH_BYTES];
     bool  made;
@@ -361,35 +365,45 @@ static qg_status open_log(const job *j, int *log)
     if (qg__path_make(parent, &made)) return QG_EIO;
     log_path(j, path);
     unlink(path);
-    *log = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return *log >= 0 ? QG_OK : qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
+    j->log = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return j->log >= 0 ? QG_OK : qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
 }
 
 static qg_status begin(const sweep *s, job *j)
 {
     words     w      = { 0 };
-    int       log    = -1;
     qg_status status = command(s, j, &w);
-    if (!status) status = open_log(j, &log);
+    j->was_finished  = is_finished(j->dir);
+    if (!status) status = open_log(j);
     if (!status) {
         fflush(NULL);
         j->pid = fork();
-        if (j->pid == 0) become(s, &w, log);
-        if (j->pid < 0) status = qg_fail(QG_EIO, "cannot start a process: %s", strerror(errno));
-        else j->state = BUSY;
+        if (j->pid == 0) become(s, j, &w);
+        if (j->pid > 0) j->state = BUSY;
+        else status = qg_fail(QG_EIO, "cannot start a process: %s", strerror(errno)), close(j->log);
     }
-    if (log >= 0) close(log);
     free_words(&w);
     return status;
 }
 
-/* The last line of the log, without the name of the program. */
-static void last_words(const job *j, int status, char *text, size_t bytes)
+/* Unless another sweep, which found the run as free as this one did, has put its own log in this place. */
+static void remove_log(const job *j)
+{
+    char        path[QG__PATH_BYTES + 8];
+    struct stat own, there;
+    log_path(j, path);
+    if (!fstat(j->log, &own) && !lstat(path, &there) && own.st_ino == there.st_ino && own.st_dev == there.st_dev) unlink(path);
+    close(j->log);
+}
+
+/* The last line of the log, without the name of the program.  Closes the log. */
+static void last_words(job *j, int status, char *text, size_t bytes)
 {
     static const char own[] = "qgrad train: ";
-    char              path[QG__PATH_BYTES + 8], line[2048] = "";
-    log_path(j, path);
-    FILE *f = fopen(path, "r");
+    char              line[2048] = "";
+    FILE *f = fdopen(j->log, "r");
+    if (f) rewind(f);
+    else close(j->log);
     for (char next[sizeof line]; f && fgets(next, sizeof next, f);) strcpy(line, next);
     if (f) fclose(f);
     line[strcspn(line, "\n")] = '\0';
@@ -420,15 +434,21 @@ static void tell(const sweep *s, const job *j)
 
 static void end(const sweep *s, job *j, int status)
 {
-    char       why[2200], path[QG__PATH_BYTES + 8];
+    char       why[2200];
     const int  code    = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     const bool stopped = stop_was(code) || (stop_signal && WIFSIGNALED(status));
     j->pid             = 0;
     if (code == EXIT_DONE || code == EXIT_BUDGET || stopped) {
         j->state = code == EXIT_DONE ? FINISHED : PAUSED;
-        log_path(j, path);
-        unlink(path);
+        remove_log(j);
         if (code == EXIT_DONE) tell(s, j);
+        return;
+    }
+    /* Another process was quicker.  If it has finished, training once more checks that the run is the same. */
+    const bool locked = qg__path_locked(j->dir);
+    if (locked || (is_finished(j->dir) && !j->was_finished)) {
+        j->state = locked ? ELSEWHERE : TO_DO;
+        remove_log(j);
         return;
     }
     last_words(j, status, why, sizeof why);
@@ -456,8 +476,18 @@ static job *next(const sweep *s)
     return NULL;
 }
 
+/* Other processes may have begun runs since, or left them. */
+static void look_again(const sweep *s)
+{
+    for (int i = 0; i < s->jobs; i++) {
+        job *j = &s->job[i];
+        if (j->state == TO_DO || j->state == ELSEWHERE) j->state = qg__path_locked(j->dir) ? ELSEWHERE : TO_DO;
+    }
+}
+
 static void begin_some(const sweep *s)
 {
+    look_again(s);
     for (job *j; count(s, BUSY) < s->asked->jobs && time_left(s) > 0 && (j = next(s));)
         if (begin(s, j)) fail(s, j, qg_errmsg());
 }
@@ -476,18 +506,32 @@ static void give_up(const sweep *s)
     }
 }
 
+/* For a signal; if other processes train runs of this sweep, for at most a second. */
+static void wait_for_something(const sweep *s)
+{
+    const struct timespec second = { .tv_sec = 1 };
+    if (count(s, ELSEWHERE)) (void)pselect(0, NULL, NULL, NULL, &second, &s->mask);
+    else sigsuspend(&s->mask);
+}
+
+/* Whether to wait for runs of other processes.  A task of an array leaves its node to other tasks instead. */
+static bool waits(const sweep *s) { return count(s, ELSEWHERE) && !s->asked->array && !stop_signal && time_left(s) > 0; }
+
 static void train_all(sweep *s)
 {
-    bool told = false;
+    bool told = false, waited = false;
     catch_signals(s);
     for (;;) {
         const bool reaped = reap(s);
         if (!stop_signal) begin_some(s);
-        if (!count(s, BUSY)) break;
+        const bool idle = !count(s, BUSY);
+        if (idle && !waits(s)) break;
+        if (idle && !waited) fprintf(stderr, NAME ": waiting for other processes, which train %d of %d runs\n", count(s, ELSEWHERE), s->jobs);
+        waited |= idle;
         for (int i = 0; stop_signal && !told && i < s->jobs; i++)
             if (s->job[i].state == BUSY) kill(s->job[i].pid, stop_request());
         told = stop_signal != 0;
-        if (!reaped) sigsuspend(&s->mask);
+        if (!reaped) wait_for_something(s);
     }
     give_up(s);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
@@ -548,7 +592,7 @@ static int status_of(const sweep *s)
     if (left > elsewhere)
         print_safe(stderr, NAME ": %d of %d runs are not finished; the same command continues them\n", left - elsewhere, s->jobs);
     if (stop_signal) return 128 + stop_signal;
-    return failed || elsewhere ? EXIT_FAILED : left ? EXIT_BUDGET : EXIT_DONE;
+    return failed || (elsewhere && s->asked->array) ? EXIT_FAILED : left ? EXIT_BUDGET : EXIT_DONE;
 }
 
 static int run(sweep *s)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -196,6 +197,46 @@ static void test_a_budget_pauses_a_sweep(void **state)
     assert_same_run("all/weight=twn-seed-1", "alone");
 }
 
+/* Both print the whole table, and each run is trained once. */
+static void test_two_sweeps_share_the_work(void **state)
+{
+    static const char line[] = SWEEP "--epochs 8 --weight twn,binary --seed 1..2 --out both";
+    for (int i = 0; i < 3; i++)
+        run_shell("rm -rf both; %s %s >1 2>1e & %s %s >2 2>2e; two=$?; wait $! && test $two = 0 && cmp 1 2 && "
+                  "grep -q '^binary .* 2/2' 1 && ! ls both/*.log 2>&-", program, line, program, line);
+    assert_status("train --model lenet5 " SET_ "--epochs 8 --weight binary --seed 2 --out alone --json", 0);
+    assert_same_run("both/weight=binary-seed-2", "alone");
+}
+
+/* Each reports what failed in its own trainings, although both write logs of the same names. */
+static void test_two_sweeps_that_fail_say_why(void **state)
+{
+    for (int i = 0; i < 3; i++)
+        run_shell("%s " SWEEP "--data-dir absent --out none 2>1e >1 & %s " SWEEP "--data-dir absent --out none 2>2e >2; test $? = 1 && "
+                  "{ wait $!; test $? = 1; } && grep -q cannot.open.*absent/ 1e && grep -q cannot.open.*absent/ 2e", program, program);
+}
+
+/* Runs the sweep, which prints into out and err, while another process holds the lock of a run until `until` holds. */
+static void sweep_beside(const char *options, const char *until, int status)
+{
+    run_shell("rm -f locked over out err; flock all/weight=twn-seed-1 sh -c 'echo >locked; until %s || test -e over; do sleep 0.05; done' & "
+              "until test -e locked || ! kill -0 $!; do sleep 0.01; done; %s " SMALL "--json %s >out 2>err; status=$?; echo >over; wait; "
+              "test $status = %d", until, program, options, status);
+}
+
+/* It trains the others, then waits, and goes on with the run when it is free. */
+static void test_a_sweep_waits_for_other_processes(void **state)
+{
+    if (system("flock --version >out 2>&1")) skip();
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
+    sweep_beside("--budget 1s", "false", 3);
+    assert_holds("err", "other processes are training 1 of 4 runs");
+    sweep_beside("", "grep -qs which.train.1.of.4.runs err", 0);
+    assert_holds("out", "\"finished\":4,\"failed\":0");
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --out alone --json", 0);
+    assert_same_run("all/weight=twn-seed-1", "alone");
+}
+
 static void test_a_run_with_several_kernels_is_told(void **state)
 {
     set_variable("QGRAD_CPU", "baseline");
@@ -283,6 +324,9 @@ int main(void)
         cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
         cmocka_unit_test_setup(test_logs_follow_no_links, restore_tree),
         cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
+        cmocka_unit_test_setup(test_two_sweeps_share_the_work, restore_tree),
+        cmocka_unit_test_setup(test_two_sweeps_that_fail_say_why, restore_tree),
+        cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_run_with_several_kernels_is_told, restore_tree, restore_variables),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
