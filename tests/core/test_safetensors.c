@@ -16,18 +16,9 @@
 #include "core/io/state.h"
 #include "tests/support/foreign.h"
 #include "tests/support/room.h"
+#include "tests/support/small_state.h"
 
 #define GOLDEN "tests/golden/safetensors/"
-
-static qg_array vector(qg_dtype dtype, void *data, size_t n)
-{
-    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
-}
-
-static void read_all(const char *path, unsigned char **bytes, size_t *n)
-{
-    assert_int_equal(qg_file_read(path, 1 << 20, bytes, n), QG_OK);
-}
 
 static qg_status read_archive(const char *path, qg_archive **archive)
 {
@@ -322,21 +313,6 @@ static void views_are_aligned(void **state)
     qg_archive_free(a);
 }
 
-/* Two arrays, three notes. */
-static void save_small(const char *path)
-{
-    float     f[6] = { 1, -2, 3, 0.5f, 0, 65 };
-    int8_t    i[3] = { -1, 0, 1 };
-    qg_state *s    = qg_state_new();
-    qg_state_add(s, "codes", vector(QG_I8, i, 3));
-    qg_state_add(s, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, f });
-    qg_state_note(s, "k", "v\x01");
-    qg_state_note(s, "empty", "");
-    qg_state_note(s, "lines", "a\nb\\");
-    assert_int_equal(qg_state_save(s, path), QG_OK);
-    qg_state_free(s);
-}
-
 static void every_truncation_is_rejected(void **state)
 {
     unsigned char *bytes;
@@ -374,7 +350,7 @@ static void save_with_name(const char *path, const char *name)
 {
     float     x[] = { 1, 2 };
     qg_state *s   = qg_state_new();
-    qg_state_add(s, name, vector(QG_F32, x, 2));
+    qg_state_add(s, name, array_of(QG_F32, x, 2));
     assert_int_equal(qg_state_save(s, path), QG_OK);
     qg_state_free(s);
 }

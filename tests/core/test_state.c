@@ -21,18 +21,9 @@
 #include "core/io/state.h"
 #include "tests/support/foreign.h"
 #include "tests/support/room.h"
+#include "tests/support/small_state.h"
 
 #define TRAILING_DATA "tests/golden/safetensors/05_trailing_data"
-
-static qg_array vector(qg_dtype dtype, void *data, size_t n)
-{
-    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
-}
-
-static void read_all(const char *path, unsigned char **bytes, size_t *n)
-{
-    assert_int_equal(qg_file_read(path, 1 << 20, bytes, n), QG_OK);
-}
 
 /* One array per type, of awkward sizes, an empty one, a scalar and one of every dimension. */
 enum { ARRAYS = 13, ARRAY_BYTES = 65 * 8 };
@@ -47,7 +38,7 @@ static qg_state *all_types(unsigned char data[ARRAYS][ARRAY_BYTES])
     static const size_t sizes[] = { 1, 3, 31, 33, 63, 65, 64, 2, 5, 7 };
     qg_state           *s       = qg_state_new();
     for (int i = 0; i < 10; i++)
-        qg_state_add(s, qg_dtype_name(dtypes[i]), vector(dtypes[i], data[i], sizes[i]));
+        qg_state_add(s, qg_dtype_name(dtypes[i]), array_of(dtypes[i], data[i], sizes[i]));
     qg_state_add(s, "empty", (qg_array){ QG_F32, 3, { 3, 0, 31 }, NULL });
     qg_state_add(s, "scalar", (qg_array){ QG_F64, 0, { 0 }, data[11] });
     qg_state_add(s, "", (qg_array){ QG_U8, 8, { 1, 2, 3, 1, 1, 5, 1, 2 }, data[12] });
@@ -182,19 +173,19 @@ static void mismatches_are_listed(void **state)
     qg_state    *s    = qg_state_new();
     for (size_t i = 0; i < 32 * 25; i++) w[i] = 1;
     qg_state_add(s, "conv1.weight", (qg_array){ QG_F32, 4, { 32, 5, 5, 1 }, w });
-    qg_state_add(s, "fits", vector(QG_F32, w, 3));
-    qg_state_add(s, "bn.mean", vector(QG_F64, d, 3));
+    qg_state_add(s, "fits", array_of(QG_F32, w, 3));
+    qg_state_add(s, "bn.mean", array_of(QG_F64, d, 3));
     qg_state_add(s, "rank", (qg_array){ QG_F32, 2, { 3, 1 }, w });
-    qg_state_add(s, "extra", vector(QG_F32, w, 1));
+    qg_state_add(s, "extra", array_of(QG_F32, w, 1));
     assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
     qg_state_free(s);
 
     s = qg_state_new();
     qg_state_add(s, "conv1.weight", (qg_array){ QG_F32, 4, { 20, 5, 5, 1 }, other });
-    qg_state_add(s, "fits", vector(QG_F32, other, 3));
-    qg_state_add(s, "bn.mean", vector(QG_F32, other, 3));
-    qg_state_add(s, "rank", vector(QG_F32, other, 3));
-    qg_state_add(s, "fc.bias", vector(QG_F32, other, 10));
+    qg_state_add(s, "fits", array_of(QG_F32, other, 3));
+    qg_state_add(s, "bn.mean", array_of(QG_F32, other, 3));
+    qg_state_add(s, "rank", array_of(QG_F32, other, 3));
+    qg_state_add(s, "fc.bias", array_of(QG_F32, other, 10));
     qg_state_note(s, "mine", "stays");
     assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     char expected[512];
@@ -216,7 +207,7 @@ static void long_lists_of_mismatches_are_cut(void **state)
     float x = 0;
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "%02d.weight", i);
-        qg_state_add(s, name, vector(QG_F32, &x, 1));
+        qg_state_add(s, name, array_of(QG_F32, &x, 1));
     }
     assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     const size_t length = strlen(qg_errmsg());
@@ -267,7 +258,7 @@ static void assert_sticks(qg_state *s, qg_status added, const char *reason)
 static void bad_arrays_stick(void **state)
 {
     float           x = 0;
-    const qg_array  one = vector(QG_F32, &x, 1);
+    const qg_array  one = array_of(QG_F32, &x, 1);
     qg_state       *s = qg_state_new();
     assert_int_equal(qg_state_add(s, "twice", one), QG_OK);
     assert_sticks(s, qg_state_add(s, "twice", one), "'twice' is added twice");
@@ -280,11 +271,11 @@ static void bad_arrays_stick(void **state)
     s = qg_state_new();
     assert_sticks(s, qg_state_add(s, "w", (qg_array){ .rank = -1, .data = &x }), "rank -1");
     s = qg_state_new();
-    assert_sticks(s, qg_state_add(s, "w", vector((qg_dtype)99, &x, 1)), "99");
+    assert_sticks(s, qg_state_add(s, "w", array_of((qg_dtype)99, &x, 1)), "99");
     s = qg_state_new();
-    assert_sticks(s, qg_state_add(s, "w", vector(QG_F32, NULL, 1)), "'w' has no data");
+    assert_sticks(s, qg_state_add(s, "w", array_of(QG_F32, NULL, 1)), "'w' has no data");
     s = qg_state_new();
-    assert_sticks(s, qg_state_add(s, "w", vector(QG_F32, &x, SIZE_MAX / 2)), "'w' is larger");
+    assert_sticks(s, qg_state_add(s, "w", array_of(QG_F32, &x, SIZE_MAX / 2)), "'w' is larger");
     s = qg_state_new();
     assert_sticks(s, qg_state_note(s, "key", "\xC3"), "'key' is not UTF-8");
     s = qg_state_new();
@@ -300,7 +291,7 @@ static void null_state(void **state)
     qg_state_free(s);
     qg_state_refuse(NULL, QG_EARG);
     qg_fail(QG_ENAN, "the first failure");
-    assert_int_equal(qg_state_add(NULL, "w", vector(QG_F32, NULL, 0)), QG_EMEM);
+    assert_int_equal(qg_state_add(NULL, "w", array_of(QG_F32, NULL, 0)), QG_EMEM);
     assert_int_equal(qg_state_note(NULL, "k", "v"), QG_EMEM);
     assert_int_equal(qg_state_save(NULL, in_room("a")), QG_EMEM);
     assert_int_equal(qg_state_load(NULL, in_room("a")), QG_EMEM);
@@ -330,7 +321,7 @@ static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
     assert_int_equal(fclose(f), 0);
     if (truncate(path, (off_t)(sizeof prefix + sizeof header - 1) + ((off_t)1 << 40))) skip();
     qg_state *s = qg_state_new();
-    qg_state_add(s, "w", vector(QG_F32, &x, 1));
+    qg_state_add(s, "w", array_of(QG_F32, &x, 1));
     assert_int_equal(qg_state_load(s, path), QG_ESHAPE);
     assert_non_null(strstr(qg_errmsg(), "file U8 [1099511627776], expected F32 [1]"));
     qg_state_free(s);
@@ -340,7 +331,7 @@ static void bad_paths(void **state)
 {
     float     x = 3;
     qg_state *s = qg_state_new();
-    qg_state_add(s, "x", vector(QG_F32, &x, 1));
+    qg_state_add(s, "x", array_of(QG_F32, &x, 1));
     assert_int_equal(qg_state_load(s, in_room("missing")), QG_EIO);
     assert_non_null(strstr(qg_errmsg(), in_room("missing")));
     assert_int_equal(qg_state_load(s, room), QG_EIO);
@@ -353,21 +344,6 @@ static void bad_paths(void **state)
     assert_null(qg_archive_open(in_room("missing")));
     assert_non_null(strstr(qg_errmsg(), in_room("missing")));
     assert_true(x == 3);
-    qg_state_free(s);
-}
-
-/* Two arrays, three notes. */
-static void save_small(const char *path)
-{
-    float     f[6] = { 1, -2, 3, 0.5f, 0, 65 };
-    int8_t    i[3] = { -1, 0, 1 };
-    qg_state *s    = qg_state_new();
-    qg_state_add(s, "codes", vector(QG_I8, i, 3));
-    qg_state_add(s, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, f });
-    qg_state_note(s, "k", "v\x01");
-    qg_state_note(s, "empty", "");
-    qg_state_note(s, "lines", "a\nb\\");
-    assert_int_equal(qg_state_save(s, path), QG_OK);
     qg_state_free(s);
 }
 
@@ -392,7 +368,7 @@ static void failed_save_keeps_the_old_file(void **state)
 
     float x[3] = { 1, 2, INFINITY };            /* nobody could load it again */
     s          = qg_state_new();
-    qg_state_add(s, "w", vector(QG_F32, x, 3));
+    qg_state_add(s, "w", array_of(QG_F32, x, 3));
     assert_int_equal(qg_state_save(s, in_room("a")), QG_ENAN);
     assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
     qg_state_free(s);
@@ -427,7 +403,7 @@ typedef struct small {
 static void begin_small(small *s)
 {
     *s = (small){ .state = qg_state_new() };
-    qg_state_add(s->state, "codes", vector(QG_I8, s->i, 3));
+    qg_state_add(s->state, "codes", array_of(QG_I8, s->i, 3));
     qg_state_add(s->state, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, s->f });
     qg_state_note(s->state, "mine", "stays");
 }

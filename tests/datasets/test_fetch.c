@@ -241,27 +241,24 @@ static void clear(void)
 
 static void assert_entries(int expected) { assert_int_equal(entries(), expected); }
 
-static void assert_complete(void)
+static const char *const NAMES_10[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                        "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin" };
+
+static void assert_good(const char *const *name, int n)
 {
     char file[64], text[64];
-    for (int i = 0; i < 4; i++) {
-        snprintf(file, sizeof file, "a set/%s", NAMES[i]);
-        snprintf(text, sizeof text, "good %s\n", NAMES[i]);
+    for (int i = 0; i < n; i++) {
+        snprintf(file, sizeof file, "a set/%s", name[i]);
+        snprintf(text, sizeof text, "good %s\n", name[i]);
         assert_string_equal(read_text(file), text);
     }
 }
 
-static const char *const NAMES_10[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                        "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin" };
+static void assert_complete(void) { assert_good(NAMES, 4); }
 
 static void assert_complete_10(void)
 {
-    char name[64], text[64];
-    for (int i = 0; i < 6; i++) {
-        snprintf(name, sizeof name, "a set/%s", NAMES_10[i]);
-        snprintf(text, sizeof text, "good %s\n", NAMES_10[i]);
-        assert_string_equal(read_text(name), text);
-    }
+    assert_good(NAMES_10, 6);
     assert_entries(6);
 }
 
