@@ -69,6 +69,7 @@ extern "C" {
 #include "datasets/preprocess.h"
 #include "datasets/loader.h"
 #include "train/fit.h"
+#include "train/recipe.h"
 #include "train/calibrate.h"
 
 #ifdef __cplusplus

@@ -16,13 +16,13 @@
 
 typedef struct evaluation {
     config     *asked;
-    config      config;
-    recipe      recipe;
+    qg_recipe   config;
+    qg_recipe   recipe;
     used_run    used;
     qg_loader  *train;          /* training images of the run, if its checkpoints do not note their preprocessing; or NULL */
     qg_preprocess *noted;       /* by its checkpoints; or NULL */
     qg_loader  *test;
-    config      other_config;   /* with another quantizer for the weights, --weight */
+    qg_recipe   other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
     qg__init_report init;
     qg__measured    found;
@@ -34,10 +34,10 @@ typedef struct evaluation {
 /* The run's configuration with the weights' scheme of --weight. */
 static qg_status exchange(evaluation *e)
 {
-    qg_status status = config_over(&e->other_config, &e->config, 0, 0);
-    if (!status) status = config_set(&e->other_config, option_find("weight"), config_text(e->asked, "weight"));
-    config_unset(&e->other_config, "quantize-weights-after");      /* of the weights' own quantizer */
-    return status ? status : config_check(&e->other_config);
+    qg_status status = qg__recipe_over(&e->other_config, &e->config, 0, 0);
+    if (!status) status = qg__recipe_put(&e->other_config, qg__recipe_key("weight"), config_text(e->asked, "weight"));
+    qg__recipe_unset(&e->other_config, "quantize-weights-after");      /* of the weights' own quantizer */
+    return status ? status : qg__recipe_check(&e->other_config);
 }
 
 static qg_status configure(evaluation *e, bool *usage)
@@ -47,7 +47,7 @@ static qg_status configure(evaluation *e, bool *usage)
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     const qg_status status = used_run_find(&e->used, dir, e->asked->best, &e->config);
     if (status) return status;
-    e->recipe = e->config.recipe;
+    e->recipe = e->config;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
     if (config_text(e->asked, "cache")) e->recipe.cache = e->asked->recipe.cache;
     return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
@@ -63,13 +63,13 @@ static qg_status check_names(const evaluation *e, const qg_loader *l, const char
 static qg_loader *images_of_run(const evaluation *e, const char *dir)
 {
     const char *stored = e->config.data_digest;
-    recipe      there  = e->recipe;
+    qg_recipe   there  = e->recipe;
     char        found[32] = "";
     there.data_dir   = dir;
-    qg_loader *train = recipe_data(&there, false, NULL);
+    qg_loader *train = qg__recipe_data(&there, false, NULL);
     if (!train || !stored) return train;
-    qg_loader *test = recipe_test_of(&there, train);
-    if (test) snprintf(found, sizeof found, "%016" PRIx64, data_digest(train, test));
+    qg_loader *test = qg__recipe_test_of(&there, train);
+    if (test) snprintf(found, sizeof found, "%016" PRIx64, qg__data_digest(train, test));
     qg_loader_free(test);
     if (!strcmp(stored, found)) return train;
     if (*found && !check_names(e, train, dir))
@@ -97,13 +97,13 @@ static qg_status preprocessing(evaluation *e, const char *from, const qg_preproc
 static qg_status open_images(evaluation *e)
 {
     const char *data = config_text(e->asked, "data"), *from = e->asked->recipe.data_dir;
-    const bool  other = data && strcmp(data, config_text(&e->config, "data"));
+    const bool  other = data && strcmp(data, qg__recipe_value(&e->config, "data"));
     const qg_preprocess *as;
     const qg_status status = preprocessing(e, other ? NULL : from, &as);
     if (status) return status;
     if (from || other) e->recipe.data_dir = from;
     if (data) e->recipe.data = e->asked->recipe.data;
-    e->test = recipe_data(&e->recipe, true, as);
+    e->test = qg__recipe_data(&e->recipe, true, as);
     return e->test ? QG_OK : QG_EIO;
 }
 
@@ -111,7 +111,7 @@ static qg_status open_images(evaluation *e)
 static qg_status load_other(evaluation *e)
 {
     const qg_shape image = qg_loader_shape(e->test);
-    e->other = used_run_net(&e->used, &e->other_config.recipe, image, qg_loader_classes(e->test), &e->init);
+    e->other = used_run_net(&e->used, &e->other_config, image, qg_loader_classes(e->test), &e->init);
     return e->other ? QG_OK : qg_errcode();
 }
 
@@ -134,7 +134,7 @@ static qg_status load(evaluation *e)
     if (status) return status;
     report_warning(e->test);
     status = used_run_load(&e->used, &e->config, &e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    e->used.spec.fit.test = e->test;
+    e->used.spec.test = e->test;
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
@@ -313,7 +313,7 @@ static qg_status find_files(evaluation *e)
     uint64_t *index = calloc((size_t)n + 1, sizeof *index);
     e->files        = calloc((size_t)n + 1, sizeof *e->files);
     for (int i = 0; index && i < n; i++) index[i] = e->all.worst[i].image;
-    const qg_status status = index && e->files ? data_files(&e->recipe.data, e->recipe.data_dir, true, n, index, e->files)
+    const qg_status status = index && e->files ? qg__data_files(&e->recipe.data, e->recipe.data_dir, true, n, index, e->files)
                                                : qg_fail(QG_EMEM, "out of memory for %d mistakes", n);
     free(index);
     return status;
@@ -323,8 +323,8 @@ static qg_status find_files(evaluation *e)
 
 static void print(const evaluation *e)
 {
-    const char  *file = qg__run_file_name(e->used.file), *trained = config_text(&e->config, "weight");
-    const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
+    const char  *file = qg__run_file_name(e->used.file), *trained = qg__recipe_value(&e->config, "weight");
+    const char  *weight = e->other ? qg__recipe_value(&e->other_config, "weight") : trained;
     const double margin = qg__proportion_error(e->found.accuracy, e->found.images);
     char         digest[17];
     qg__digest(e->used.net, digest);
@@ -346,7 +346,7 @@ static void print(const evaluation *e)
     qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", e->used.run.paths.dir);
     qg__json_text(&j, "file", file);
-    qg__json_text(&j, "model", config_text(&e->config, "model"));
+    qg__json_text(&j, "model", qg__recipe_value(&e->config, "model"));
     qg__json_text(&j, "weight", weight);
     qg__json_text(&j, "data", e->recipe.data.name);
     qg__json_integer(&j, "images", e->found.images);
@@ -370,7 +370,7 @@ static qg_status measure(evaluation *e)
     if (!status)
         status = class_names_of(&e->classes, e->used.run.paths.file[e->used.file], e->recipe.data.name, classes);
     if (!status)
-        status = qg__measure(&e->used.spec.fit, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
+        status = qg__measure(&e->used.spec, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
                              e->used.run.record.steps, &e->all, &e->found, &stopped);
     return status ? status : find_files(e);
 }
@@ -401,7 +401,7 @@ int eval_main(const char *program, const char *operand, config *asked)
     qg_loader_free(e.test);
     qg_loader_free(e.train);
     qg_preprocess_free(e.noted);
-    config_free(&e.other_config);
-    config_free(&e.config);
+    qg__recipe_clear(&e.other_config);
+    qg__recipe_clear(&e.config);
     return status;
 }

@@ -16,21 +16,21 @@ static const char *text_of(const scheme_text *s)
 
 static const char *use_of(const scheme_text *s)
 {
-    return s->use == FOR_WEIGHT     ? "weights"
-           : s->use == FOR_INPUT    ? "inputs"
-           : s->use == FOR_GRADIENT ? "gradients"
+    return s->use == QG_WEIGHT     ? "weights"
+           : s->use == QG_INPUT    ? "inputs"
+           : s->use == QG_GRADIENT ? "gradients"
                                     : "weights, inputs, gradients";
 }
 
 /* Whether name is that of the row, or has options that select this scheme; NULL: any name. */
 static bool is_called(const scheme_text *s, const char *name)
 {
-    char     text[VALUE_BYTES];
+    char     text[QG__VALUE_BYTES];
     qg_quant q;
     if (!name || !strcmp(s->name, name)) return true;
     const size_t n = strlen(s->name);
     return !strncmp(s->name, name, n) && name[n] == ':' && s->quant.scheme &&
-           !scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
+           !qg__scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
 }
 
 /* Whether an earlier scheme has the same text: a scheme may serve several operands, and some of its variants have
@@ -136,14 +136,14 @@ static void print_list(void)
 
 static int refuse(const char *name)
 {
-    char         names[VALUE_BYTES] = "";
+    char         names[QG__VALUE_BYTES] = "";
     const size_t n                  = strcspn(name, ":");
     scheme_text  s, before;
     for (int i = 0; scheme_at(i, &s); i++) {
         if (strlen(s.name) == n && !strncmp(s.name, name, n)) {     /* there is one, but not with these options */
-            char     text[VALUE_BYTES];
+            char     text[QG__VALUE_BYTES];
             qg_quant q;
-            if (!scheme_parse(name, s.use, &q, text, sizeof text)) continue;
+            if (!qg__scheme_parse(name, s.use, &q, text, sizeof text)) continue;
             fprintf(stderr, "qgrad explain: %s\n", qg_errmsg());
             return EXIT_USAGE;
         }

@@ -16,7 +16,7 @@ enum { NOTES = 5 };
 
 typedef struct exporter {
     config        *asked;
-    config         config;
+    qg_recipe      config;
     used_run       used;
     qg_archive    *archive;             /* the checkpoint, for its notes */
     qg_preprocess *as;
@@ -48,7 +48,7 @@ static qg_status load(exporter *e)
     if (status) return status;
     e->as = qg_preprocess_open(path);
     if (!e->as) return qg_errcode();
-    return used_run_load(&e->used, &e->config, &e->config.recipe, image, classes);
+    return used_run_load(&e->used, &e->config, &e->config, image, classes);
 }
 
 static qg_status take_normalisation(exporter *e)
@@ -65,16 +65,16 @@ static void note(exporter *e, const char *key, const char *value)
 }
 
 /* As --data takes it; without the paths of files. */
-static const char *data_note(const config *c)
+static const char *data_note(const qg_recipe *c)
 {
-    const data_set *d = &c->recipe.data;
-    return data_names_files(d) ? d->name : config_text(c, "data");
+    const qg__data *d = &c->data;
+    return qg__data_names_files(d) ? d->name : qg__recipe_value(c, "data");
 }
 
 static void take_notes(exporter *e)
 {
     qg__digest(e->used.net, e->digest);
-    note(e, "model", config_text(&e->config, "model"));
+    note(e, "model", qg__recipe_value(&e->config, "model"));
     note(e, "data", data_note(&e->config));
     note(e, "class-names", qg_archive_noted(e->archive, "class-names"));
     note(e, "digest", e->digest);
@@ -144,6 +144,6 @@ int export_main(const char *program, const char *operand, config *asked)
     used_run_end(&e.used);
     qg_archive_free(e.archive);
     qg_preprocess_free(e.as);
-    config_free(&e.config);
+    qg__recipe_clear(&e.config);
     return status;
 }

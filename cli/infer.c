@@ -33,10 +33,10 @@ typedef struct inference {
 } inference;
 
 /* Sets what no configuration stores but the table gives as the default. */
-static qg_status set_default(config *c, const char *name)
+static qg_status set_default(config *asked, const char *name)
 {
     const option *o = option_find(name);
-    return config_text(c, name) ? QG_OK : config_set(c, o, o->fallback);
+    return config_text(asked, name) ? QG_OK : config_set(asked, o, o->key->fallback);
 }
 
 static qg_status configure(inference *v, bool *usage)
@@ -51,14 +51,14 @@ static qg_status configure(inference *v, bool *usage)
 static qg_status take_directory(inference *v)
 {
     const char *data = config_text(v->asked, "data"), *where;
-    config      stored = { 0 };
+    qg_recipe   stored = { 0 };
     used_run    used = NO_RUN;
     if (!v->asked->run || config_text(v->asked, "data-dir")) return QG_OK;
     qg_status status = used_run_find(&used, v->asked->run, v->asked->best, &stored);
-    where            = config_text(&stored, "data-dir");
-    if (!status && where && !strcmp(config_text(&stored, "data"), data)) status = config_set(v->asked, option_find("data-dir"), where);
+    where            = qg__recipe_value(&stored, "data-dir");
+    if (!status && where && !strcmp(qg__recipe_value(&stored, "data"), data)) status = config_set(v->asked, option_find("data-dir"), where);
     used_run_end(&used);
-    config_free(&stored);
+    qg__recipe_clear(&stored);
     return status;
 }
 
@@ -68,11 +68,11 @@ static qg_status choose_data(inference *v)
 {
     const char *noted = config_text(v->asked, "data") ? NULL : qg_infer_note(v->packed.net, "data");
     qg_status   status = noted ? config_set(v->asked, option_find("data"), noted) : QG_OK;
-    if (!status && noted && data_names_files(&v->asked->recipe.data)) status = QG_EARG;
+    if (!status && noted && qg__data_names_files(&v->asked->recipe.data)) status = QG_EARG;
     if (!status) status = set_default(v->asked, "data");
     v->data = v->asked->recipe.data.name;
     if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);
-    status = recipe_check_cache(&v->asked->recipe);
+    status = qg__recipe_check_cache(&v->asked->recipe);
     return status ? status : take_directory(v);
 }
 
@@ -119,12 +119,12 @@ static qg_status take_memory(inference *v)
 
 static qg_status open(inference *v)
 {
-    const recipe *r = &v->asked->recipe;
+    const qg_recipe *r = &v->asked->recipe;
     qg_set_threads(r->threads);
     qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize);
     if (!status) status = choose_data(v);
     if (status) return status;
-    v->test = data_open(&r->data, r->data_dir, true,
+    v->test = qg__data_open(&r->data, r->data_dir, true,
                         (qg_loader_spec){ .batch = r->batch, .in_order = true, .cache_bytes = r->cache });
     if (!v->test) return QG_EIO;
     report_warning(v->test);

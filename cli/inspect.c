@@ -48,8 +48,8 @@ static inline void widen(float v, float *min, float *max)
 
 typedef struct inspection {
     config    *asked;
-    config     config;
-    recipe     recipe;
+    qg_recipe  config;
+    qg_recipe  recipe;
     used_run    used;
 } inspection;
 
@@ -60,7 +60,7 @@ static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
     *image              = e->recipe.data.image;
     *classes            = e->recipe.data.classes;
     e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no statistics */
-    qg_loader *test     = recipe_data(&e->recipe, true, NULL);
+    qg_loader *test     = qg__recipe_data(&e->recipe, true, NULL);
     if (!test) return e->recipe.data_dir ? QG_EIO : QG_OK;
     *image   = qg_loader_shape(test);
     *classes = qg_loader_classes(test);
@@ -423,7 +423,7 @@ static qg_status print_all(inspection *e)
         qg__json_open(&j, "layers", '[');
     } else {
         print_safe(stdout, "%s, %s\n", e->used.run.paths.file[e->used.file],
-                   e->used.said ? "a net of its own program" : config_text(&e->config, "model"));
+                   e->used.said ? "a net of its own program" : qg__recipe_value(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->used.net) && !s; i++) {
         qg_layer      *l     = qg_net_layer(e->used.net, i);
@@ -459,7 +459,7 @@ static int inspect(inspection *e, const char *dir)
     if (!dir) dir = asked;
     e->used.only_weights = true;
     qg_status status     = used_run_find(&e->used, dir, e->asked->best, &e->config);
-    e->recipe          = e->config.recipe;
+    e->recipe          = e->config;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);
     if (!status) status = print_all(e);
@@ -472,6 +472,6 @@ int inspect_main(const char *program, const char *operand, config *asked)
     inspection e      = { .asked = asked, .used = NO_RUN };
     const int  status = inspect(&e, operand);
     used_run_end(&e.used);
-    config_free(&e.config);
+    qg__recipe_clear(&e.config);
     return status;
 }

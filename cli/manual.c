@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/config/images.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "qgrad.h"
@@ -38,16 +37,16 @@ static void scheme_words(unsigned role, FILE *out)
 static qg_status print_words(const void *of, FILE *out)
 {
     const option *o                  = of;
-    char          names[VALUE_BYTES] = "";
-    if (o->kind == OPTION_WORD) words(o->value, "|", out);
-    else if (!strcmp(o->name, "model")) model_names(names, sizeof names);
-    else if (!strcmp(o->name, "data")) data_names(names, sizeof names);
-    else if (!strcmp(o->name, "weight")) scheme_words(FOR_WEIGHT, out);
-    else if (!strcmp(o->name, "input")) scheme_words(FOR_INPUT, out);
-    else if (!strcmp(o->name, "gradient")) scheme_words(FOR_GRADIENT, out);
-    else if (!strcmp(o->name, "schedule"))
+    char          names[QG__VALUE_BYTES] = "";
+    if (o->key->kind == QG__WORD) words(o->key->value, "|", out);
+    else if (!strcmp(o->key->name, "model")) qg__model_names(names, sizeof names);
+    else if (!strcmp(o->key->name, "data")) qg__data_names(names, sizeof names);
+    else if (!strcmp(o->key->name, "weight")) scheme_words(QG_WEIGHT, out);
+    else if (!strcmp(o->key->name, "input")) scheme_words(QG_INPUT, out);
+    else if (!strcmp(o->key->name, "gradient")) scheme_words(QG_GRADIENT, out);
+    else if (!strcmp(o->key->name, "schedule"))
         for (const qg_variant *s = qg_schedules; s->name; s++) qg__list_append(names, sizeof names, s->name);
-    else if (!strcmp(o->name, "normalise"))
+    else if (!strcmp(o->key->name, "normalise"))
         for (const qg_variant *s = qg_normalisations; s->name; s++) qg__list_append(names, sizeof names, s->name);
     words(names, ",", out);
     return QG_OK;
@@ -55,7 +54,7 @@ static qg_status print_words(const void *of, FILE *out)
 
 static bool is_path(const option *o)
 {
-    return o->value && (!strcmp(o->value, "DIR") || !strcmp(o->value, "FILE") || !strcmp(o->value, "RUN"));
+    return o->key->value && (!strcmp(o->key->value, "DIR") || !strcmp(o->key->value, "FILE") || !strcmp(o->key->value, "RUN"));
 }
 
 /* The cases of options whose values are known: `--model) words=".." ;;`. */
@@ -67,11 +66,11 @@ static qg_status values(FILE *out)
         size_t          n;
         const qg_status status = qg__text_print(print_words, o, &text, &n);
         if (status) return status;
-        if (n) fprintf(out, "    --%s) words='%s' ;;\n", o->name, text);
-        else if (!strcmp(o->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
+        if (n) fprintf(out, "    --%s) words='%s' ;;\n", o->key->name, text);
+        else if (!strcmp(o->key->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
         else if (is_path(o))
-            fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
-        else if (o->kind != OPTION_FLAG) fprintf(out, "    --%s) return ;;\n", o->name);
+            fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->key->name);
+        else if (o->key->kind != QG__FLAG) fprintf(out, "    --%s) return ;;\n", o->key->name);
         free(text);
     }
     return QG_OK;
@@ -80,7 +79,7 @@ static qg_status values(FILE *out)
 static void dashed(unsigned bits, FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (options[i].use & bits) fprintf(out, " --%s", options[i].name);
+        if (options[i].verbs & bits) fprintf(out, " --%s", options[i].key->name);
 }
 
 int manual_completion(const verb *verbs, int n, FILE *out)
@@ -107,7 +106,7 @@ int manual_completion(const verb *verbs, int n, FILE *out)
     for (int i = 0; i < n; i++) {
         fprintf(out, "            %s) words='", verbs[i].name);
         choices(&verbs[i], out);
-        if (verbs[i].bit & (VERB_EXPLAIN | VERB_PLOT)) scheme_words(FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT, out);
+        if (verbs[i].bit & (VERB_EXPLAIN | VERB_PLOT)) scheme_words(QG_WEIGHT | QG_INPUT | QG_GRADIENT, out);
         dashed(verbs[i].bit, out);
         fprintf(out, "' ;;\n");
     }

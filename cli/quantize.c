@@ -19,14 +19,14 @@
 
 typedef struct quantization {
     config         *asked;
-    config          was, config;            /* of the run, and of the one it becomes */
+    qg_recipe       was, config;            /* of the run, and of the one it becomes */
     char            dir[QG__PATH_BYTES];    /* of the latter */
     used_run        used;
     qg_loader      *train, *test;
     qg_net         *net;
     qg__init_report init;
     qg_optim       *optim;                  /* whose moments are in the checkpoint: a run of no steps */
-    run_spec        spec;
+    qg_fit_spec     spec;
     qg__run         run;
     qg__measured    before, after;
     int             count;                  /* of the images that calibrate it */
@@ -54,25 +54,25 @@ static qg_status choose_directory(quantization *z)
 }
 
 /* What the run did that the new one does not: its recipe, a teacher, delays, other initial weights. */
-static qg_status leave_out(config *c)
+static qg_status leave_out(qg_recipe *c)
 {
     static const char *const keys[] = { "recipe", "init-recipe", "reproduces", "reported", "provenance", "deviations",
                                         "teacher", "teacher-digest", "distil", "init-digest", "init-except", "freeze",
                                         "quantize-weights-after", "norm-sync", "ranks" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) config_unset(c, keys[i]);
-    const option *reestimate = option_find("reestimate-batchnorm");
-    if (!config_text(c, reestimate->name) && config_set(c, reestimate, reestimate->fallback)) return qg_errcode();
-    return config_set(c, option_find("quantize-after"), "0");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) qg__recipe_unset(c, keys[i]);
+    const qg__option *reestimate = qg__recipe_key("reestimate-batchnorm");
+    if (!qg__recipe_value(c, reestimate->name) && qg__recipe_put(c, reestimate, reestimate->fallback)) return qg_errcode();
+    return qg__recipe_put(c, qg__recipe_key("quantize-after"), "0");
 }
 
 /* What a run without quantizers says about its ends decided nothing. */
 static qg_status decide_ends(quantization *z)
 {
-    const recipe *was = &z->was.recipe, *r = &z->config.recipe;
+    const qg_recipe *was = &z->was, *r = &z->config;
     if (config_text(z->asked, "first-last") || was->weight.scheme || was->input.scheme || was->gradient.scheme ||
         !qg_model_keeps_ends(r->weight, r->input, r->gradient))
         return QG_OK;
-    return config_set(&z->config, option_find("first-last"), "float");
+    return qg__recipe_put(&z->config, qg__recipe_key("first-last"), "float");
 }
 
 static qg_status configure(quantization *z, bool *usage)
@@ -81,13 +81,13 @@ static qg_status configure(quantization *z, bool *usage)
     if (!z->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     qg_status status = used_run_find(&z->used, z->asked->run, z->asked->best, &z->was);
     if (!status) status = choose_directory(z);
-    if (!status) status = config_over(&z->config, &z->was, 0, 0);
+    if (!status) status = qg__recipe_over(&z->config, &z->was, 0, 0);
     if (!status) status = leave_out(&z->config);
-    if (!status) status = config_over(&z->config, z->asked, SAVED, 0);
+    if (!status) status = qg__recipe_over(&z->config, &z->asked->recipe, QG__SAVED, 0);
     if (!status) status = decide_ends(z);
     if (status) return status;
     *usage = true;
-    return config_check(&z->config);
+    return qg__recipe_check(&z->config);
 }
 
 /* --- images ------------------------------------------------------------------------------- */
@@ -95,10 +95,10 @@ static qg_status configure(quantization *z, bool *usage)
 /* Whether the images are those of the run, whose statistics the normalisation has. */
 static qg_status check_images(const quantization *z)
 {
-    const uint64_t is[]    = { data_digest(z->train, z->test), qg_loader_class_digest(z->train) };
+    const uint64_t is[]    = { qg__data_digest(z->train, z->test), qg_loader_class_digest(z->train) };
     const char    *was[]   = { z->was.data_digest, z->was.class_digest };
     static const char *const what[] = { "images", "names of the classes" };
-    const recipe  *r       = &z->config.recipe;
+    const qg_recipe  *r       = &z->config;
     for (int i = 0; i < 2; i++) {
         char found[32];
         snprintf(found, sizeof found, "%016" PRIx64, is[i]);
@@ -112,16 +112,16 @@ static qg_status check_images(const quantization *z)
 /* The images of the training as a test would see them: nothing is augmented. */
 static qg_status open_images(quantization *z)
 {
-    recipe         plain = z->config.recipe;
+    qg_recipe         plain = z->config;
     qg_preprocess *noted = NULL;
     plain.augment        = (qg_augment){ 0 };
     if (qg_normalise_fits(plain.normalise)) {
         noted = qg_preprocess_open(z->used.run.paths.file[z->used.file]);
         if (!noted && qg_errcode() != QG_ESTATE) return qg_errcode();       /* earlier versions noted nothing */
     }
-    z->train = recipe_data(&plain, false, noted);
+    z->train = qg__recipe_data(&plain, false, noted);
     qg_preprocess_free(noted);
-    z->test = recipe_test_of(&plain, z->train);
+    z->test = qg__recipe_test_of(&plain, z->train);
     return z->test ? check_images(z) : QG_EIO;
 }
 
@@ -129,14 +129,14 @@ static qg_status open_images(quantization *z)
 
 #define FLOAT "float"
 
-static void spell(const qg_slot *slot, char text[VALUE_BYTES])
+static void spell(const qg_slot *slot, char text[QG__VALUE_BYTES])
 {
     strcpy(text, FLOAT);
-    if (slot && slot->q.scheme) qg_quant_print(slot->q, text, VALUE_BYTES);
+    if (slot && slot->q.scheme) qg_quant_print(slot->q, text, QG__VALUE_BYTES);
 }
 
 /* What l and the layer of this name in the other net quantize: "twn" or "float". */
-static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here[VALUE_BYTES], char there[VALUE_BYTES])
+static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here[QG__VALUE_BYTES], char there[QG__VALUE_BYTES])
 {
     spell(qg_layer_slot(l, role), here);
     spell(qg_layer_slot(qg__net_named(other, l->name), role), there);
@@ -145,7 +145,7 @@ static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here
 /* The weights of the run were trained for its quantizers, so it keeps those. */
 static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
 {
-    char was[VALUE_BYTES], is[VALUE_BYTES];
+    char was[QG__VALUE_BYTES], is[QG__VALUE_BYTES];
     spell_both(l, z->net, role, was, is);
     if (!strcmp(was, FLOAT) || !strcmp(was, is)) return QG_OK;
     return qg_fail(QG_EARG, "%s is already quantized: %s.%s was trained as %s, which cannot become %s",
@@ -154,7 +154,7 @@ static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
 
 static bool is_new(const quantization *z, qg_layer *l, qg_role role)
 {
-    char is[VALUE_BYTES], was[VALUE_BYTES];
+    char is[QG__VALUE_BYTES], was[QG__VALUE_BYTES];
     spell_both(l, z->used.net, role, is, was);
     return strcmp(is, FLOAT) && !strcmp(was, FLOAT);
 }
@@ -176,7 +176,7 @@ static qg_status freeze(const quantization *z)
 {
     char      layer[QG__INIT_LAYER];
     qg_status status = QG_OK;
-    for (const char *at = z->config.recipe.freeze; !status && qg__list_next(&at, layer, sizeof layer);)
+    for (const char *at = z->config.freeze; !status && qg__list_next(&at, layer, sizeof layer);)
         status = qg_net_freeze(z->net, layer);
     return status;
 }
@@ -184,17 +184,17 @@ static qg_status freeze(const quantization *z)
 /* The run's own net, and the one with quantizers. */
 static qg_status load(quantization *z)
 {
-    const recipe  *r     = &z->config.recipe;
+    const qg_recipe  *r     = &z->config;
     qg_shape       image = qg_loader_shape(z->train);
     const int      n     = qg_loader_classes(z->train);
-    qg_status      status = used_run_load(&z->used, &z->was, &z->was.recipe, image, n);
+    qg_status      status = used_run_load(&z->used, &z->was, &z->was, image, n);
     if (status) return status;
-    z->used.spec.fit.test = z->test;
+    z->used.spec.test = z->test;
     z->net                = used_run_net(&z->used, r, image, n, &z->init);
     if (!z->net) return qg_errcode();
     status = check_quantizers(z);
     if (!status) status = freeze(z);
-    if (!status) status = config_set(&z->config, option_find("init-digest"), z->init.digest);
+    if (!status) status = qg__recipe_put(&z->config, qg__recipe_key("init-digest"), z->init.digest);
     return status;
 }
 
@@ -206,8 +206,8 @@ static qg_status calibrate(quantization *z)
     z->count = z->asked->calibrate ? z->asked->calibrate : all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
     if (z->count > all)
         return qg_fail(QG_EARG, "calibrate: %d images were asked for, but %s has %d for training", z->count,
-                       z->config.recipe.data.name, all);
-    const qg_status status = qg__measure(&u->spec.fit, z->test, u->net, u->run.tape, u->run.record.steps, NULL, &z->before,
+                       z->config.data.name, all);
+    const qg_status status = qg__measure(&u->spec, z->test, u->net, u->run.tape, u->run.record.steps, NULL, &z->before,
                                          &stopped);
     return status ? status : qg_calibrate(z->net, (qg_calibrate_spec){ .images = z->train, .count = z->count });
 }
@@ -217,9 +217,9 @@ static qg_status calibrate(quantization *z)
 /* The run before its first step: compare train/fit.c. */
 static qg_status begin_run(quantization *z)
 {
-    qg_fit_spec *s      = &z->spec.fit;
-    qg_status    status = run_spec_begin(&z->spec, &z->config);
-    z->optim            = recipe_optim(&z->config.recipe, qg_net_params(z->net));
+    qg_fit_spec *s      = &z->spec;
+    qg_status    status = qg__recipe_spec(&z->config, &z->spec);
+    z->optim            = qg__recipe_optim(&z->config, qg_net_params(z->net));
     if (status || !z->optim) return status ? status : QG_EMEM;
     s->mode  = QG_FIT_RESUME;
     s->train = z->train;
@@ -232,7 +232,7 @@ static qg_status measure(quantization *z)
 {
     bool             stopped;
     qg__run_record  *at     = &z->run.record;
-    const qg_status  status = qg__measure(&z->spec.fit, z->test, z->net, z->run.tape, at->steps, NULL, &z->after,
+    const qg_status  status = qg__measure(&z->spec, z->test, z->net, z->run.tape, at->steps, NULL, &z->after,
                                            &stopped);
     if (status) return status;
     at->tested        = z->after.images;
@@ -250,13 +250,13 @@ static qg_status write_result(const quantization *z)
                               .test_images          = m->images,
                               .train_loss           = NAN,
                               .seconds              = qg__now() - z->began,
-                              .seed                 = z->config.recipe.seed,
+                              .seed                 = z->config.seed,
                               .threads              = (uint64_t)qg_threads() };
     qg__result_join(r.blas_core, "", qg_blas_core());
     qg__result_join(r.cpu_path, "", qg_cpu_path());
     qg__result_join(r.commit, "", qg__commit());
     qg__digest(z->net, r.digest);
-    return qg__result_save(&r, &z->spec.fit, z->net, z->run.lock, z->run.paths.file[QG__RUN_RESULT]);
+    return qg__result_save(&r, &z->spec, z->net, z->run.lock, z->run.paths.file[QG__RUN_RESULT]);
 }
 
 static void remove_files(const qg__run *r)
@@ -298,9 +298,9 @@ static double margin(const qg__measured *m) { return qg__proportion_error(m->acc
 static void print_text(const quantization *z, const char *digest)
 {
     print_safe(stdout, "from           %s\n", z->used.run.paths.file[z->used.file]);
-    printf("weights        %s, inputs %s, first and last %s\n", config_text(&z->config, "weight"),
-           config_text(&z->config, "input"), config_text(&z->config, "first-last"));
-    printf("calibrated     on %d training images of %s\n", z->count, z->config.recipe.data.name);
+    printf("weights        %s, inputs %s, first and last %s\n", qg__recipe_value(&z->config, "weight"),
+           qg__recipe_value(&z->config, "input"), qg__recipe_value(&z->config, "first-last"));
+    printf("calibrated     on %d training images of %s\n", z->count, z->config.data.name);
     printf("test accuracy  %.2f %% ± %.2f %%, was %.2f %% ± %.2f %%\n", 100 * z->after.accuracy, 100 * margin(&z->after),
            100 * z->before.accuracy, 100 * margin(&z->before));
     printf("test loss      %.6g, was %.6g\n", z->after.loss, z->before.loss);
@@ -314,10 +314,10 @@ static void print_json(const quantization *z, const char *digest)
     qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", z->dir);
     qg__json_path(&j, "from", z->used.run.paths.file[z->used.file]);
-    qg__json_text(&j, "model", config_text(&z->config, "model"));
-    qg__json_text(&j, "weight", config_text(&z->config, "weight"));
-    qg__json_text(&j, "input", config_text(&z->config, "input"));
-    qg__json_text(&j, "data", z->config.recipe.data.name);
+    qg__json_text(&j, "model", qg__recipe_value(&z->config, "model"));
+    qg__json_text(&j, "weight", qg__recipe_value(&z->config, "weight"));
+    qg__json_text(&j, "input", qg__recipe_value(&z->config, "input"));
+    qg__json_text(&j, "data", z->config.data.name);
     qg__json_integer(&j, "calibrate", (uint64_t)z->count);
     qg__json_integer(&j, "images", z->after.images);
     qg__json_real(&j, "test_accuracy_before", z->before.accuracy);
@@ -339,7 +339,7 @@ static int quantize(quantization *z)
     char      digest[17];
     qg_status status = configure(z, &usage);
     if (status) return options_report("qgrad quantize", usage);
-    qg_set_threads(z->config.recipe.threads);
+    qg_set_threads(z->config.threads);
     report_presets();
     status = open_images(z);
     if (!status) status = load(z);
@@ -360,13 +360,12 @@ int quantize_main(const char *program, const char *operand, config *asked)
     quantization z      = { .asked = asked, .used = NO_RUN, .run = { .lock = QG_BY_PATH }, .began = qg__now() };
     const int    status = quantize(&z);
     qg__run_end(&z.run);
-    run_spec_end(&z.spec);
     used_run_end(&z.used);
     qg_optim_free(z.optim);
     qg_net_free(z.net);
     qg_loader_free(z.test);
     qg_loader_free(z.train);
-    config_free(&z.config);
-    config_free(&z.was);
+    qg__recipe_clear(&z.config);
+    qg__recipe_clear(&z.was);
     return status;
 }

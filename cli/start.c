@@ -72,6 +72,18 @@ static void restore_name(const char *name)
 #endif
 }
 
+/* The library looks for recipes and the sample in $QGRAD_SHARE (core/io/share.h): ../share/qgrad of the directory of this program,
+ * unless it is set. */
+static void find_share(void)
+{
+    char        path[QG__PATH_BYTES], share[QG__PATH_BYTES];
+    const char *given = getenv("QGRAD_SHARE");
+    char       *bin   = NULL;
+    if ((given && *given) || !self_path(path)) return;
+    for (int i = 0; i < 2 && (bin = strrchr(path, '/')) != NULL; i++) *bin = '\0';
+    if (bin && !qg__path_join(*path ? path : "/", "share/qgrad", share)) setenv("QGRAD_SHARE", share, 1);
+}
+
 /* Other kernels than those that the user wanted would give other digits. */
 static int check_cpu(void)
 {
@@ -84,6 +96,7 @@ int program_run(const char *name, int argc, char **argv, int (*work)(int argc, c
 {
     self_begin(argc);
     choose_blas_core(argv);
+    find_share();
     restore_name(name);
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
     const int status = check_cpu() ? EXIT_USAGE : work(argc, argv);

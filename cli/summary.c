@@ -76,14 +76,14 @@ static void print_layer(qg__json *j, qg_layer *l)
     qg__json_close(j, '}');
 }
 
-static void print_json(const config *c, const qg_net *net)
+static void print_json(const qg_recipe *c, const qg_net *net)
 {
     uint64_t macs = 0;
     qg__json     j    = qg__json_begin(stdout);
-    qg__json_text(&j, "model", config_text(c, "model"));
-    qg__json_text(&j, "weight", config_text(c, "weight"));
-    qg__json_text(&j, "input", config_text(c, "input"));
-    qg__json_text(&j, "gradient", config_text(c, "gradient"));
+    qg__json_text(&j, "model", qg__recipe_value(c, "model"));
+    qg__json_text(&j, "weight", qg__recipe_value(c, "weight"));
+    qg__json_text(&j, "input", qg__recipe_value(c, "input"));
+    qg__json_text(&j, "gradient", qg__recipe_value(c, "gradient"));
     qg__json_open(&j, "layers", '[');
     for (int i = 0; i < qg_net_layers(net); i++) {
         print_layer(&j, qg_net_layer(net, i));
@@ -98,37 +98,37 @@ static void print_json(const config *c, const qg_net *net)
 }
 
 /* The images are not read, so the table cannot say after how many steps. */
-static void print_delays(const config *c, FILE *out)
+static void print_delays(const qg_recipe *c, FILE *out)
 {
     static const char *const keys[] = { "quantize-after", "quantize-weights-after", "freeze-batchnorm-after" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *text = config_text(c, keys[i]);
+        const char *text = qg__recipe_value(c, keys[i]);
         if (text && strstr(text, "epochs")) fprintf(out, "%s %s: the training images decide how many steps these are\n", keys[i], text);
     }
 }
 
 /* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no
  * paper. */
-static qg_shape image_of(const config *asked, const recipe *r)
+static qg_shape image_of(const config *asked, const qg_recipe *r)
 {
-    const bool named = config_text(asked, "data") || asked->file || asked->named;
+    const bool named = config_text(asked, "data") || asked->file || asked->recipe.named;
     if (config_text(asked, "image")) return asked->image;
-    return named || r->model.type == &qg_model_text ? data_image(&r->data, r->data_dir) : r->model.type->image;
+    return named || r->model.type == &qg_model_text ? qg__data_image(&r->data, r->data_dir) : r->model.type->image;
 }
 
-static int summarise(const config *asked, config *c)
+static int summarise(const config *asked, qg_recipe *c)
 {
-    const recipe *r = &c->recipe;
+    const qg_recipe *r = c;
     bool          usage;
     qg_status     status = config_resolve(asked, NULL, c, &usage);
     if (!status) {
         usage                = true;
-        c->recipe.data.image = image_of(asked, r);
-        status               = r->data.image.h ? config_check(c)
+        c->data.image = image_of(asked, r);
+        status               = r->data.image.h ? qg__recipe_check(c)
                                                : qg_fail(QG_EARG, "the size of the images is unknown; pass --image");
     }
     if (status) return options_report("qgrad summary", usage);
-    qg_net *net = recipe_net(r, r->data.image, r->data.classes);
+    qg_net *net = qg__recipe_net(r, r->data.image, r->data.classes);
     if (!net) return qg_report("qgrad summary");
     if (asked->json) print_json(c, net);
     else qg_net_summary(net, stdout), print_delays(c, stdout);
@@ -139,8 +139,8 @@ static int summarise(const config *asked, config *c)
 int summary_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    config    c      = { 0 };
+    qg_recipe c      = { 0 };
     const int status = summarise(asked, &c);
-    config_free(&c);
+    qg__recipe_clear(&c);
     return status;
 }

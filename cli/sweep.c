@@ -83,35 +83,35 @@ static void catch_signals(sweep *s)
 
 static bool is_varied(const sweep *s, const option *o) { return lists_count(s->asked, o) > 1; }
 
-static bool is_path(const option *o) { return o->kind == OPTION_TEXT && !o->parse; }
+static bool is_path(const option *o) { return o->key->kind == QG__TEXT && !o->key->parse; }
 
 static void append_value(char *text, size_t bytes, const option *o, const char *value)
 {
-    char name[VALUE_BYTES];
-    if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
-    if (!strcmp(o->name, "model")) place_append(text, bytes, o->name, name);
-    else if (is_path(o)) place_append_path(text, bytes, o->name, value);
-    else place_append(text, bytes, o->name, value);
+    char name[QG__VALUE_BYTES];
+    if (!strcmp(o->key->name, "model")) model_file_name(value, name, sizeof name);
+    if (!strcmp(o->key->name, "model")) place_append(text, bytes, o->key->name, name);
+    else if (is_path(o)) place_append_path(text, bytes, o->key->name, value);
+    else place_append(text, bytes, o->key->name, value);
 }
 
 /* runs/sweep-MODEL-CHANGES-LISTS.  What a list contains is not part of it, so a list may grow. */
 static qg_status name_sweep(sweep *s)
 {
     const config *a = s->asked;
-    char          name[QG__PATH_BYTES / 2] = "", value[VALUE_BYTES];
+    char          name[QG__PATH_BYTES / 2] = "", value[QG__VALUE_BYTES];
     if (a->out) return run_directory("out", a->out, s->out);
     for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
         for (int i = 0; i < OPTIONS; i++) {
             const option *o = &options[i];
-            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "data-dir") || lists_is_free(o);
+            const bool    quiet = !strcmp(o->key->name, "seed") || !strcmp(o->key->name, "data-dir") || lists_is_free(o);
             if (!a->values[i] || quiet || is_varied(s, o) != (pass == 1)) continue;
             lists_value(a, 0, o, value);
-            if (pass == 1) place_append(name, sizeof name, "", o->name);
-            else if (!strcmp(o->name, "recipe") || !strcmp(o->name, "data")) place_append(name, sizeof name, "", value);
-            else if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
+            if (pass == 1) place_append(name, sizeof name, "", o->key->name);
+            else if (!strcmp(o->key->name, "recipe") || !strcmp(o->key->name, "data")) place_append(name, sizeof name, "", value);
+            else if (!strcmp(o->key->name, "model")) model_file_name(value, name, sizeof name);
             else append_value(name, sizeof name, o, value);
         }
-    for (const char *item = config_text(a, "layer"); item && *item; item = list_next(item)) {
+    for (const char *item = config_text(a, "layer"); item && *item; item = qg__lines_next(item)) {
         snprintf(value, sizeof value, "%.*s", (int)strcspn(item, "\n"), item);
         place_append(name, sizeof name, "layer", value);
     }
@@ -123,15 +123,15 @@ static qg_status name_sweep(sweep *s)
 /* OUT/LISTS-seed-SEED, and OUT/RECIPE/LISTS-seed-SEED with --recipe, as train calls it. */
 static qg_status name_run(const sweep *s, int k, const config *one, const char *seed, char dir[QG__PATH_BYTES])
 {
-    char name[QG__PATH_BYTES / 2] = "", value[VALUE_BYTES];
+    char name[QG__PATH_BYTES / 2] = "", value[QG__VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!is_varied(s, o) || !strcmp(o->name, "seed") || !strcmp(o->name, "recipe")) continue;
+        if (!is_varied(s, o) || !strcmp(o->key->name, "seed") || !strcmp(o->key->name, "recipe")) continue;
         lists_value(s->asked, k, o, value);
         append_value(name, sizeof name - 64, o, value);
     }
     place_shorten(name);
-    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, one->named ? "/" : "", one->named ? one->named : "",
+    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, one->recipe.named ? "/" : "", one->recipe.named ? one->recipe.named : "",
                            name, *name ? "-" : "", seed);
     return n < QG__PATH_BYTES ? QG_OK : qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
 }
@@ -154,22 +154,23 @@ static bool has_run(const char *dir)
     return !qg__run_paths_of(dir, &p) && qg__path_exists(p.file[QG__RUN_CONFIG]);
 }
 
+static const char *or_unset(const char *text) { return text ? text : "unset"; }
+
 /* A run that is there already must be the one that c asks for. */
-static qg_status check_run(const char *dir, config *c)
+static qg_status check_run(const char *dir, qg_recipe *c)
 {
     qg__run_paths   p;
-    config          stored = { 0 }, run = { 0 };
-    bool            usage;
+    qg_recipe       stored = { 0 }, run = { 0 };
     qg_status       status = qg__run_paths_of(dir, &p);
-    if (!status && c->teacher && !config_text(c, "distil")) status = config_set(c, option_find("distil"), "");
-    if (!status) status = config_stored(p.file[QG__RUN_CONFIG], &stored);
-    if (!status) status = config_resolve(&(config){ 0 }, &stored, &run, &usage);
-    const option *o = status ? NULL : config_difference(c, &run, IDENTITY, PER_RUN);
-    if (!status && !o && c->recipe.seed != run.recipe.seed) o = option_find("seed");
+    if (!status && c->teacher_run && !qg__recipe_value(c, "distil")) status = qg__recipe_put(c, qg__recipe_key("distil"), "");
+    if (!status) status = qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored);
+    if (!status) status = qg__recipe_as_stored(&stored, &run);
+    const qg__option *o = status ? NULL : qg__recipe_difference(c, &run, QG__IDENTITY, QG__PER_RUN);
+    if (!status && !o && c->seed != run.seed) o = qg__recipe_key("seed");
     if (o)
         status = qg_fail(QG_EARG, "has a run with %s %s, not %s; choose another --out, or rename it", o->name,
-                         run.text[o - options] ? run.text[o - options] : "unset", c->text[o - options] ? c->text[o - options] : "unset");
-    config_free(&stored), config_free(&run);
+                         or_unset(run.text[o - qg__recipe_keys]), or_unset(c->text[o - qg__recipe_keys]));
+    qg__recipe_clear(&stored), qg__recipe_clear(&run);
     return status;
 }
 
@@ -178,13 +179,13 @@ static qg_status check_run(const char *dir, config *c)
 /* "weight=twn lr=0.1 seed=1": what combination k has of each list. */
 static void spell(const sweep *s, int k, char *text, size_t bytes)
 {
-    char value[VALUE_BYTES];
+    char value[QG__VALUE_BYTES];
     *text = '\0';
     for (int i = 0; i < OPTIONS; i++) {
         const size_t used = strlen(text);
         if (!is_varied(s, &options[i])) continue;
         lists_value(s->asked, k, &options[i], value);
-        snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", options[i].name, value);
+        snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", options[i].key->name, value);
     }
 }
 
@@ -205,18 +206,18 @@ static char *copy(const char *text)
 }
 
 /* Resolves and checks a combination, and looks at what is in its directory. */
-static qg_status examine(const sweep *s, job *j, config *one, config *c)
+static qg_status examine(const sweep *s, job *j, config *one, qg_recipe *c)
 {
     char      dir[QG__PATH_BYTES];
     bool      usage;
     qg_status status = lists_pick(s->asked, j->combination, one);
     if (!status) status = config_resolve(one, NULL, c, &usage);
-    if (!status) status = config_check(c);
-    if (!status) status = recipe_trains(&c->recipe);
-    if (!status) status = name_run(s, j->combination, one, config_text(c, "seed"), dir);
+    if (!status) status = qg__recipe_check(c);
+    if (!status) status = qg__recipe_trains(c);
+    if (!status) status = name_run(s, j->combination, one, qg__recipe_value(c, "seed"), dir);
     if (status) return status;
     j->dir = copy(dir);
-    if (!one->init && c->init_recipe && snprintf(dir, sizeof dir, "%s/%s/seed-%s", s->out, c->init_recipe, config_text(c, "seed")))
+    if (!one->init && c->init_recipe && snprintf(dir, sizeof dir, "%s/%s/seed-%s", s->out, c->init_recipe, qg__recipe_value(c, "seed")))
         j->source = copy(dir);
     if (!j->dir || (!one->init && c->init_recipe && !j->source)) return QG_EMEM;
     if (!has_run(j->dir)) return QG_OK;
@@ -247,10 +248,11 @@ static qg_status prepare(sweep *s)
     int failed = 0;
     for (int i = 0; i < s->jobs; i++) {
         job   *j   = &s->job[i];
-        config one = { 0 }, c = { 0 };
+        config    one = { .file = NULL };
+        qg_recipe c   = { .epochs = 0 };
         j->combination = first + i;
         status         = examine(s, j, &one, &c);
-        config_free(&one), config_free(&c);
+        config_free(&one), qg__recipe_clear(&c);
         if (status == QG_EMEM || (status && !(j->why = copy(qg_errmsg())))) return QG_EMEM;
         failed += status != QG_OK;
     }
@@ -295,13 +297,13 @@ static void free_words(words *w)
 
 static void add_option(words *w, const option *o, const char *text)
 {
-    if (o->kind == OPTION_FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->name);
-    if (o->kind == OPTION_FLAG) return;
-    for (const char *line = text; *line; line = list_next(line)) {
-        add_word(w, "--%s=%.*s", o->name, (int)strcspn(line, "\n"), line);
-        if (o->kind != OPTION_LIST) return;
+    if (o->key->kind == QG__FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->key->name);
+    if (o->key->kind == QG__FLAG) return;
+    for (const char *line = text; *line; line = qg__lines_next(line)) {
+        add_word(w, "--%s=%.*s", o->key->name, (int)strcspn(line, "\n"), line);
+        if (o->key->kind != QG__LIST) return;
     }
-    if (!*text) add_word(w, "--%s=", o->name);
+    if (!*text) add_word(w, "--%s=", o->key->name);
 }
 
 /* The options of combination k, as train takes them. */
@@ -310,8 +312,9 @@ static qg_status add_options(const sweep *s, int k, words *w)
     config          one    = { 0 };
     const qg_status status = lists_pick(s->asked, k, &one);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        const bool own = !strcmp(options[i].name, "out") || !strcmp(options[i].name, "budget") || !strcmp(options[i].name, "json");
-        if (one.text[i] && !own) add_option(w, &options[i], one.text[i]);
+        const char *name = options[i].key->name, *text = config_text_of(&one, &options[i]);
+        const bool  own = !strcmp(name, "out") || !strcmp(name, "budget") || !strcmp(name, "json");
+        if (text && !own) add_option(w, &options[i], text);
     }
     config_free(&one);
     return status;

@@ -23,14 +23,14 @@
 typedef struct training {
     const char     *program;
     config         *asked;
-    config          config;
+    qg_recipe       config;
     qg__run_paths   paths;
-    run_spec        spec;
+    qg_fit_spec     spec;
     qg_loader      *train, *test;
     qg_net         *net;
     qg_optim       *optim;
     qg__init_report init;
-    config          teacher_config;
+    qg_recipe       teacher_config;
     used_run        teacher;        /* its net is NULL: none */
     progress        progress;
     follower        follower;
@@ -44,7 +44,7 @@ typedef struct training {
 } training;
 
 /* Without --out: the run that --resume finds, or a name that is free. */
-static qg_status choose_place(training *t, config *c, char dir[QG__PATH_BYTES])
+static qg_status choose_place(training *t, qg_recipe *c, char dir[QG__PATH_BYTES])
 {
     bool      found  = false;
     qg_status status = place_name(t->asked, c, dir);
@@ -58,13 +58,13 @@ static qg_status choose_place(training *t, config *c, char dir[QG__PATH_BYTES])
 static qg_status choose_directory_here(training *t, bool *usage)
 {
     char      dir[QG__PATH_BYTES];
-    config    c      = { 0 };
+    qg_recipe c      = { 0 };
     qg_status status = QG_OK;
     *usage           = true;
     if (t->asked->out) status = run_directory("out", t->asked->out, dir);
     else status = config_resolve(t->asked, NULL, &c, usage);
     if (!status && !t->asked->out) status = choose_place(t, &c, dir);
-    config_free(&c);
+    qg__recipe_clear(&c);
     return status ? status : qg__run_paths_of(dir, &t->paths);
 }
 
@@ -81,104 +81,32 @@ static qg_status choose_directory(training *t, bool *usage)
 static qg_status configure(training *t, bool *usage)
 {
     const char *path   = t->paths.file[QG__RUN_CONFIG];
-    config      stored = { 0 };
+    qg_recipe   stored = { 0 };
     qg_status   status = QG_OK;
     *usage             = false;
     t->goes_on         = t->asked->resume && qg__path_exists(path);
-    if (t->goes_on) status = config_stored(path, &stored);
+    if (t->goes_on) status = qg__recipe_stored(path, &stored);
     if (!status) status = config_resolve(t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
-    if (!status && t->goes_on && stored.recipe.epochs < t->config.recipe.epochs) t->extends = stored.recipe.epochs;
-    config_free(&stored);
+    if (!status && t->goes_on && stored.epochs < t->config.epochs) t->extends = stored.epochs;
+    qg__recipe_clear(&stored);
     if (status && t->asked->resume && !t->goes_on && !t->asked->recipe.model.type)
         return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
     if (status) return status;
     *usage = true;
-    status = config_check(&t->config);
-    if (!status) status = recipe_trains(&t->config.recipe);
+    status = qg__recipe_check(&t->config);
+    if (!status) status = qg__recipe_trains(&t->config);
     if (!status && t->asked->resume && t->asked->force)
         status = qg_fail(QG_EARG, "--resume and --force exclude each other");
     return status;
 }
 
-/* The digest of the images is part of the configuration, their directory is not.  Runs of older versions recorded no
- * digest and continue without one. */
-static qg_status note(training *t, const char *key, const char *what, uint64_t digest)
-{
-    const char *stored = config_text(&t->config, key);
-    char        found[32];
-    if (!stored && t->goes_on) return QG_OK;
-    snprintf(found, sizeof found, "%016" PRIx64, digest);
-    if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", t->config.recipe.data.name,
-                       what, found, stored, t->paths.file[QG__RUN_CONFIG]);
-    return config_set(&t->config, option_find(key), found);
-}
-
-static qg_status note_images(training *t)
-{
-    const uint64_t  names  = qg_loader_class_digest(t->train);
-    const qg_status status = note(t, "data-digest", "images", data_digest(t->train, t->test));
-    return status || !names ? status : note(t, "class-digest", "names of the classes", names);
-}
-
-/* Results of norms that are not synchronised depend on the number of ranks, which is therefore part of the configuration. */
-static qg_status note_ranks(training *t)
-{
-    char        here[16];
-    const char *stored = config_text(&t->config, "ranks");
-    snprintf(here, sizeof here, "%d", qg_ranks());
-    if (t->config.recipe.norm_sync != NORM_SYNC_OFF) return QG_OK;
-    if (t->goes_on && stored && strcmp(stored, here))
-        return qg_fail(QG_EARG, "norm-sync off: the run began on %s ranks, which its batch norms depend on, and cannot go on with %s",
-                       stored, here);
-    return config_set(&t->config, option_find("ranks"), here);
-}
-
-/* What delays in epochs mean in steps, so that whoever reads the run without its training images knows it. */
-static qg_status note_epoch_steps(training *t)
-{
-    char steps[16];
-    snprintf(steps, sizeof steps, "%d", qg_loader_batches(t->train));
-    return recipe_waits_epochs(&t->config.recipe) ? config_set(&t->config, option_find("epoch-steps"), steps) : QG_OK;
-}
-
-/* Without --init: a run that has a checkpoint needs no weights to begin with. */
-static qg_status begin_without(const training *t)
-{
-    const char *other = t->config.init_recipe, *digest = t->config.init_digest;
-    if (!other && !digest && !t->config.init_except) return QG_OK;
-    bool            resumes = false;
-    const char     *last    = t->paths.file[QG__RUN_LAST];
-    const qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, last, &resumes) : QG_OK;
-    if (status || resumes) return status;
-    if (!other && !digest) return qg_fail(QG_EARG, "init-except: the run starts from no other weights; pass --init RUN");
-    if (digest)
-        return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
-    return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
-                   config_text(&t->config, "seed"));
-}
-
-/* The digest of the initial weights is part of the configuration, their path is not. */
-static qg_status begin_with(training *t, const char *source)
-{
-    const char     *stored = t->config.init_digest, *found = t->init.digest;
-    const qg_status status = qg__init_weights(t->net, source, NULL, t->config.init_except, &t->init);
-    const char     *misfit = t->init.misfit;
-    if (status && *misfit) return qg_fail(status, "--init: %s; to start these layers afresh, pass --init-except %s", qg_errmsg(), misfit);
-    if (status) return qg_fail(status, "--init: %s", qg_errmsg());
-    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
-    if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, found, stored);
-    return config_set(&t->config, option_find("init-digest"), found);
-}
-
 /* The teacher's location may change, its weights may not. */
 static qg_status find_teacher(training *t)
 {
-    const char *name = t->config.teacher, *stored = t->config.teacher_digest;
+    const char *name = t->config.teacher_run, *stored = t->config.teacher_digest;
     char        found[17];
     qg_status   status = QG_OK;
-    if (!name && !stored && !config_text(&t->config, "distil")) return QG_OK;
+    if (!name && !stored && !qg__recipe_value(&t->config, "distil")) return QG_OK;
     if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
     status = used_run_teach(&t->teacher, &t->teacher_config, name, &t->config, t->train);
     if (status) return qg_fail(status, "--teacher: %s", qg_errmsg());
@@ -187,39 +115,44 @@ static qg_status find_teacher(training *t)
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s",
                        name, found, stored);
-    if (!config_text(&t->config, "distil")) status = config_set(&t->config, option_find("distil"), "");
-    return status ? status : config_set(&t->config, option_find("teacher-digest"), found);
+    if (!qg__recipe_value(&t->config, "distil")) status = qg__recipe_put(&t->config, qg__recipe_key("distil"), "");
+    return status ? status : qg__recipe_put(&t->config, qg__recipe_key("teacher-digest"), found);
 }
 
 /* The preprocessing of a run that goes on; NULL: its images decide it again.  A matrix of whitening takes a minute to
  * compute, and another processor may compute another one. */
 static qg_preprocess *stored_preprocess(const training *t)
 {
-    const bool whitens = t->config.recipe.normalise.kind == QG_WHITEN;
+    const bool whitens = t->config.normalise.kind == QG_WHITEN;
     return t->goes_on && whitens ? qg_preprocess_open(t->paths.file[QG__RUN_LAST]) : NULL;
+}
+
+/* Weights to begin with, unless the run has a checkpoint. */
+static qg_status start(training *t)
+{
+    bool      resumes = false;
+    qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &resumes) : QG_OK;
+    return status ? status : qg__recipe_init(&t->config, t->net, t->asked->init, t->goes_on, resumes, &t->init);
 }
 
 /* Whatever the run needs: images, net, optimizer, and the rest of the spec. */
 static qg_status build(training *t)
 {
-    const recipe *r = &t->config.recipe;
+    const qg_recipe *r = &t->config;
     qg_set_threads(r->threads);
     qg_preprocess *stored = stored_preprocess(t);
-    t->train = recipe_data(r, false, stored);
+    t->train = qg__recipe_data(r, false, stored);
     qg_preprocess_free(stored);
-    t->test  = recipe_test_of(r, t->train);
+    t->test  = qg__recipe_test_of(r, t->train);
     if (!t->test) return QG_EIO;
     if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
-    qg_status status = note_images(t);
-    if (!status) status = note_ranks(t);
-    if (!status) status = note_epoch_steps(t);
+    qg_status status = qg__recipe_note_data(&t->config, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->train, t->test);
     if (status) return status;
-    const char *init = t->asked->init;
-    t->net           = recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
-    if (t->net && (init ? begin_with(t, init) : begin_without(t))) return QG_EARG;
+    t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
+    if (t->net && start(t)) return QG_EARG;
     if (t->net && find_teacher(t)) return QG_EARG;
-    t->optim = t->net ? recipe_optim(r, qg_net_params(t->net)) : NULL;
-    return t->optim ? run_spec_begin(&t->spec, &t->config) : QG_EMEM;
+    t->optim = t->net ? qg__recipe_optim(r, qg_net_params(t->net)) : NULL;
+    return t->optim ? qg__recipe_spec(&t->config, &t->spec) : QG_EMEM;
 }
 
 /* --- what is printed ---------------------------------------------------------------------- */
@@ -229,7 +162,7 @@ static report report_of(const training *t)
     return (report){ .program = t->program,
                      .config  = &t->config,
                      .paths   = &t->paths,
-                     .spec    = &t->spec.fit,
+                     .spec    = &t->spec,
                      .net     = t->net };
 }
 
@@ -249,8 +182,8 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    t->asked->out ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
     if (t->extends)
-        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", t->config.recipe.epochs, t->extends,
-                   config_text(&t->config, "schedule"));
+        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", t->config.epochs, t->extends,
+                   qg__recipe_value(&t->config, "schedule"));
 }
 
 static void print_head(void *user, const qg_fit_progress *p)
@@ -261,7 +194,7 @@ static void print_head(void *user, const qg_fit_progress *p)
     if (!t->asked->json) report_head(&r, stdout);
     if (!t->asked->json && t->init.taken) print_init(&t->init, t->config.init_except);
     if (!t->asked->json && t->teacher.net)
-        print_safe(stdout, "learns from %s with digest %s: %s\n\n", t->config.teacher, t->config.teacher_digest, config_text(&t->config, "distil"));
+        print_safe(stdout, "learns from %s with digest %s: %s\n\n", t->config.teacher_run, t->config.teacher_digest, qg__recipe_value(&t->config, "distil"));
     fflush(stdout);
 }
 
@@ -288,7 +221,7 @@ static void warn_of_page(training *t, qg_status status)
 static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
 {
     training   *t      = user;
-    const int   epochs = t->config.recipe.epochs;
+    const int   epochs = t->config.epochs;
     const bool  better = r->best_epoch == r->epochs, held = r->validation_images > 0;
     const char *on = t->progress.colour ? "\033[32m" : "", *off = t->progress.colour ? "\033[0m" : "";
     progress_line(&t->progress,
@@ -343,7 +276,7 @@ static void print_outcome(const training *t, const qg_fit_result *result)
 static qg_status fit(training *t, qg_fit_result *result)
 {
     const config *asked = t->asked;
-    qg_fit_spec  *s     = &t->spec.fit;
+    qg_fit_spec  *s     = &t->spec;
     const double  left  = asked->budget - (qg__now() - t->began);
     s->dir              = t->paths.dir;
     s->mode             = asked->resume ? QG_FIT_RESUME : asked->force ? QG_FIT_FORCE : QG_FIT_NEW;
@@ -351,7 +284,7 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->test             = t->test;
     s->validation       = qg_loader_validation(t->train);
     s->optim            = t->optim;
-    s->renew_file       = asked->recipe.data_dir || asked->teacher;     /* they may have moved */
+    s->renew_file       = asked->recipe.data_dir || asked->recipe.teacher_run;     /* they may have moved */
     s->teacher.net      = t->teacher.net;
     s->teacher.steps    = t->teacher.run.record.steps;
     s->stop             = &stop_signal;
@@ -387,7 +320,7 @@ static int train(training *t)
     if (!status && qg_ranks() == 1 && qg__ranks_started() > 1)
         fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n",
                 qg__ranks_started());
-    if (t->asked->recipe.norm_sync == NORM_SYNC_ON) config_unset(t->asked, "norm-sync");    /* as a run that does not say so */
+    if (t->asked->recipe.norm_sync == QG__NORM_SYNC_ON) qg__recipe_unset(&t->asked->recipe, "norm-sync");    /* as a run that does not say so */
     if (!status) status = choose_directory(t, &usage);
     else usage = true;
     if (!status) status = configure(t, &usage);
@@ -415,13 +348,12 @@ int train_main(const char *program, const char *operand, config *asked)
     training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin(), .teacher = NO_RUN };
     const int status = train(&t);
     follow_end(&t.follower);
-    run_spec_end(&t.spec);
     used_run_end(&t.teacher);
-    config_free(&t.teacher_config);
+    qg__recipe_clear(&t.teacher_config);
     qg_optim_free(t.optim);
     qg_net_free(t.net);
     qg_loader_free(t.test);
     qg_loader_free(t.train);
-    config_free(&t.config);
+    qg__recipe_clear(&t.config);
     return status;
 }

@@ -1,7 +1,7 @@
-#include "cli/config/share.h"
 #include "cli/manual.h"
 #include "cli/print.h"
 #include "core/kernels/cpu.h"
+#include "core/io/share.h"
 #include "core/kernels/parallel.h"
 #include "qgrad.h"
 #include "train/result.h"
@@ -27,5 +27,5 @@ void manual_version(FILE *out)
     fprintf(out, "blas     OpenBLAS, core %s\n", qg_blas_core());
     fprintf(out, "kernels  %s\n", qg_cpu_path());
     fprintf(out, "threads  %d\n", qg_threads());
-    if (share_directory(share)) print_safe(out, "share    %s%s\n", share, qg__path_exists(share) ? "" : ", which does not exist");
+    if (qg__share_directory(share)) print_safe(out, "share    %s%s\n", share, qg__path_exists(share) ? "" : ", which does not exist");
 }

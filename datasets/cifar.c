@@ -90,24 +90,14 @@ static qg_loader *cifar(const char *dir, layout l, const char *const *names, int
     return qg__loader_new(set, spec);
 }
 
-qg_loader *qg_cifar10_train(const char *dir, qg_loader_spec spec)
+qg_loader *qg__cifar10(const char *dir, bool test, qg_loader_spec spec)
 {
     static const char *const names[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                          "data_batch_4.bin", "data_batch_5.bin" };
-    return cifar(dir, cifar10, names, 5, spec);
+    return test ? cifar(dir, cifar10, (const char *const[]){ "test_batch.bin" }, 1, spec) : cifar(dir, cifar10, names, 5, spec);
 }
 
-qg_loader *qg_cifar10_test(const char *dir, qg_loader_spec spec)
+qg_loader *qg__cifar100(const char *dir, bool test, qg_loader_spec spec)
 {
-    return cifar(dir, cifar10, (const char *const[]){ "test_batch.bin" }, 1, spec);
-}
-
-qg_loader *qg_cifar100_train(const char *dir, qg_loader_spec spec)
-{
-    return cifar(dir, cifar100, (const char *const[]){ "train.bin" }, 1, spec);
-}
-
-qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec)
-{
-    return cifar(dir, cifar100, (const char *const[]){ "test.bin" }, 1, spec);
+    return cifar(dir, cifar100, (const char *const[]){ test ? "test.bin" : "train.bin" }, 1, spec);
 }

@@ -297,7 +297,7 @@ qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char *
     return status;
 }
 
-qg_status qg_folder_same_classes(const char *a, const char *b)
+qg_status qg__folder_same_classes(const char *a, const char *b)
 {
     folder    f = { .dir = a }, g = { .dir = b };
     qg_status status = QG_OK;

@@ -6,11 +6,11 @@
  * image a pure function of (seed, epoch, image).  The same seed therefore gives the same batches on any
  * number of threads and after any seek.
  *
- *     qg_loader *train = qg_cifar10_train(dir, (qg_loader_spec){ .batch     = 128,
- *                                                                .seed      = 7,
- *                                                                .normalise = { .kind = QG_PER_CHANNEL },
- *                                                                .augment   = { .pad = 4, .flip = true } });
- *     qg_loader *test  = qg_cifar10_test(dir, (qg_loader_spec){ .batch = 500, .preprocess = qg_loader_preprocess(train) });
+ *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch     = 128,
+ *                                                                      .seed      = 7,
+ *                                                                      .normalise = { .kind = QG_PER_CHANNEL },
+ *                                                                      .augment   = { .pad = 4, .flip = true } });
+ *     qg_loader *test  = qg_data_test("cifar10", dir, (qg_loader_spec){ .batch = 500, .preprocess = qg_loader_preprocess(train) });
  */
 #ifndef QG_LOADER_H
 #define QG_LOADER_H
@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/io/keys.h"
 #include "core/status.h"
 #include "core/tensor.h"
 #include "datasets/preprocess.h"
@@ -78,37 +79,34 @@ typedef struct qg_loader_spec {
  * augmentation or range that is out of bounds, a class that the set does not have or that is given twice, classes
  * without images, more images for validation than the classes can spare), QG_ESHAPE (preprocess is for images of another size) or QG_EMEM. */
 
-/* Handwritten digits: [60000][28][28][1] and [10000][28][28][1], classes 0..9.
+/* The training and the test images of a data set by name.
  *
- * dir contains {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, uncompressed, as
- * `datasets/fetch.sh mnist` downloads them.  Other sets in this format, such as Fashion-MNIST, may have any
- * number and size of images.
+ *     mnist            [60000][28][28][1] and [10000][28][28][1], classes 0..9: dir has {train,t10k}-images-idx3-ubyte and
+ *                      {train,t10k}-labels-idx1-ubyte, uncompressed, with any number and size of images
+ *     fashion-mnist    the same files, of clothes
+ *     cifar10          [50000][32][32][3] and [10000][32][32][3], red, green, blue, classes 0..9: data_batch_1.bin ..
+ *                      data_batch_5.bin and test_batch.bin of the binary version, with any number of records
+ *     cifar100         the same sizes, the fine classes 0..99: train.bin and test.bin
+ *     sample           [2000][28][28][1] and [500][28][28][1], classes 0..9: train.png and test.png of datasets/sample;
+ *                      image i has label i % 10
+ *     synthetic        noise [8192][28][28][1] and [1024][28][28][1]; needs no files
+ *     folder:32x32x3   qg_folder of dir/train and dir/test
+ *     arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy,classes=10
+ *                      qg_npy of these files in dir; a split that is not opened may be missing
  *
+ * mnist:classes=0+1+7 keeps these classes, as .classes does; so do the others but folder and arrays.
+ *
+ * dir      NULL: datasets/NAME, in the working directory or in $QGRAD_SHARE or PREFIX/share/qgrad.  A folder needs dir.
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: wrong magic number, an
- *          extent of zero, a file shorter or longer than its header says, different numbers of labels
- *          and images, a label above 9.  QG_EARG: dir is NULL, spec.batch < 1.  QG_EMEM.  The message names the
- *          file and, if it is not there, those that are.
+ * Fails    NULL.  QG_EARG: text, with a message that lists what is legal.  QG_EIO: a file is missing or unreadable; the message
+ *          names it, and how to get it.  QG_EFORMAT: a file is no such file, is shorter or longer than it says, or a label is out
+ *          of range.  QG_EMEM.
  */
-qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec);
-qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);
+qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec);
+qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 
-/* Small photographs: [50000][32][32][3] and [10000][32][32][3], red, green, blue; classes 0..9, or the fine
- * classes 0..99.
- *
- * dir contains the binary version of the set, unpacked: data_batch_1.bin .. data_batch_5.bin and
- * test_batch.bin of CIFAR-10, as `datasets/fetch.sh cifar10` downloads them, or train.bin and test.bin
- * of CIFAR-100.  A file may have any number of records.
- *
- * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: its size is not a positive
- *          multiple of a record, or a label is out of range.  QG_EARG and QG_EMEM as above.
- *          The message names the file.
- */
-qg_loader *qg_cifar10_train(const char *dir, qg_loader_spec spec);
-qg_loader *qg_cifar10_test(const char *dir, qg_loader_spec spec);
-qg_loader *qg_cifar100_train(const char *dir, qg_loader_spec spec);
-qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
+extern const qg_variant qg_data_sets[];     /* their names and keys */
+extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,flip" (qg_recipe_set) */
 
 /* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes and the images
  * of a class are numbered by name, in byte order.  Names that begin with a dot are skipped, as are, with a warning
@@ -128,21 +126,6 @@ qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
  *          classes or too many.  QG_EARG: image.  QG_EMEM.  The message names the file or folder.
  */
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
-
-/* QG_OK if both folders have classes of the same names, and so of the same numbers, as a training and a test
- * folder must.  Fails with QG_EFORMAT, naming the first difference; QG_EIO; QG_EARG: NULL. */
-QG_MUST_CHECK
-qg_status  qg_folder_same_classes(const char *a, const char *b);
-
-/* The sample in datasets/sample: [2000][28][28][1] and [500][28][28][1], pictures of clothes,
- * classes 0..9 in equal parts.  Image i has label i % 10.
- *
- * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: dir/train.png or dir/test.png is missing or unreadable.  QG_EFORMAT: it
- *          is damaged, or not an 8-bit grey PNG of the right size.  QG_EARG and QG_EMEM as above.
- */
-qg_loader *qg_sample_train(const char *dir, qg_loader_spec spec);
-qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
 
 /* Images from memory: bytes [n][h][w][c] and labels [n], both copied.
  *
@@ -165,12 +148,6 @@ qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labe
  *          to come before the height, as PyTorch has them.
  */
 qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader_spec spec);
-
-/* What their header says of the images, and how many classes the greatest label needs.  Both fail as qg_npy. */
-QG_MUST_CHECK
-qg_status  qg_npy_shape(const char *images, qg_shape *shape);
-QG_MUST_CHECK
-qg_status  qg_npy_classes(const char *labels, int *classes);
 
 /* n images of noise, for benchmarks: bytes are uniform; image i has label i % classes.
  *
@@ -213,7 +190,7 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one 
 /* The images that .validation has held out, preprocessed as those of l, in the order of the set and without
  * augmentation; NULL: none.
  *
- *     qg_loader *train = qg_cifar10_train(dir, (qg_loader_spec){ .batch = 128, .seed = 7, .validation = { .images = 5000 } });
+ *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch = 128, .seed = 7, .validation = { .images = 5000 } });
  *     .. qg_fit(net, (qg_fit_spec){ .train = train, .validation = qg_loader_validation(train), .test = test, ..
  *
  * Memory   Owned by l, and freed with it. */

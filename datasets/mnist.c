@@ -96,12 +96,8 @@ static qg_loader *mnist(const char *dir, const char *images, const char *labels,
     return qg__loader_new(set, spec);
 }
 
-qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec)
+qg_loader *qg__mnist(const char *dir, bool test, qg_loader_spec spec)
 {
-    return mnist(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", spec);
-}
-
-qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec)
-{
-    return mnist(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", spec);
+    return test ? mnist(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", spec)
+                : mnist(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", spec);
 }

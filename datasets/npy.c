@@ -211,7 +211,7 @@ static qg_status shape_of(const npy *f, const char *path, qg_shape *to)
     return QG_OK;
 }
 
-qg_status qg_npy_shape(const char *images, qg_shape *shape)
+qg_status qg__npy_shape(const char *images, qg_shape *shape)
 {
     npy       f      = { .reader = { .descriptor = -1 } };
     qg_status status = npy_open(&f, images, IMAGES);
@@ -289,7 +289,7 @@ static qg_status read_labels(const char *path, uint64_t images, int *classes, ui
     return status;
 }
 
-qg_status qg_npy_classes(const char *labels, int *classes) { return read_labels(labels, 0, classes, NULL); }
+qg_status qg__npy_classes(const char *labels, int *classes) { return read_labels(labels, 0, classes, NULL); }
 
 qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader_spec spec)
 {

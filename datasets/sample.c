@@ -35,12 +35,7 @@ static qg_loader *sample(const char *dir, const char *name, int rows, int column
     return qg__loader_new(set, spec);
 }
 
-qg_loader *qg_sample_train(const char *dir, qg_loader_spec spec)
+qg_loader *qg__sample(const char *dir, bool test, qg_loader_spec spec)
 {
-    return sample(dir, "train.png", 40, 50, spec);
-}
-
-qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec)
-{
-    return sample(dir, "test.png", 25, 20, spec);
+    return test ? sample(dir, "test.png", 25, 20, spec) : sample(dir, "train.png", 40, 50, spec);
 }

@@ -14,18 +14,14 @@
 enum { CLASSES = 10, SETS = 3 };
 
 static const struct set {
-    const char *name, *dir, *class[CLASSES];
-    qg_loader *(*open[2])(const char *dir, qg_loader_spec spec);    /* training and test images */
+    const char *name, *class[CLASSES];
 } sets[SETS] = {
-    { "cifar10", "datasets/cifar10",
-      { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
-      { qg_cifar10_train, qg_cifar10_test } },
-    { "mnist", "datasets/mnist",
-      { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" },
-      { qg_mnist_train, qg_mnist_test } },
-    { "sample", "datasets/sample",
-      { "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot" },
-      { qg_sample_train, qg_sample_test } },
+    { "cifar10",
+      { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" } },
+    { "mnist",
+      { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" } },
+    { "sample",
+      { "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot" } },
 };
 
 static int make(const char *dir)
@@ -82,7 +78,7 @@ int main(int argc, char **argv)
     }
     if (make(argv[2])) return 1;
     for (int i = 0; i < 2; i++) {
-        qg_loader *images = set->open[i](set->dir, (qg_loader_spec){ .batch = 100, .in_order = true });
+        qg_loader *images = (i ? qg_data_test : qg_data_train)(set->name, NULL, (qg_loader_spec){ .batch = 100, .in_order = true });
         if (!images) return qg_report("export_images");
         const int failed = export(images, set, argv[2], split[i], atoi(argv[3 + i]));
         qg_loader_free(images);

@@ -9,8 +9,9 @@ static qg_loader *images(bool test)
 {
     static const uint16_t classes[] = { 0, 1, 7 };
     const qg_loader_spec spec = { .batch = 64, .seed = 1, .in_order = test, .classes = classes, .n_classes = 3 };
-    qg_loader *mnist = (test ? qg_mnist_test : qg_mnist_train)("datasets/mnist", spec);
-    return mnist ? mnist : (test ? qg_sample_test : qg_sample_train)("datasets/sample", spec);
+    qg_loader *(*open)(const char *text, const char *dir, qg_loader_spec spec) = test ? qg_data_test : qg_data_train;
+    qg_loader *mnist = open("mnist", NULL, spec);
+    return mnist ? mnist : open("sample", NULL, spec);
 }
 
 int main(int argc, char **argv)

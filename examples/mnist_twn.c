@@ -23,8 +23,8 @@ int main(int argc, char **argv)
 
     qg_params *params = qg_net_build(net);
     qg_optim  *adam   = qg_adam(params, (qg_adam_spec){ .lr = 1e-3f });
-    qg_loader *train  = qg_mnist_train(dir, (qg_loader_spec){ .batch = 64, .seed = 7 });
-    qg_loader *test   = qg_mnist_test (dir, (qg_loader_spec){ .batch = 64, .in_order = true });
+    qg_loader *train  = qg_data_train("mnist", dir, (qg_loader_spec){ .batch = 64, .seed = 7 });
+    qg_loader *test   = qg_data_test("mnist", dir, (qg_loader_spec){ .batch = 64, .in_order = true });
     qg_tape   *tape   = qg_tape_new();
     if (!adam || !train || !test || !tape) return qg_report("mnist_twn");
 

@@ -7,23 +7,23 @@
 
 bool lists_take(const option *o)
 {
-    return o->use & VERB_TRAIN && o->kind != OPTION_LIST && (o->use & SAVED || !strcmp(o->name, "init") || !strcmp(o->name, "config"));
+    return o->verbs & VERB_TRAIN && o->key->kind != QG__LIST && (option_use(o) & QG__SAVED || !strcmp(o->key->name, "init") || !strcmp(o->key->name, "config"));
 }
 
-bool lists_is_free(const option *o) { return !(o->use & DECIDES) && o->kind != OPTION_TEXT; }
+bool lists_is_free(const option *o) { return !(option_use(o) & QG__DECIDES) && o->key->kind != QG__TEXT; }
 
 /* --- from texts --------------------------------------------------------------------------- */
 
 /* Whether a comma may separate values at all. */
 static bool is_cut(const option *o)
 {
-    return o->kind != OPTION_FLAG && !(o->use & COMMAS) && (o->kind != OPTION_TEXT || o->parse);
+    return o->key->kind != QG__FLAG && !(option_use(o) & QG__COMMAS) && (o->key->kind != QG__TEXT || o->key->parse);
 }
 
 /* Whether what follows a comma begins another value, and not with key=. */
 static bool begins_value(const option *o, const char *part)
 {
-    return o->kind != OPTION_VALUE || part[strspn(part, "abcdefghijklmnopqrstuvwxyz-_0123456789")] != '=';
+    return o->key->kind != QG__VALUE || part[strspn(part, "abcdefghijklmnopqrstuvwxyz-_0123456789")] != '=';
 }
 
 /* A comma in parentheses belongs to a layer of a net as text. */
@@ -41,7 +41,7 @@ static size_t length_of_value(const option *o, const char *text)
 static bool has_line(const char *lines, const char *line)
 {
     const size_t n = strlen(line);
-    for (; lines && *lines; lines = list_next(lines))
+    for (; lines && *lines; lines = qg__lines_next(lines))
         if (strcspn(lines, "\n") == n && !memcmp(lines, line, n)) return true;
     return false;
 }
@@ -49,17 +49,17 @@ static bool has_line(const char *lines, const char *line)
 /* Adds one value, in its canonical spelling. */
 static qg_status add(config *asked, const option *o, const char *text)
 {
-    config      probe = { 0 };
+    config      probe = { .file = NULL };
     char      **lines = &asked->values[o - options];
     qg_status   status = config_set(&probe, o, text);
-    const char *value  = status ? NULL : probe.text[o - options];
-    if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->name, value);
+    const char *value  = status ? NULL : config_text_of(&probe, o);
+    if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->key->name, value);
     if (!status && *lines && lists_is_free(o))
-        status = qg_fail(QG_EARG, "%s: takes one value, because it does not change the results", o->name);
+        status = qg_fail(QG_EARG, "%s: takes one value, because it does not change the results", o->key->name);
     if (!status) {
         const size_t used  = *lines ? strlen(*lines) + 1 : 0;
         char        *grown = realloc(*lines, used + strlen(value) + 1);
-        if (!grown) status = qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+        if (!grown) status = qg_fail(QG_EMEM, "out of memory for --%s", o->key->name);
         else *lines = grown;
         if (!status && used) grown[used - 1] = '\n';
         if (!status) strcpy(grown + used, value);
@@ -71,14 +71,14 @@ static qg_status add(config *asked, const option *o, const char *text)
 /* "1..3", whose ends are legal values; *last is *first if the text is no range. */
 static qg_status read_range(const option *o, const char *text, double *first, double *last)
 {
-    const char *dots = o->kind == OPTION_INTEGER ? strstr(text, "..") : NULL;
+    const char *dots = o->key->kind == QG__INTEGER ? strstr(text, "..") : NULL;
     *first = *last = 0;
     if (!dots) return QG_OK;
     if (!qg_number_read(text, (size_t)(dots - text), first) || !qg_number_read(dots + 2, strlen(dots + 2), last) ||
         strspn(text, "0123456789.") != strlen(text) || *last < *first)
-        return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->name, text);
+        return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->key->name, text);
     if (*last - *first >= MOST_COMBINATIONS)
-        return qg_fail(QG_EARG, "%s: '%s' are more than %d values", o->name, text, MOST_COMBINATIONS);
+        return qg_fail(QG_EARG, "%s: '%s' are more than %d values", o->key->name, text, MOST_COMBINATIONS);
     return QG_OK;
 }
 
@@ -86,7 +86,7 @@ static qg_status add_range(config *asked, const option *o, const char *text)
 {
     double    first, last;
     qg_status status = read_range(o, text, &first, &last);
-    if (status || !strstr(text, "..") || o->kind != OPTION_INTEGER) return status ? status : add(asked, o, text);
+    if (status || !strstr(text, "..") || o->key->kind != QG__INTEGER) return status ? status : add(asked, o, text);
     for (double i = first; i <= last && !status; i++) {
         char number[32];
         snprintf(number, sizeof number, "%.0f", i);
@@ -97,10 +97,10 @@ static qg_status add_range(config *asked, const option *o, const char *text)
 
 qg_status lists_add(config *asked, const option *o, const char *text)
 {
-    char value[VALUE_BYTES];
+    char value[QG__VALUE_BYTES];
     for (const char *at = text;;) {
         const size_t n = length_of_value(o, at);
-        if (n >= VALUE_BYTES) return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, VALUE_BYTES - 1);
+        if (n >= QG__VALUE_BYTES) return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->key->name, QG__VALUE_BYTES - 1);
         snprintf(value, sizeof value, "%.*s", (int)n, at);
         const qg_status status = add_range(asked, o, value);
         if (status || !at[n]) return status;
@@ -113,7 +113,7 @@ qg_status lists_add(config *asked, const option *o, const char *text)
 int lists_count(const config *asked, const option *o)
 {
     int n = 0;
-    for (const char *line = asked->values[o - options]; line && *line; line = list_next(line)) n++;
+    for (const char *line = asked->values[o - options]; line && *line; line = qg__lines_next(line)) n++;
     return n;
 }
 
@@ -139,20 +139,20 @@ int lists_index(const config *asked, int k, const option *o)
     return 0;
 }
 
-void lists_value(const config *asked, int k, const option *o, char text[VALUE_BYTES])
+void lists_value(const config *asked, int k, const option *o, char text[QG__VALUE_BYTES])
 {
     const char *line = asked->values[o - options];
     *text            = '\0';
     if (!line) return;
-    for (int i = lists_index(asked, k, o); i > 0; i--) line = list_next(line);
-    snprintf(text, VALUE_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
+    for (int i = lists_index(asked, k, o); i > 0; i--) line = qg__lines_next(line);
+    snprintf(text, QG__VALUE_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
 qg_status lists_pick(const config *asked, int k, config *one)
 {
-    qg_status status = config_over(one, asked, VERB_TRAIN, 0);
+    qg_status status = config_over(one, asked, VERB_TRAIN);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        char value[VALUE_BYTES];
+        char value[QG__VALUE_BYTES];
         lists_value(asked, k, &options[i], value);
         if (asked->values[i]) status = config_set(one, &options[i], value);
     }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/config/images.h"
 #include "cli/config/lists.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
@@ -16,7 +15,7 @@
 
 static bool is_of(const option *o, const verb *v)
 {
-    return o->use & v->bit && !(v->bit & VERB_SWEEP && o->use & TRAINS_ALONE);
+    return o->verbs & v->bit && !(v->bit & VERB_SWEEP && o->verbs & TRAINS_ALONE);
 }
 
 /* Prints one line on stderr and returns the status of a usage error. */
@@ -25,7 +24,7 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     char names[1024] = "";
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
-        snprintf(dashed, sizeof dashed, "--%s", options[i].name);
+        snprintf(dashed, sizeof dashed, "--%s", options[i].key->name);
         if (is_of(&options[i], v)) qg__list_append(names, sizeof names, dashed);
     }
     print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
@@ -49,9 +48,9 @@ typedef struct earlier {
 static void warn_of_earlier(const verb *v, const earlier *e, const config *asked)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (e->text[i] && strcmp(e->text[i], asked->text[i]))
-            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, options[i].name,
-                       asked->text[i], e->text[i]);
+        if (e->text[i] && strcmp(e->text[i], config_text_of(asked, &options[i])))
+            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, options[i].key->name,
+                       config_text_of(asked, &options[i]), e->text[i]);
 }
 
 static void earlier_free(earlier *e)
@@ -62,10 +61,10 @@ static void earlier_free(earlier *e)
 /* Sets an option and keeps the value that it replaces.  A list has several. */
 static qg_status set(config *asked, const option *o, const char *text, earlier *e)
 {
-    const char *was = asked->text[o - options];
-    if (was && o->kind != OPTION_LIST && !e->text[o - options]) {
+    const char *was = config_text_of(asked, o);
+    if (was && o->key->kind != QG__LIST && !e->text[o - options]) {
         e->text[o - options] = strdup(was);
-        if (!e->text[o - options]) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+        if (!e->text[o - options]) return qg_fail(QG_EMEM, "out of memory for --%s", o->key->name);
     }
     return config_set(asked, o, text);
 }
@@ -78,7 +77,7 @@ static qg_status take(const verb *v, config *asked, const option *o, const char 
 /* Whether a value that train refuses looks like several for sweep. */
 static bool is_list(const verb *v, const option *o, const char *text)
 {
-    const bool number = o->kind == OPTION_INTEGER || o->kind == OPTION_REAL || o->kind == OPTION_WORD;
+    const bool number = o->key->kind == QG__INTEGER || o->key->kind == QG__REAL || o->key->kind == QG__WORD;
     return v->bit == VERB_TRAIN && number && text && (strchr(text, ',') || strstr(text, ".."));
 }
 
@@ -87,8 +86,8 @@ static int set_defaults(const verb *v, config *asked)
 {
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!is_of(o, v) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
-        if (config_set(asked, o, o->fallback)) return qg_report("qgrad");
+        if (!is_of(o, v) || option_use(o) & QG__SAVED || !o->key->fallback || config_text_of(asked, o)) continue;
+        if (config_set(asked, o, o->key->fallback)) return qg_report("qgrad");
     }
     return -1;
 }
@@ -100,8 +99,8 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
     int           n = 0;
     for (int i = 0; i < OPTIONS; i++) {
         if (!is_of(&options[i], v)) continue;
-        const int has = options[i].kind == OPTION_FLAG ? no_argument : required_argument;
-        longs[n++]    = (struct option){ options[i].name, has, NULL, FIRST + i };
+        const int has = options[i].key->kind == QG__FLAG ? no_argument : required_argument;
+        longs[n++]    = (struct option){ options[i].key->name, has, NULL, FIRST + i };
     }
     longs[n] = (struct option){ 0 };
     optind   = 1;
@@ -118,7 +117,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             return EXIT_USAGE;
         }
         if (c == '?' && optopt >= FIRST) {
-            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].name);
+            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].key->name);
             return EXIT_USAGE;
         }
         if (c == '?' || (c == 'o' && !(v->bit & VERB_EXPORT))) return usage_error(v, "unknown option", culprit);
@@ -154,8 +153,8 @@ static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
-        if (!strncmp(options[i].name, word + 2, n - 2) && is_of(&options[i], v))
-            return options[i].kind != OPTION_FLAG;
+        if (!strncmp(options[i].key->name, word + 2, n - 2) && is_of(&options[i], v))
+            return options[i].key->kind != QG__FLAG;
     return false;
 }
 
@@ -200,8 +199,23 @@ static void help_to(const option *o, const verb *v, char *text, size_t bytes)
 {
     char        own[32];
     const int   n   = snprintf(own, sizeof own, "\nof %s: ", v->name);
-    const char *its = strstr(o->help, own), *from = its ? its + n : o->help, *end = next_of_verb(from);
+    const char *its = strstr(option_help(o), own), *from = its ? its + n : option_help(o), *end = next_of_verb(from);
     snprintf(text, bytes, "%.*s", end ? (int)(end - from) - (end[-1] == ';') : (int)strlen(from), from);
+}
+
+void data_help(FILE *out)
+{
+    fprintf(out, "\nData sets:\n");
+    for (const qg_variant *d = qg_data_sets; d->name; d++) keyed_help(d->name, d->about, d->keys, out);
+}
+
+void images_help(FILE *out)
+{
+    fprintf(out, "\nNormalisations:\n");
+    for (const qg_variant *n = qg_normalisations; n->name; n++) keyed_help(n->name, n->about, n->keys, out);
+    fprintf(out, "\nAugmentations:\n");
+    keyed_help("none", "the images as they are", NULL, out);
+    keyed_help("pad=4,flip", "any of these, in any order", qg_augment_keys, out);
 }
 
 void options_help(const verb *v, FILE *out)
@@ -211,7 +225,7 @@ void options_help(const verb *v, FILE *out)
         const option *o = &options[i];
         if (!is_of(o, v)) continue;
         char head[64];
-        snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
+        snprintf(head, sizeof head, "--%s %s", o->key->name, o->key->value ? o->key->value : "");
         fprintf(out, "  %-30s ", head);
         char help[512];
         help_to(o, v, help, sizeof help);
@@ -220,16 +234,16 @@ void options_help(const verb *v, FILE *out)
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
         /* What only trains is not taken from the run. */
-        const bool of_run = v->bit & (VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT) && o->use & SAVED &&
-                            (o->use & NETS) != VERB_TRAIN;
+        const bool of_run = v->bit & (VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT) && option_use(o) & QG__SAVED &&
+                            (o->verbs & NETS) != VERB_TRAIN;
         if (of_run) fputs(" [as in the run]\n", out);
-        else fprintf(out, o->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->fallback);
+        else fprintf(out, o->key->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->key->fallback);
     }
     if (v->bit & VERB_SWEEP) lists_help(out);
     if (v->bit & NETS) models_help(out);
-    if (v->bit & (NETS | VERB_EXPLAIN | VERB_PLOT)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
-    if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
-    if (v->bit == VERB_QUANTIZE) schemes_help(out, FOR_WEIGHT | FOR_INPUT);
+    if (v->bit & (NETS | VERB_EXPLAIN | VERB_PLOT)) schemes_help(out, QG_WEIGHT | QG_INPUT | QG_GRADIENT);
+    if (v->bit == VERB_EVAL) schemes_help(out, QG_WEIGHT);
+    if (v->bit == VERB_QUANTIZE) schemes_help(out, QG_WEIGHT | QG_INPUT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
     if (v->bit & (VERB_TRAIN | VERB_BENCH | VERB_SCALING)) {
         images_help(out);

@@ -1,7 +1,7 @@
 /* cli/config/options.h — every option of the program, in one table.
  *
- * Most options are also keys of a configuration (cli/config/config.h).  The table states where a configuration
- * stores the value, which values are legal, which verbs take the option, and whether it decides the bytes of a run.
+ * Most options are keys of a recipe (train/recipe.h); the others are those of a config (cli/config/config.h).  The table states
+ * which verbs take an option.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -9,23 +9,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/io/keys.h"
+#include "train/recipe_keys.h"
 
 /* The exit status of a verb; after a signal it is 128 + the number of the signal.  EXIT_BUDGET: --budget ended a training,
  * which --resume continues. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 
-typedef enum option_kind {
-    OPTION_FLAG,            /* --json;            json = true;          a bool */
-    OPTION_INTEGER,         /* --epochs 10;       epochs = 10;          an int or a uint64_t; with .parse a string is legal, too */
-    OPTION_REAL,            /* --lr 0.01;         lr = 0.01;            a float or a double */
-    OPTION_WORD,            /* --optimizer adam;  optimizer = "adam";   an enum, in the order of the words */
-    OPTION_TEXT,            /* --out DIR;         out = "DIR";          a const char * */
-    OPTION_VALUE,           /* --model lenet5;    model = "lenet5";     a type of the library's */
-    OPTION_LIST             /* --layer A --layer B;  layer = ["A", "B"] */
-} option_kind;
-
-/* Bits of option.use. */
+/* Bits of option.verbs. */
 enum {
     VERB_TRAIN     = 1,
     VERB_EVAL      = 2,
@@ -40,12 +30,6 @@ enum {
     VERB_SCALING   = 67108864,      /* bench scaling */
     VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216 | 33554432 | 67108864,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH | VERB_SCALING,     /* the verbs that build a net */
-    SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
-    DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
-    IDENTITY       = DECIDES | SAVED,
-    PER_RUN        = 4096,  /* differs between runs of one recipe */
-    QUANTIZES      = 8192,  /* says what is quantized, how and when */
-    OPTIMIZES      = 16384, /* the optimizer, and its own options */
     VERB_QUANTIZE  = 32768,
     VERB_PREDICT   = 65536,
     VERB_RUNS      = 131072,
@@ -54,39 +38,22 @@ enum {
     VERB_EXPORT    = 8388608,
     VERB_PACKED    = 16777216,      /* infer */
     VERB_SWEEP     = 524288,        /* and VERB_TRAIN, whose options it takes, but for those that are */
-    TRAINS_ALONE   = 1048576,
-    SCHEMES        = 134217728,     /* its value names a scheme */
-    COMMAS         = 4194304,       /* commas belong to the value, whatever follows them */
-    EXTENDS        = 2097152        /* may change on --resume if a run that began with it would have taken the same steps */
+    TRAINS_ALONE   = 1048576
 };
 
-enum { VALUE_BYTES = 512 };
-
 typedef struct option_row {         /* getopt.h owns the tag "option" */
-    const char *name;       /* "weight-decay" */
-    option_kind kind;
-    unsigned    use;
-    size_t      at, bytes;  /* of its value in a config */
-    const char *value;      /* "N" in the help; of OPTION_WORD all words, joined by |: "sgd|adam" */
-    double      min, max;   /* of OPTION_INTEGER and OPTION_REAL */
-    /* Read the value, and write its canonical text.  NULL: determined by the kind. */
-    qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
-    const char *fallback;   /* used unless the user or the model's recipe sets the option; NULL: unset */
-    const char *absent;     /* what a run meant whose configuration lacks the option, since its version did not have it;
-                               NULL: fallback */
-    const char *help;
+    const qg__option *key;          /* of a recipe, or of a config */
+    unsigned          verbs;
+    const char       *help;         /* where it is not that of the key: what precedes the lines "of VERB: .." is for the others */
 } option;
 
 enum { OPTIONS = 92 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
-
-/* Parses the value in text and writes its canonical text.  An item of a list is added.  The caller, who has the text,
- * sets the pointer of an OPTION_TEXT.  Fails with QG_EARG; the message names the option, the value and the legal
- * values. */
-QG_MUST_CHECK
-qg_status     option_parse(const option *o, const char *text, void *value, char canonical[VALUE_BYTES]);
+bool          option_is_of_recipe(const option *o);
+unsigned      option_use(const option *o);              /* bits of the key's use; 0: it belongs to no recipe */
+const char   *option_help(const option *o);
 
 typedef struct config config;                           /* cli/config/config.h */
 
@@ -116,6 +83,8 @@ void          options_help(const verb *v, FILE *out);
 
 /* What a name stands for, and its keys with their ranges and defaults: a part of the help. */
 void          keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out);
+void          data_help(FILE *out);             /* all data sets, */
+void          images_help(FILE *out);           /* and what is done to their images */
 
 /* Removes from argv and returns the single argument of a verb that is not part of an option, before or after all
  * options; NULL if there is none. */

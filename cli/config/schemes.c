@@ -7,7 +7,7 @@
 #include "quant/scheme.h"
 #include "quant/schemes/schemes.h"
 
-enum { EVERY_USE = FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT };
+enum { EVERY_USE = QG_WEIGHT | QG_INPUT | QG_GRADIENT };
 
 /* A scheme for one kind of operand; scheme NULL is float, for any operand. */
 typedef struct row {
@@ -39,65 +39,6 @@ bool scheme_in_role(int i, const qg_scheme **scheme, unsigned *role)
 
 static const char *name_of(row r) { return r.scheme ? r.scheme->name : "float"; }
 static const char *about(row r) { return r.scheme ? r.scheme->about : "not quantized"; }
-
-/* --- reading ------------------------------------------------------------------------------ */
-
-qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes)
-{
-    const qg_status s = qg_quant_parse(text, (qg_role)use, out);
-    if (!s) qg_quant_print(*out, canonical, bytes);
-    return s;
-}
-
-/* The role in "conv1:weight=SCHEME"; 0: there is none. */
-static unsigned use_of_choice(const char *text)
-{
-    const size_t n    = strcspn(text, ":");
-    const char  *rest = text[n] ? text + n + 1 : "";
-    unsigned     use  = 0;
-    for (int i = 0; i < QG_ROLES; i++) {
-        const size_t length = strlen(qg_role_name(qg_roles[i]));
-        if (!strncmp(rest, qg_role_name(qg_roles[i]), length) && rest[length] == '=') use = qg_roles[i];
-    }
-    return n ? use : 0;
-}
-
-qg_status scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes)
-{
-    unsigned use = 0;
-    for (int i = 0; i < QG_ROLES; i++)
-        if (!strcmp(name, qg_role_name(qg_roles[i]))) use = qg_roles[i];
-    const bool   choice = !use && (use = use_of_choice(text)) != 0;
-    const size_t before = choice ? strcspn(text, "=") + 1 : 0;
-    qg_quant     q;
-    if (!use) return snprintf(out, bytes, "%s", text), QG_OK;       /* who parses it refuses it */
-    if (qg__quant_parse_as(from, text + before, (qg_role)use, &q)) return QG_EARG;
-    snprintf(out, bytes, "%.*s", (int)before, text);
-    if (before < bytes) qg__quant_print_as(to, q, out + before, bytes - before);
-    return QG_OK;
-}
-
-qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
-                       char *canonical, size_t bytes)
-{
-    const size_t   n = strcspn(text, ":"), key = strcspn(text, "=");
-    const unsigned use = use_of_choice(text);
-    if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
-        return qg_fail(QG_EARG,
-                       "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
-                       text);
-    char     spelt[VALUE_BYTES];
-    qg_quant q;
-    if (scheme_parse(text + key + 1, use, &q, spelt, sizeof spelt)) return QG_EARG;
-    snprintf(name, LAYER_NAME_BYTES, "%.*s", (int)n, text);
-    snprintf(canonical, bytes, "%s:%s=%s", name, qg_role_name(use), spelt);
-    *out = (qg_choice){ .layer        = name,
-                        .has_weight   = use == FOR_WEIGHT,
-                        .has_input    = use == FOR_INPUT,
-                        .has_gradient = use == FOR_GRADIENT };
-    *(use == FOR_WEIGHT ? &out->weight : use == FOR_INPUT ? &out->input : &out->gradient) = q;
-    return QG_OK;
-}
 
 /* --- help --------------------------------------------------------------------------------- */
 

@@ -8,26 +8,6 @@
 
 #include "layers/models/models.h"
 
-/* Bits of a use. */
-enum { FOR_WEIGHT = QG_WEIGHT, FOR_INPUT = QG_INPUT, FOR_GRADIENT = QG_GRADIENT };
-
-/* Parses "twn" or "twn:threshold=0.5,..": the quantizer, and its canonical text, which omits options at their default
- * except bits and range.  Fails with QG_EARG; the message lists the legal values. */
-QG_MUST_CHECK
-qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes);
-
-/* The value of an option, by its name, that names a scheme, "ttq" or "conv1:weight=ttq", with the same meaning under another version of the
- * defaults (quant/scheme.h).  Fails as scheme_parse. */
-QG_MUST_CHECK
-qg_status scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes);
-
-/* Parses "conv1:weight=SCHEME", "conv1:input=SCHEME" or "conv1:gradient=SCHEME" to *out, whose layer
- * points to name.  Fails with QG_EARG. */
-enum { LAYER_NAME_BYTES = 64 };
-QG_MUST_CHECK
-qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
-                       char *canonical, size_t bytes);
-
 void      schemes_help(FILE *out, unsigned uses);
 
 /* Enumerates all schemes: each row of the table with its defaults, and its variants that an option selects, such as

@@ -6,6 +6,7 @@
 
 #include "cli/config/schemes.h"
 #include "cli/gradcheck/gradcheck_quantizer.h"
+#include "quant/schemes/schemes.h"
 
 enum { NAME_BYTES = 160 };
 
@@ -92,8 +93,7 @@ static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, co
 
 static qg_status parsed(const char *text, unsigned role, qg_quant *q)
 {
-    char canonical[NAME_BYTES];
-    return scheme_parse(text, role, q, canonical, sizeof canonical);
+    return qg_quant_parse(text, (qg_role)role, q);
 }
 
 /* The scheme at its defaults but for one option; without rows, if it refuses the value or does not quantize. */

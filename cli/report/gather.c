@@ -59,7 +59,7 @@ static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *befo
 {
     for (int i = 0; before && i < r->layers; i++) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
     if (before || r->config.init_digest || r->used.said) return QG_OK;
-    qg_net         *net = recipe_net(&r->config.recipe, r->image, r->classes);
+    qg_net         *net = qg__recipe_net(&r->config, r->image, r->classes);
     const qg_status s   = net ? measure(r, net, t, AT_START) : qg_errcode();
     qg_net_free(net);
     return s;
@@ -69,13 +69,13 @@ static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *befo
 static qg_status measure_best(shown_run *r, qg_tape *t)
 {
     used_run  best = NO_RUN;
-    config    c    = { 0 };
+    qg_recipe c    = { 0 };
     best.only_weights = true;
     qg_status s       = used_run_find(&best, r->dir, true, &c);
-    if (!s) s = used_run_load(&best, &c, &c.recipe, r->image, r->classes);
+    if (!s) s = used_run_load(&best, &c, &c, r->image, r->classes);
     if (!s) s = measure(r, best.net, t, AT_BEST);
     used_run_end(&best);
-    config_free(&c);
+    qg__recipe_clear(&c);
     return s;
 }
 
@@ -120,8 +120,8 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s) s = qg__run_noted_size(&r->used.run, r->used.file, &r->image, &r->classes);
     if (!s && !r->classes)
         s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
-    if (!s) s = used_run_load(&r->used, &r->config, &r->config.recipe, r->image, r->classes);
-    if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.recipe.data.name, r->classes);
+    if (!s) s = used_run_load(&r->used, &r->config, &r->config, r->image, r->classes);
+    if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.data.name, r->classes);
     if (!s) s = take_layers(r);
     if (!s) s = take_sizes(r);
     if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
@@ -213,7 +213,7 @@ void shown_run_free(shown_run *r)
     class_names_end(&r->names);
     free(r->layer);
     free(r->input);
-    config_free(&r->config);
+    qg__recipe_clear(&r->config);
     *r = (shown_run){ .used = NO_RUN };
 }
 
@@ -235,10 +235,9 @@ static bool are_same_but_for_a_seed(const char *a, const char *b)
 static bool are_together(const shown_run *a, const shown_run *b)
 {
     if (a->said || b->said) return a->said && b->said && are_same_but_for_a_seed(a->said, b->said);
-    config        c    = a->config;
-    const option *seed = option_find("seed");
-    c.text[seed - options] = b->config.text[seed - options];
-    return !config_difference(&c, &b->config, IDENTITY, 0);
+    qg_recipe c          = a->config;
+    c.text[QG__KEY_SEED] = b->config.text[QG__KEY_SEED];
+    return !qg__recipe_difference(&c, &b->config, QG__IDENTITY, 0);
 }
 
 /* A run that repeats another to the bit says nothing about the spread. */

@@ -29,10 +29,10 @@ typedef struct shown_input {
 
 typedef struct shown_run {
     char          dir[QG__PATH_BYTES];
-    config        config;
+    qg_recipe     config;
     qg_fit_result result;
     used_run      used;                 /* with the net and its last weights, until shown_run_release */
-    char         *said;                 /* what the run of another program notes as its configuration; NULL: config has it */
+    char         *said;                 /* what the run of another program notes as its configuration; NULL: qg_recipe has it */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
     metric_columns metrics;

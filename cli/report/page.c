@@ -80,7 +80,7 @@ static void facts(FILE *out, const shown_run *r)
     if (!at->complete && r->said)
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epoch%s so far.</p>", at->epochs, at->epochs == 1 ? "" : "s");
     else if (!at->complete)
-        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
+        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.epochs);
 }
 
 /* --- curves of whole runs ---------------------------------------------------------------------- */
@@ -286,7 +286,7 @@ static void origins(FILE *out, const shown_run *r)
     size_t n;
     if (text) pre(out, "Layers and sizes", text);
     free(text);
-    text = r->said ? strdup(r->said) : config_print(&r->config, SAVED);
+    text = r->said ? strdup(r->said) : qg__recipe_print(&r->config, QG__SAVED);
     if (text) pre(out, "Configuration", text);
     free(text);
     fputs("<p class=\"dim\">", out);

@@ -11,7 +11,7 @@
 /* Images may have been replaced since the run. */
 static qg_status check_images(const shown_run *r, const qg_loader *images)
 {
-    const char     *data   = r->config.recipe.data.name;
+    const char     *data   = r->config.data.name;
     const qg_status status = run_check_size(data, images, r->image, r->classes);
     if (status || run_has_classes(&r->config, images)) return status;
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
@@ -23,14 +23,14 @@ static bool is_held(const shown_run *r) { return r->result.validation_images && 
 /* The test images of a run, if they may be looked at. */
 static qg_loader *images_of(const shown_run *r)
 {
-    recipe asks = r->config.recipe;
+    qg_recipe asks = r->config;
     if (is_held(r)) return NULL;
     if (r->used.said) {
         (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
         return NULL;
     }
     qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
-    qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
+    qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? qg__recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);
     if (!images || !check_images(r, images)) return images;
     qg_loader_free(images);
@@ -42,10 +42,10 @@ static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
     qg__measured found;
     bool         stopped;
     qg_status    s = mistakes_begin(m, "test", images);
-    r->used.spec.fit.test = images;
+    r->used.spec.test = images;
     const qg__run *run = &r->used.run;
     if (!s)
-        s = qg__measure(&r->used.spec.fit, images, r->used.net, run->tape, run->record.steps, &m->all, &found, &stopped);
+        s = qg__measure(&r->used.spec, images, r->used.net, run->tape, run->record.steps, &m->all, &found, &stopped);
     if (!s) s = mistakes_draw(m, images);
     return s ? s : shown_run_inputs(r, images);
 }

@@ -28,7 +28,7 @@ static bool are_together(const config *asked, int one, int other)
 {
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (strcmp(o->name, "seed") && lists_index(asked, one, o) != lists_index(asked, other, o)) return false;
+        if (strcmp(o->key->name, "seed") && lists_index(asked, one, o) != lists_index(asked, other, o)) return false;
     }
     return true;
 }
@@ -74,7 +74,7 @@ void averages_free(averages *a)
 
 /* --- printing ----------------------------------------------------------------------------- */
 
-static bool is_shown(const averages *a, const option *o) { return lists_count(a->asked, o) > 1 && strcmp(o->name, "seed"); }
+static bool is_shown(const averages *a, const option *o) { return lists_count(a->asked, o) > 1 && strcmp(o->key->name, "seed"); }
 
 /* A column that no run has is left out, but for that of the test. */
 static bool is_known(const averages *a, int m)
@@ -95,7 +95,7 @@ static void spell(const average *g, int m, char text[64])
 
 static void add_row(const averages *a, const average *g, table *t)
 {
-    char text[VALUE_BYTES];
+    char text[QG__VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
         if (!is_shown(a, &options[i])) continue;
         lists_value(a->asked, g->combination, &options[i], text);
@@ -116,7 +116,7 @@ qg_status averages_print(const averages *a, FILE *out)
     for (int m = 0; m < AVERAGES; m++) columns += is_known(a, m);
     table t = table_begin(columns);
     for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, &options[i])) table_title(&t, options[i].name, false);
+        if (is_shown(a, &options[i])) table_title(&t, options[i].key->name, false);
     table_title(&t, "runs", true);
     for (int m = 0; m < AVERAGES; m++)
         if (is_known(a, m)) table_title(&t, measure[m].title, true);
@@ -133,9 +133,9 @@ static void put_number(double x, FILE *out)
 
 void averages_print_csv(const averages *a, FILE *out)
 {
-    char value[VALUE_BYTES];
+    char value[QG__VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, &options[i])) fprintf(out, "%s,", options[i].name);
+        if (is_shown(a, &options[i])) fprintf(out, "%s,", options[i].key->name);
     fputs("runs,finished", out);
     for (int m = 0; m < AVERAGES; m++) fprintf(out, ",%s,%s_deviation", measure[m].member, measure[m].member);
     fputc('\n', out);
@@ -154,13 +154,13 @@ void averages_print_csv(const averages *a, FILE *out)
 
 static void put_average(qg__json *j, const averages *a, const average *g)
 {
-    char text[VALUE_BYTES];
+    char text[QG__VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     qg__json_open(j, "options", '{');
     for (int i = 0; i < OPTIONS; i++) {
         if (!is_shown(a, &options[i])) continue;
         lists_value(a->asked, g->combination, &options[i], text);
-        qg__json_text(j, options[i].name, text);
+        qg__json_text(j, options[i].key->name, text);
     }
     qg__json_close(j, '}');
     qg__json_integer(j, "runs", (uint64_t)g->runs);

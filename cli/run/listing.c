@@ -37,11 +37,10 @@ static bool has_run(const qg__run_paths *p)
 
 static qg_status read_config(listed *r, const qg__run_paths *p)
 {
-    config          stored = { 0 };
-    bool            usage;
-    qg_status       status = config_stored(p->file[QG__RUN_CONFIG], &stored);
-    if (!status) status = config_resolve(&(config){ 0 }, &stored, &r->config, &usage);
-    config_free(&stored);
+    qg_recipe       stored = { 0 };
+    qg_status       status = qg__recipe_stored(p->file[QG__RUN_CONFIG], &stored);
+    if (!status) status = qg__recipe_as_stored(&stored, &r->config);
+    qg__recipe_clear(&stored);
     r->configured = !status;
     return status;
 }
@@ -66,7 +65,7 @@ static qg_status read_metrics(listed *r, const qg__run_paths *p)
     if (!status) {
         r->result.epochs   = (uint64_t)m.epochs;
         r->result.seconds  = m.seconds;
-        r->result.complete = r->configured && recipe_is_over(&r->config.recipe, m.epochs, (int)m.best.epoch);
+        r->result.complete = r->configured && qg__recipe_is_over(&r->config, m.epochs, (int)m.best.epoch);
     }
     if (!status && m.epochs) {
         r->result.best_epoch               = (uint64_t)m.best.epoch;
@@ -129,7 +128,7 @@ static void end_listed(listed *r)
 {
     free(r->dir);
     free(r->why);
-    config_free(&r->config);
+    qg__recipe_clear(&r->config);
 }
 
 /* --- the list ----------------------------------------------------------------------------- */
@@ -255,7 +254,7 @@ static double number_of(const listed *r, int c)
     const bool           known = r->state != LISTED_FOREIGN && r->state != LISTED_DAMAGED;
     switch (c) {
     case EPOCHS: return known ? (double)at->epochs : NAN;
-    case OF: return r->configured ? (double)r->config.recipe.epochs : (double)NAN;
+    case OF: return r->configured ? (double)r->config.epochs : (double)NAN;
     case VALID: return at->validation_accuracy;
     case TEST: return at->test_accuracy;
     case BEST: return at->best_test_accuracy;
@@ -271,23 +270,23 @@ static const char *word_of(const listed *r, int c)
     return c == RUN ? r->dir : c == STATE ? listed_state_name(r->state) : c == WHY ? r->why : NULL;
 }
 
-void listed_value(const listed *of, const option *o, char text[VALUE_BYTES])
+void listed_value(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES])
 {
-    const char *value = of->configured ? of->config.text[o - options] : NULL;
-    snprintf(text, VALUE_BYTES, "%s", value ? value : "");
+    const char *value = of->configured ? of->config.text[o - qg__recipe_keys] : NULL;
+    snprintf(text, QG__VALUE_BYTES, "%s", value ? value : "");
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
 }
 
-static bool is_off(const option *o, const char *value)
+static bool is_off(const qg__option *o, const char *value)
 {
-    const char *off = o->kind == OPTION_FLAG ? "false" : o->absent;
+    const char *off = o->kind == QG__FLAG ? "false" : o->absent;
     return !*value || (off && !strcmp(value, off));
 }
 
-bool listing_differs(const listing *l, const option *o)
+bool listing_differs(const listing *l, const qg__option *o)
 {
-    char          first[VALUE_BYTES], value[VALUE_BYTES];
+    char          first[QG__VALUE_BYTES], value[QG__VALUE_BYTES];
     const listed *one = NULL;
     for (size_t i = 0; i < l->count; i++) {
         if (!l->item[i].configured) continue;
@@ -299,19 +298,19 @@ bool listing_differs(const listing *l, const option *o)
 }
 
 /* The digests of other images tell nothing more. */
-static bool is_shown(const listing *l, const option *o)
+static bool is_shown(const listing *l, const qg__option *o)
 {
     const bool of_data = !strcmp(o->name, "data-digest") || !strcmp(o->name, "class-digest");
-    return (o->use & IDENTITY) == IDENTITY && strcmp(o->name, "epochs") && listing_differs(l, o) &&
-           !(of_data && listing_differs(l, option_find("data")));
+    return (o->use & QG__IDENTITY) == QG__IDENTITY && strcmp(o->name, "epochs") && listing_differs(l, o) &&
+           !(of_data && listing_differs(l, qg__recipe_key("data")));
 }
 
 int listing_columns(const listing *l, listing_column c[LISTING_COLUMNS])
 {
     int n = 0;
     for (int i = 0; i < PLAIN; i++) c[n++] = (listing_column){ plain[i].name, plain[i].member, NULL, i };
-    for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(l, &options[i])) c[n++] = (listing_column){ options[i].name, options[i].name, &options[i], -1 };
+    for (int i = 0; i < QG__RECIPE_KEYS; i++)
+        if (is_shown(l, &qg__recipe_keys[i])) c[n++] = (listing_column){ qg__recipe_keys[i].name, qg__recipe_keys[i].name, &qg__recipe_keys[i], -1 };
     return n;
 }
 
@@ -321,7 +320,7 @@ int listing_columns(const listing *l, listing_column c[LISTING_COLUMNS])
 typedef struct rank {
     size_t      at;             /* in the list */
     double      number;
-    char        text[VALUE_BYTES];
+    char        text[QG__VALUE_BYTES];
     const char *dir;
 } rank;
 
@@ -381,9 +380,9 @@ static qg_status find_column(const listing *l, const char *key, listing_column *
         if (c[i].name && !strcmp(c[i].name, key)) return QG_OK;
         if (c[i].name) qg__list_append(names, sizeof names, c[i].name);
     }
-    const option *o = option_find(key);
+    const qg__option *o = qg__recipe_key(key);
     *by = (listing_column){ key, key, o, -1 };
-    if (o && (o->use & IDENTITY) == IDENTITY) return QG_OK;     /* the same in all */
+    if (o && (o->use & QG__IDENTITY) == QG__IDENTITY) return QG_OK;     /* the same in all */
     return qg_fail(QG_EARG, "sort: there is no column '%s'; available: %s", key, names);
 }
 
@@ -414,7 +413,7 @@ static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES]
     const double value = c->option ? NAN : number_of(r, c->index), of = number_of(r, OF);
     strcpy(text, "-");
     if (c->option) {
-        char whole[VALUE_BYTES];
+        char whole[QG__VALUE_BYTES];
         listed_value(r, c->option, whole);
         const bool fits = strlen(whole) <= WIDEST_OPTION;
         if (*whole) snprintf(text, CELL_BYTES, "%.*s%s", fits ? WIDEST_OPTION : WIDEST_OPTION - 2, whole, fits ? "" : "..");
@@ -478,7 +477,7 @@ static qg_status print_table(const listing *l, FILE *out)
 
 static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
 {
-    char         text[VALUE_BYTES];
+    char         text[QG__VALUE_BYTES];
     const char  *word  = c->option ? NULL : word_of(r, c->index);
     const double value = c->option ? NAN : number_of(r, c->index);
     if (c->option) listed_value(r, c->option, text), word = text;
@@ -509,7 +508,7 @@ qg_status listing_print(const listing *l, listing_form form, FILE *out)
 
 static void put_run(qg__json *j, const listed *r, const listing_column *c, int n)
 {
-    char text[VALUE_BYTES];
+    char text[QG__VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     for (int i = 0; i < n && !c[i].option; i++) {
         const char  *word  = word_of(r, c[i].index);

@@ -25,7 +25,7 @@ typedef struct listed {
     listed_state  state;
     char         *why;                      /* of LISTED_DAMAGED and of a run without configuration; else NULL */
     bool          configured;               /* by qgrad train; otherwise qg_fit trained it in another program */
-    config        config;                   /* if it is configured */
+    qg_recipe     config;                   /* if it is configured */
     qg_fit_result result;                   /* so far; accuracies that are not known are NaN */
 } listed;
 
@@ -48,20 +48,20 @@ void        listing_free(listing *l);
 const char *listed_state_name(listed_state s);          /* "running" */
 
 /* The value of an option, "" if it is unset; a list on one line. */
-void        listed_value(const listed *of, const option *o, char text[VALUE_BYTES]);
+void        listed_value(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES]);
 
 /* Whether the runs that are configured differ in an option that decides their bytes. */
-bool        listing_differs(const listing *l, const option *o);
+bool        listing_differs(const listing *l, const qg__option *o);
 
 /* What a table of runs shows: a column of every run, or an option. */
 typedef struct listing_column {
     const char   *name;     /* "test", "lr" */
     const char   *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
-    const option *option;   /* NULL: a column of every run */
+    const qg__option *option;   /* NULL: a column of every run */
     int           index;    /* of such a column */
 } listing_column;
 
-enum { LISTING_COLUMNS = 11 + OPTIONS };
+enum { LISTING_COLUMNS = 11 + QG__RECIPE_KEYS };
 
 /* The columns of every run, and then the options in which they differ; epochs is a column anyway.  Returns how many. */
 int         listing_columns(const listing *l, listing_column c[LISTING_COLUMNS]);

@@ -36,7 +36,7 @@ void place_shorten(char *name)
 
 void place_append_path(char *text, size_t bytes, const char *name, const char *path)
 {
-    char last[VALUE_BYTES];
+    char last[QG__VALUE_BYTES];
     snprintf(last, sizeof last, "%s", path);
     size_t n = strlen(last);
     while (n > 1 && last[n - 1] == '/') last[--n] = '\0';
@@ -45,14 +45,14 @@ void place_append_path(char *text, size_t bytes, const char *name, const char *p
 }
 
 /* What the run would be without the changes. */
-static qg_status baseline(const config *asked, config *base)
+static qg_status baseline(const config *asked, qg_recipe *base)
 {
-    config    plain  = { 0 };
+    config    plain  = { .file = NULL };
     bool      usage;
     qg_status status = QG_OK;
-    if (asked->named) status = config_set(&plain, option_find("recipe"), asked->named);
+    if (asked->recipe.named) status = config_set(&plain, option_find("recipe"), asked->recipe.named);
     if (!status && asked->file) status = config_set(&plain, option_find("config"), asked->file);
-    const char *model = asked->named ? NULL : config_text(asked, "model");
+    const char *model = asked->recipe.named ? NULL : config_text(asked, "model");
     if (!status && model) status = config_set(&plain, option_find("model"), model);
     if (!status) status = config_resolve(&plain, NULL, base, &usage);
     config_free(&plain);
@@ -62,42 +62,42 @@ static qg_status baseline(const config *asked, config *base)
 /* Whether a name contains the option anyway. */
 static bool is_told(const config *asked, const char *name)
 {
-    return !strcmp(name, "seed") || (!asked->named && (!strcmp(name, "model") || !strcmp(name, "weight")));
+    return !strcmp(name, "seed") || (!asked->recipe.named && (!strcmp(name, "model") || !strcmp(name, "weight")));
 }
 
-static void append_changes(const config *asked, const config *base, char *text, size_t bytes)
+static void append_changes(const config *asked, const qg_recipe *base, char *text, size_t bytes)
 {
-    for (int i = 0; i < OPTIONS; i++) {
-        const option *o     = &options[i];
-        const char   *value = asked->text[i], *usual = base->text[i];
-        if (!value || (o->use & IDENTITY) != IDENTITY || is_told(asked, o->name) || (usual && !strcmp(usual, value))) continue;
-        if (!usual && o->kind == OPTION_FLAG && !strcmp(value, "false")) continue;
-        for (const char *line = value; *line; line = list_next(line)) {
-            char item[VALUE_BYTES];
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) {
+        const qg__option *o     = &qg__recipe_keys[i];
+        const char       *value = asked->recipe.text[i], *usual = base->text[i];
+        if (!value || (o->use & QG__IDENTITY) != QG__IDENTITY || is_told(asked, o->name) || (usual && !strcmp(usual, value))) continue;
+        if (!usual && o->kind == QG__FLAG && !strcmp(value, "false")) continue;
+        for (const char *line = value; *line; line = qg__lines_next(line)) {
+            char item[QG__VALUE_BYTES];
             snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
             place_append(text, bytes, strcmp(o->name, "data") ? o->name : "", item);
         }
     }
     if (asked->init && !base->init_recipe) place_append_path(text, bytes, "init", asked->init);
-    if (asked->teacher) place_append_path(text, bytes, "teacher", asked->teacher);
+    if (asked->recipe.teacher_run) place_append_path(text, bytes, "teacher", asked->recipe.teacher_run);
 }
 
-qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYTES])
+qg_status place_name(const config *asked, const qg_recipe *c, char dir[QG__PATH_BYTES])
 {
-    char            name[QG__PATH_BYTES / 2] = "", weight[VALUE_BYTES];
-    const char     *seed                     = config_text(c, "seed");
-    config          base                     = { 0 };
+    char            name[QG__PATH_BYTES / 2] = "", weight[QG__VALUE_BYTES];
+    const char     *seed                     = qg__recipe_value(c, "seed");
+    qg_recipe       base                     = { 0 };
     const qg_status status                   = baseline(asked, &base);
-    if (!status && !asked->named) {
-        model_file_name(config_text(c, "model"), name, sizeof name);
-        snprintf(weight, sizeof weight, "%s", config_text(c, "weight"));
+    if (!status && !asked->recipe.named) {
+        model_file_name(qg__recipe_value(c, "model"), name, sizeof name);
+        snprintf(weight, sizeof weight, "%s", qg__recipe_value(c, "weight"));
         place_append(name, sizeof name, "", weight);
     }
     if (!status) append_changes(asked, &base, name, sizeof name - 64);
     place_shorten(name);
-    if (!status && asked->named) snprintf(dir, QG__PATH_BYTES, "runs/%s/%s%sseed-%s", asked->named, name, *name ? "-" : "", seed);
+    if (!status && asked->recipe.named) snprintf(dir, QG__PATH_BYTES, "runs/%s/%s%sseed-%s", asked->recipe.named, name, *name ? "-" : "", seed);
     else if (!status) snprintf(dir, QG__PATH_BYTES, "runs/%s-%s", name, seed);
-    config_free(&base);
+    qg__recipe_clear(&base);
     return status;
 }
 
@@ -124,7 +124,7 @@ typedef enum kinship { STRANGER, NEAR, BUSY, SAME } kinship;    /* the later is 
 typedef struct candidate {
     char            dir[QG__PATH_BYTES];
     kinship         is;
-    char            differs[2 * VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
+    char            differs[2 * QG__VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
     bool            unfinished;
     struct timespec time;
 } candidate;
@@ -144,58 +144,58 @@ static struct timespec time_of(const qg__run_paths *p)
 }
 
 /* Digests are known only when the files that they are of have been read. */
-static bool has_configuration(const config *asked, const config *c, const config *run)
+static bool has_configuration(const config *asked, const qg_recipe *c, const qg_recipe *run)
 {
-    const bool inits = asked->init || c->init_digest || c->init_recipe, learns = asked->teacher || c->teacher;
-    return !config_difference(c, run, IDENTITY, PER_RUN) && c->recipe.seed == run->recipe.seed && inits == (run->init_digest != NULL) &&
+    const bool inits = asked->init || c->init_digest || c->init_recipe, learns = asked->recipe.teacher_run || c->teacher_run;
+    return !qg__recipe_difference(c, run, QG__IDENTITY, QG__PER_RUN) && c->seed == run->seed && inits == (run->init_digest != NULL) &&
            learns == (run->teacher_digest != NULL);
 }
 
 /* Says in text in which option alone a run has another value; false: in more than one, or in what it started from. */
-static bool differs_in_one(const config *asked, const config *c, const config *run, char text[2 * VALUE_BYTES])
+static bool differs_in_one(const config *asked, const qg_recipe *c, const qg_recipe *run, char text[2 * QG__VALUE_BYTES])
 {
-    config        same = { 0 };
-    const option *o    = config_difference(c, run, IDENTITY, PER_RUN);
-    if (!o && c->recipe.seed != run->recipe.seed) o = option_find("seed");
-    bool          one  = o && o->kind != OPTION_LIST && !config_over(&same, run, 0, 0);
-    const char   *here = one ? config_text(c, o->name) : NULL, *there = one ? config_text(run, o->name) : NULL;
-    if (one && here) one = !config_set(&same, o, here);
-    else if (one) config_unset(&same, o->name);
+    qg_recipe     same = { 0 };
+    const qg__option *o    = qg__recipe_difference(c, run, QG__IDENTITY, QG__PER_RUN);
+    if (!o && c->seed != run->seed) o = qg__recipe_key("seed");
+    bool          one  = o && o->kind != QG__LIST && !qg__recipe_over(&same, run, 0, 0);
+    const char   *here = one ? qg__recipe_value(c, o->name) : NULL, *there = one ? qg__recipe_value(run, o->name) : NULL;
+    if (one && here) one = !qg__recipe_put(&same, o, here);
+    else if (one) qg__recipe_unset(&same, o->name);
     one = one && has_configuration(asked, c, &same);
-    if (one) snprintf(text, 2 * VALUE_BYTES, "%s, which is %s there", o->name, there ? there : o->kind == OPTION_FLAG ? "off" : "not set");
-    config_free(&same);
+    if (one) snprintf(text, 2 * QG__VALUE_BYTES, "%s, which is %s there", o->name, there ? there : o->kind == QG__FLAG ? "off" : "not set");
+    qg__recipe_clear(&same);
     return one;
 }
 
 /* A run of a version that lacked an option goes on without it, unless the user asks for it. */
-static qg_status take_absent(const config *asked, const config *c, config *run)
+static qg_status take_absent(const config *asked, const qg_recipe *c, qg_recipe *run)
 {
     qg_status status = QG_OK;
-    for (int i = 0; i < OPTIONS && !status; i++)
-        if (options[i].absent && !run->text[i] && !asked->text[i] && c->text[i]) status = config_set(run, &options[i], c->text[i]);
+    for (int i = 0; i < QG__RECIPE_KEYS && !status; i++)
+        if (qg__recipe_keys[i].absent && !run->text[i] && !asked->recipe.text[i] && c->text[i])
+            status = qg__recipe_put(run, &qg__recipe_keys[i], c->text[i]);
     return status;
 }
 
 /* Whether an unfinished run of an older version is what asked meant when it began. */
-static bool was_meant(const config *asked, const config *c, const config *stored, const config *run)
+static bool was_meant(const config *asked, const qg_recipe *c, const qg_recipe *stored, const qg_recipe *run)
 {
-    config     then = { 0 };
+    qg_recipe  then = { 0 };
     const bool was  = stored->defaults == 1 && !config_resolve_as(asked, stored, &then) && !take_absent(asked, c, &then) &&
                      has_configuration(asked, &then, run);
-    config_free(&then);
+    qg__recipe_clear(&then);
     return was;
 }
 
 /* What a run in dir, if there is one, has to do with this configuration. */
-static void read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
+static void read_candidate(const char *dir, const config *asked, const qg_recipe *c, candidate *out)
 {
     qg__run_paths p;
     qg_fit_result r;
-    config        stored = { 0 }, run = { 0 };
-    bool          usage;
+    qg_recipe     stored = { 0 }, run = { 0 };
     out->is = STRANGER;
-    if (!qg__run_paths_of(dir, &p) && !config_stored(p.file[QG__RUN_CONFIG], &stored) &&
-        !config_resolve(&(config){ 0 }, &stored, &run, &usage) && !take_absent(asked, c, &run)) {
+    if (!qg__run_paths_of(dir, &p) && !qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored) &&
+        !qg__recipe_as_stored(&stored, &run) && !take_absent(asked, c, &run)) {
         out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;
         if (has_configuration(asked, c, &run) || (out->unfinished && was_meant(asked, c, &stored, &run)))
             out->is = qg__path_locked(dir) ? BUSY : SAME;
@@ -203,8 +203,8 @@ static void read_candidate(const char *dir, const config *asked, const config *c
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
-    config_free(&stored);
-    config_free(&run);
+    qg__recipe_clear(&stored);
+    qg__recipe_clear(&run);
 }
 
 static bool is_better(const candidate *a, const candidate *b)
@@ -223,14 +223,14 @@ static void tell(const candidate *of, char missed[PLACE_MISSED_BYTES])
     if (of->is == NEAR) snprintf(missed, PLACE_MISSED_BYTES, "%s differs only in %s", of->dir, of->differs);
 }
 
-qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES])
+qg_status place_find(const config *asked, qg_recipe *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES])
 {
     char        parent[QG__PATH_BYTES];
     candidate   best    = { .is = STRANGER }, other;
-    const char *teacher = asked->teacher ? asked->teacher : c->teacher;
+    const char *teacher = asked->recipe.teacher_run ? asked->recipe.teacher_run : c->teacher_run;
     *found              = false;
     /* A run that learns from a teacher states how. */
-    if (teacher && !config_text(c, "distil") && config_set(c, option_find("distil"), "")) return qg_errcode();
+    if (teacher && !qg__recipe_value(c, "distil") && qg__recipe_put(c, qg__recipe_key("distil"), "")) return qg_errcode();
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(dir, '/') - dir), dir);
     DIR *all = opendir(parent);
     for (struct dirent *e; all && (e = readdir(all));) {

@@ -9,7 +9,7 @@
  * file of --config or the recipe: "cifar10-lr=0.1", the data set without its key.  Characters that a shell or a path would
  * interpret become -, and a long name ends with a hash instead.  Fails as config_resolve. */
 QG_MUST_CHECK
-qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYTES]);
+qg_status place_name(const config *asked, const qg_recipe *c, char dir[QG__PATH_BYTES]);
 
 /* Appends to text: ["-"] NAME=VALUE, in characters of such a name. */
 void      place_append(char *text, size_t bytes, const char *name, const char *value);
@@ -25,7 +25,7 @@ void      place_shorten(char *name);
 QG_MUST_CHECK
 qg_status place_take(char dir[QG__PATH_BYTES], bool claim);
 
-enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * VALUE_BYTES };
+enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * QG__VALUE_BYTES };
 
 /* Looks among the directories beside dir, without those that --force has set aside, for the runs with the configuration c of
  * the command line `asked`, and sets dir to the one that --resume continues: the newest unfinished one in which no process
@@ -34,6 +34,6 @@ enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * VALUE_BYTES };
  * in lr, which is 0.1 there", the newest of them; empty: none.
  * c is only read for its values; it may gain defaults that training adds.  Fails with QG_EMEM, QG_EARG. */
 QG_MUST_CHECK
-qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
+qg_status place_find(const config *asked, qg_recipe *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
 
 #endif

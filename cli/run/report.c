@@ -39,21 +39,21 @@ void report_machine(qg__json *j)
 void report_head(const report *r, FILE *out)
 {
     const qg_shape  x = qg_loader_shape(r->spec->train);
-    const data_set *d = &r->config->recipe.data;
+    const qg__data *d = &r->config->data;
     char            path[QG__PATH_BYTES];
-    const char     *dir = data_directory(d, r->config->recipe.data_dir, path);
-    fprintf(out, "model    %s: %s\n", config_text(r->config, "model"), r->config->recipe.model.type->about);
+    const char     *dir = qg__data_directory(d, r->config->data_dir, path);
+    fprintf(out, "model    %s: %s\n", qg__recipe_value(r->config, "model"), r->config->model.type->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
-            config_text(r->config, "weight"), config_text(r->config, "input"),
-            config_text(r->config, "gradient"), config_text(r->config, "first-last"));
+            qg__recipe_value(r->config, "weight"), qg__recipe_value(r->config, "input"),
+            qg__recipe_value(r->config, "gradient"), qg__recipe_value(r->config, "first-last"));
     char            held[32] = "";
     if (r->spec->validation) snprintf(held, sizeof held, ", %d validation", qg_loader_shape(r->spec->validation).n);
     print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", d->name, x.n, held,
                qg_loader_shape(r->spec->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
-    fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
-            config_text(r->config, "augment"));
-    fprintf(out, "steps    %d per epoch, of %d image%s each\n", qg_loader_batches(r->spec->train), r->config->recipe.batch,
-            r->config->recipe.batch == 1 ? "" : "s");
+    fprintf(out, "images   normalised by %s, augmented by %s\n", qg__recipe_value(r->config, "normalise"),
+            qg__recipe_value(r->config, "augment"));
+    fprintf(out, "steps    %d per epoch, of %d image%s each\n", qg_loader_batches(r->spec->train), r->config->batch,
+            r->config->batch == 1 ? "" : "s");
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);
@@ -69,23 +69,23 @@ typedef struct rival {
     uint64_t seed;
 } rival;
 
-static bool is_float(const config *c)
+static bool is_float(const qg_recipe *c)
 {
     static const char *const plain[] = { "weight", "input", "gradient" };
     for (int i = 0; i < 3; i++) {
-        const char *q = config_text(c, plain[i]);
+        const char *q = qg__recipe_value(c, plain[i]);
         if (!q || strcmp(q, "float")) return false;
     }
-    return !config_text(c, "layer");
+    return !qg__recipe_value(c, "layer");
 }
 
 /* Whether a and b train alike on the same data, except for their quantizers; Bop counts as one. */
-static bool trains_alike(const config *a, const config *b)
+static bool trains_alike(const qg_recipe *a, const qg_recipe *b)
 {
-    const bool        bop    = a->recipe.optimizer == BOP || b->recipe.optimizer == BOP;
-    const char *const data_a = config_text(a, "data-digest"), *const data_b = config_text(b, "data-digest");
-    const char *const init_a = config_text(a, "init-digest"), *const init_b = config_text(b, "init-digest");
-    if (config_difference(a, b, IDENTITY, PER_RUN | QUANTIZES | (bop ? OPTIMIZES : 0))) return false;
+    const bool        bop    = a->optimizer == QG__BOP || b->optimizer == QG__BOP;
+    const char *const data_a = qg__recipe_value(a, "data-digest"), *const data_b = qg__recipe_value(b, "data-digest");
+    const char *const init_a = qg__recipe_value(a, "init-digest"), *const init_b = qg__recipe_value(b, "init-digest");
+    if (qg__recipe_difference(a, b, QG__IDENTITY, QG__PER_RUN | QG__QUANTIZES | (bop ? QG__OPTIMIZES : 0))) return false;
     if (data_a && data_b && strcmp(data_a, data_b)) return false;       /* older versions do not record it */
     return init_a && init_b ? !strcmp(init_a, init_b) : init_a == init_b;
 }
@@ -100,33 +100,33 @@ static bool read_accuracy(const qg__run_paths *p, const qg__metrics *m, double *
 }
 
 /* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
-static bool read_rival(const char *dir, const config *of, rival *out)
+static bool read_rival(const char *dir, const qg_recipe *of, rival *out)
 {
     qg__run_paths p;
-    config        c     = { 0 };
+    qg_recipe     c     = { 0 };
     qg__metrics   m     = { 0 };
-    bool          found = !qg__run_paths_of(dir, &p) && !config_read(&c, p.file[QG__RUN_CONFIG]) && is_float(&c) &&
-                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0) && recipe_is_over(&c.recipe, m.epochs, (int)m.best.epoch);
-    *out       = (rival){ .seconds = m.seconds, .seed = c.recipe.seed };
+    bool          found = !qg__run_paths_of(dir, &p) && !qg__recipe_read(&c, p.file[QG__RUN_CONFIG]) && is_float(&c) &&
+                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0) && qg__recipe_is_over(&c, m.epochs, (int)m.best.epoch);
+    *out       = (rival){ .seconds = m.seconds, .seed = c.seed };
     found      = found && read_accuracy(&p, &m, &out->accuracy);
     if (found) {
         snprintf(out->dir, sizeof out->dir, "%s", dir);
     }
     qg__metrics_end(&m);
-    config_free(&c);
+    qg__recipe_clear(&c);
     return found;
 }
 
 /* The run with the same seed, or else the first by name. */
 static bool find_rival(const report *r, rival *out)
 {
-    char parent[QG__PATH_BYTES], prefix[VALUE_BYTES];
+    char parent[QG__PATH_BYTES], prefix[QG__VALUE_BYTES];
     bool found = false;
     snprintf(parent, sizeof parent, "%s", r->paths->dir);
     char *slash = strrchr(parent, '/');
     if (slash) *slash = '\0';
     else strcpy(parent, ".");
-    model_file_name(config_text(r->config, "model"), prefix, sizeof prefix);
+    model_file_name(qg__recipe_value(r->config, "model"), prefix, sizeof prefix);
     const size_t used = strlen(prefix);
     snprintf(prefix + used, sizeof prefix - used, "-float-");
     const size_t n = strlen(prefix);
@@ -137,7 +137,7 @@ static bool find_rival(const report *r, rival *out)
         if (strncmp(e->d_name, prefix, n) || qg__path_join(parent, e->d_name, path)) continue;
         if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
         if (!strcmp(path, r->paths->dir) || !read_rival(path, r->config, &other)) continue;
-        const uint64_t seed  = r->config->recipe.seed;
+        const uint64_t seed  = r->config->seed;
         const bool    better = (other.seed == seed) != (found && out->seed == seed)
                                    ? other.seed == seed
                                    : !found || strcmp(other.dir, out->dir) < 0;
@@ -169,16 +169,16 @@ static void print_accuracy(const report *r, FILE *out)
 }
 
 /* The options of a float run that corresponds to the quantized run c. */
-static void print_as_float(const config *c, FILE *out)
+static void print_as_float(const qg_recipe *c, FILE *out)
 {
     static const char *const operands[] = { "weight", "input", "gradient" };
     for (int i = 0; i < 3; i++)
-        if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
-    for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
+        if (strcmp(qg__recipe_value(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
+    for (const char *line = qg__recipe_value(c, "layer"); line && *line; line = qg__lines_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
-    if (c->recipe.quantize_after.count) fprintf(out, " --quantize-after 0");
-    if (c->recipe.quantize_weights_after.count) fprintf(out, " --quantize-weights-after 0");
-    if (c->recipe.optimizer == BOP) fprintf(out, " --optimizer adam");
+    if (c->quantize_after.count) fprintf(out, " --quantize-after 0");
+    if (c->quantize_weights_after.count) fprintf(out, " --quantize-weights-after 0");
+    if (c->optimizer == QG__BOP) fprintf(out, " --optimizer adam");
 }
 
 static void print_config(const char *does, const report *r, FILE *out)
@@ -192,13 +192,13 @@ static void print_config(const char *does, const report *r, FILE *out)
  * initial weights from another run. */
 static void print_twin(const report *r, FILE *out)
 {
-    const config *c = r->config;
+    const qg_recipe *c = r->config;
     const char   *dir = r->paths->dir, *slash = strrchr(dir, '/');
-    char          model[VALUE_BYTES], twin[QG__PATH_BYTES];
-    model_file_name(config_text(r->config, "model"), model, sizeof model);
+    char          model[QG__VALUE_BYTES], twin[QG__PATH_BYTES];
+    model_file_name(qg__recipe_value(r->config, "model"), model, sizeof model);
     const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
-                           is_float(c) ? "twn" : "float", r->config->recipe.seed);
-    if (n >= QG__PATH_BYTES || qg__path_exists(twin) || c->recipe.fold_batchnorm || c->init_digest)
+                           is_float(c) ? "twn" : "float", r->config->seed);
+    if (n >= QG__PATH_BYTES || qg__path_exists(twin) || c->fold_batchnorm || c->init_digest)
         return;
     print_config("train", r, out);
     if (is_float(c)) fprintf(out, " --weight twn");

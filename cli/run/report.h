@@ -10,7 +10,7 @@
 
 typedef struct report {
     const char          *program;       /* how this one was called, for the commands to try next */
-    const config        *config;
+    const qg_recipe     *config;
     const qg__run_paths *paths;
     const qg_fit_spec   *spec;
     const qg_net        *net;

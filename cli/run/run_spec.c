@@ -10,40 +10,6 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 
-/* A surrogate that is annealed reaches its end with the run, so in a longer one it was another. */
-static bool anneals(const recipe *r)
-{
-    bool any = r->weight.surrogate.to != 0 || r->input.surrogate.to != 0;
-    for (int i = 0; i < r->exceptions.count; i++) {
-        const qg_choice *c = &r->exceptions.item[i].choice;
-        any |= c->weight.surrogate.to != 0 || c->input.surrogate.to != 0;
-    }
-    return any;
-}
-
-/* Options may have been added since the file was written, so values are compared and not texts.  Whether the span may differ
- * is qg_fit's to say. */
-static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
-{
-    const config *c      = user;
-    config        stored = { 0 };
-    qg_status     status = config_parse(&stored, said, path);
-    const option *o      = status ? NULL : config_difference(c, &stored, IDENTITY, EXTENDS);
-    if (!status && config_text(&stored, "epochs")) was->epochs = stored.recipe.epochs;
-    if (!status) was->patience = stored.recipe.patience;
-    if (!status && config_text(&stored, "schedule")) was->schedule = stored.recipe.schedule;
-    if (!status && !o && was->epochs != c->recipe.epochs && anneals(&c->recipe))
-        status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
-                         was->epochs);
-    if (o) {
-        const char *here = c->text[o - options], *there = stored.text[o - options];
-        status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
-                         there ? there : "unset", here ? here : "unset");
-    }
-    config_free(&stored);
-    return status;
-}
-
 qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYTES])
 {
     size_t n = strlen(text);
@@ -51,30 +17,6 @@ qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYT
     if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "%s: the path is too long", key);
     snprintf(dir, QG__PATH_BYTES, "%.*s", (int)n, text);
     return QG_OK;
-}
-
-qg_status run_spec_begin(run_spec *s, config *c)
-{
-    static const char *const about[] = { "model", "data", "weight", "input", "gradient" };
-    *s = (run_spec){ .fit      = recipe_fit(&c->recipe),
-                     .identity = config_print(c, IDENTITY),
-                     .file     = config_print(c, SAVED) };
-    for (int i = 0; i < 5; i++) s->about[i] = (qg_note){ about[i], config_text(c, about[i]) };
-    s->about[1].value = c->recipe.data.name;
-    s->fit.config     = s->identity;
-    s->fit.file       = s->file;
-    s->fit.about      = s->about;
-    s->fit.abouts     = 5;
-    s->fit.same       = same;
-    s->fit.user       = c;
-    return s->identity && s->file ? QG_OK : qg_fail(QG_EMEM, "out of memory for the configuration");
-}
-
-void run_spec_end(run_spec *s)
-{
-    free(s->identity);
-    free(s->file);
-    *s = (run_spec){ .file = NULL };
 }
 
 /* --- a run that exists -------------------------------------------------------------------- */
@@ -92,18 +34,18 @@ static qg_status check_author(used_run *u, const char *said, const char *path)
 
 /* Of what a checkpoint says, only what decides about its net and its training: no directory, teacher or recipe, and no file of
  * its data.  The text of the data remains what it is, for comparison with the run. */
-static qg_status read_noted(config *stored, const char *said, const char *path)
+static qg_status read_noted(qg_recipe *stored, const char *said, const char *path)
 {
-    config    all    = { 0 };
-    qg_status status = config_parse(&all, said, path);
-    if (!status) status = config_over(stored, &all, IDENTITY, 0);
-    data_forget_files(&stored->recipe.data);
-    config_free(&all);
+    qg_recipe all    = { 0 };
+    qg_status status = qg__recipe_parse(&all, said, path);
+    if (!status) status = qg__recipe_over(stored, &all, QG__IDENTITY, 0);
+    qg__data_forget_files(&stored->data);
+    qg__recipe_clear(&all);
     return status;
 }
 
 /* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
-static qg_status noted_config(used_run *u, const char *path, config *stored, qg__run_file *f)
+static qg_status noted_config(used_run *u, const char *path, qg_recipe *stored, qg__run_file *f)
 {
     qg_archive *a;
     if (qg_safetensors_open(QG_BY_PATH, path, &a)) return qg_errcode();    /* the notes are in the header */
@@ -112,7 +54,7 @@ static qg_status noted_config(used_run *u, const char *path, config *stored, qg_
                               : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
     if (!status && !u->said) status = read_noted(stored, said, path);
     *f = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
-    if (!status && !u->said && !config_text(stored, "model"))
+    if (!status && !u->said && !qg__recipe_value(stored, "model"))
         status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
     if (!status && kind && *f == QG__RUN_LAST && strcmp(kind, "checkpoint"))
         status = qg_fail(QG_EFORMAT, "%s: its kind '%s' is neither checkpoint nor weights", path, kind);
@@ -120,15 +62,14 @@ static qg_status noted_config(used_run *u, const char *path, config *stored, qg_
     return status;
 }
 
-static qg_status config_of_checkpoint(used_run *u, const char *path, config *c, qg__run_file *f)
+static qg_status config_of_checkpoint(used_run *u, const char *path, qg_recipe *c, qg__run_file *f)
 {
-    config    stored = { 0 };
-    bool      usage;
+    qg_recipe stored = { 0 };
     qg_status status = noted_config(u, path, &stored, f);
     if (u->said) return status;
-    if (!status) status = config_resolve(&(config){ 0 }, &stored, c, &usage);
-    config_free(&stored);
-    return status ? status : config_check(c);
+    if (!status) status = qg__recipe_as_stored(&stored, c);
+    qg__recipe_clear(&stored);
+    return status ? status : qg__recipe_check(c);
 }
 
 static bool is_file(const char *path)
@@ -138,7 +79,7 @@ static bool is_file(const char *path)
 }
 
 /* The configuration in config.toml, unless a checkpoint beside it says that it is another program's. */
-static qg_status stored_config(used_run *u, config *c)
+static qg_status stored_config(used_run *u, qg_recipe *c)
 {
     const qg__run_paths *p = &u->run.paths;
     qg_archive          *a;
@@ -147,7 +88,7 @@ static qg_status stored_config(used_run *u, config *c)
         status = check_author(u, qg_archive_noted(a, "recipe"), p->file[u->file]);
         qg_archive_free(a);
     }
-    return status || u->said ? status : config_of_run(p->file[QG__RUN_CONFIG], c);
+    return status || u->said ? status : qg__recipe_of_run(p->file[QG__RUN_CONFIG], c);
 }
 
 static qg_status nothing_there(const char *name)
@@ -156,7 +97,7 @@ static qg_status nothing_there(const char *name)
     return qg_fail(QG_EIO, "'%s' contains no run: no config.toml and no checkpoint", name);
 }
 
-qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
+qg_status used_run_find(used_run *u, const char *name, bool best, qg_recipe *c)
 {
     qg__run_paths *p = &u->run.paths;
     qg__run_file  *f = &u->file;
@@ -180,23 +121,23 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
     return config_of_checkpoint(u, p->file[*f], c, &ignored);
 }
 
-qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes)
+qg_status used_run_load(used_run *u, qg_recipe *c, const qg_recipe *r, qg_shape image, int classes)
 {
     if (u->said) {
         u->net      = stored_net(u->run.paths.file[u->file]);
         u->run.tape = u->net ? qg_tape_new() : NULL;
         return u->run.tape ? QG_OK : qg_errcode();
     }
-    u->net   = recipe_net(r, image, classes);
-    u->optim = u->net ? recipe_optim(r, qg_net_params(u->net)) : NULL;
+    u->net   = qg__recipe_net(r, image, classes);
+    u->optim = u->net ? qg__recipe_optim(r, qg_net_params(u->net)) : NULL;
     if (!u->optim) return QG_EMEM;
-    qg_status status  = run_spec_begin(&u->spec, c);
-    u->spec.fit.optim = u->optim;
-    if (!status) status = qg__run_compose(&u->run, u->net, &u->spec.fit);
+    qg_status status  = qg__recipe_spec(c, &u->spec);
+    u->spec.optim     = u->optim;
+    if (!status) status = qg__run_compose(&u->run, u->net, &u->spec);
     return status ? status : qg__run_load_weights(&u->run, u->file);
 }
 
-qg_net *used_run_net(const used_run *u, const recipe *r, qg_shape image, int classes, qg__init_report *init)
+qg_net *used_run_net(const used_run *u, const qg_recipe *r, qg_shape image, int classes, qg__init_report *init)
 {
     const char *path = u->run.paths.file[u->file];
     /* The file has the weights, and their averages under other names. */
@@ -204,13 +145,13 @@ qg_net *used_run_net(const used_run *u, const recipe *r, qg_shape image, int cla
         qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
         return NULL;
     }
-    qg_net *net = recipe_net(r, image, classes);
+    qg_net *net = qg__recipe_net(r, image, classes);
     if (!net || !qg__init_weights(net, path, u->net, NULL, init)) return net;
     qg_net_free(net);
     return NULL;
 }
 
-bool run_has_classes(const config *c, const qg_loader *images)
+bool run_has_classes(const qg_recipe *c, const qg_loader *images)
 {
     const uint64_t names = qg_loader_class_digest(images);
     char           found[32];
@@ -240,16 +181,16 @@ static qg_status check_size(const char *path, qg_shape is, int classes, const qg
                    path, is.h, is.w, is.c, classes, classes == 1 ? "" : "es", of.h, of.w, of.c, n);
 }
 
-static qg_status check_names(const char *path, const config *c, const qg_loader *images)
+static qg_status check_names(const char *path, const qg_recipe *c, const qg_loader *images)
 {
     if (run_has_classes(c, images)) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
 }
 
 /* The teacher reads the batch of its student. */
-static qg_status check_preprocessing(const char *path, const config *c, const config *student, const qg_loader *images)
+static qg_status check_preprocessing(const char *path, const qg_recipe *c, const qg_recipe *student, const qg_loader *images)
 {
-    const char    *is = config_text(c, "normalise"), *of = config_text(student, "normalise");
+    const char    *is = qg__recipe_value(c, "normalise"), *of = qg__recipe_value(student, "normalise");
     qg_preprocess *p  = qg_preprocess_open(path);
     if (!p) return qg_errcode();
     const bool same = qg_preprocess_equal(p, qg_loader_preprocess(images));
@@ -259,7 +200,7 @@ static qg_status check_preprocessing(const char *path, const config *c, const co
                    strcmp(is, of) ? "" : ", with other statistics");
 }
 
-qg_status used_run_teach(used_run *u, config *c, const char *name, const config *student, const qg_loader *images)
+qg_status used_run_teach(used_run *u, qg_recipe *c, const char *name, const qg_recipe *student, const qg_loader *images)
 {
     qg_shape    image   = qg_loader_shape(images);
     int         classes = qg_loader_classes(images), noted;
@@ -269,13 +210,12 @@ qg_status used_run_teach(used_run *u, config *c, const char *name, const config 
     if (!status) status = check_size(path, image, noted ? noted : classes, images);
     if (!status) status = check_names(path, c, images);
     if (!status) status = check_preprocessing(path, c, student, images);
-    return status ? status : used_run_load(u, c, &c->recipe, image, classes);
+    return status ? status : used_run_load(u, c, c, image, classes);
 }
 
 void used_run_end(used_run *u)
 {
     qg__run_end(&u->run);
-    run_spec_end(&u->spec);
     free(u->said);
     qg_optim_free(u->optim);
     qg_net_free(u->net);

@@ -66,8 +66,8 @@ static outcome_by_hand by_hand(qg_optim *(*make)(qg_params *p), qg_schedule sche
                                         (qg_model_spec){ .height = SIDE, .width = SIDE, .channels = 1, .classes = 10,
                                                          .seed = SEED, .weight = qg_twn((qg_twn_spec){ 0 }) });
     qg_optim  *o     = make(qg_net_build(net));
-    qg_loader *train = qg_mnist_train(at("set"), (qg_loader_spec){ .batch = BATCH, .seed = SEED });
-    qg_loader *test  = qg_mnist_test(at("set"), (qg_loader_spec){ .batch = BATCH, .in_order = true });
+    qg_loader *train = qg_data_train("mnist", at("set"), (qg_loader_spec){ .batch = BATCH, .seed = SEED });
+    qg_loader *test  = qg_data_test("mnist", at("set"), (qg_loader_spec){ .batch = BATCH, .in_order = true });
     outcome_by_hand r = { .lr = 0 };
     if (!o || !train || !test) fail_msg("%s", qg_errmsg());
     for (int e = 1; e <= EPOCHS; e++) {

@@ -17,9 +17,14 @@
 #include "tests/support/heap.h"
 #include "tests/support/room.h"
 
-static void assert_prints(const config *c, const char *expected)
+static qg_status resolve(const qg_recipe *asked, const qg_recipe *stored, qg_recipe *out, bool *usage)
 {
-    char *text = config_print(c, SAVED);
+    return qg__recipe_resolve(asked, NULL, false, stored, out, usage);
+}
+
+static void assert_prints(const qg_recipe *c, const char *expected)
+{
+    char *text = qg__recipe_print(c, QG__SAVED);
     assert_non_null(text);
     assert_string_equal(text, expected);
     free(text);
@@ -28,21 +33,21 @@ static void assert_prints(const config *c, const char *expected)
 /* The text reads as a configuration whose file is expected. */
 static void assert_reads(const char *text, const char *expected)
 {
-    config c = { 0 };
-    if (config_parse(&c, text, "f")) fail_msg("%s: %s", text, qg_errmsg());
-    char *file = config_print(&c, SAVED);
+    qg_recipe c = { 0 };
+    if (qg__recipe_parse(&c, text, "f")) fail_msg("%s: %s", text, qg_errmsg());
+    char *file = qg__recipe_print(&c, QG__SAVED);
     if (!file || strcmp(file, expected)) fail_msg("%s: reads as '%s', not '%s'", text, file ? file : "", expected);
     free(file);
-    config_free(&c);
+    qg__recipe_clear(&c);
 }
 
 static void assert_refused(const char *text, const char *message)
 {
-    config          c      = { 0 };
-    const qg_status status = config_parse(&c, text, "f");
+    qg_recipe       c      = { 0 };
+    const qg_status status = qg__recipe_parse(&c, text, "f");
     if (status != QG_EARG) fail_msg("%s: status %d", text, (int)status);
     if (!strstr(qg_errmsg(), message)) fail_msg("%s: '%s' is not in '%s'", text, message, qg_errmsg());
-    config_free(&c);
+    qg__recipe_clear(&c);
 }
 
 static void test_values_have_one_spelling(void **state)
@@ -193,17 +198,17 @@ static void test_schemes_name_what_is_legal(void **state)
 static void test_a_scheme_becomes_its_quantizer(void **state)
 {
     qg_quant q;
-    char     text[VALUE_BYTES];
-    assert_ok(scheme_parse("float", FOR_WEIGHT, &q, text, sizeof text));
+    char     text[QG__VALUE_BYTES];
+    assert_ok(qg__scheme_parse("float", QG_WEIGHT, &q, text, sizeof text));
     assert_null(q.scheme);
-    assert_ok(scheme_parse("binary-channel", FOR_WEIGHT, &q, text, sizeof text));
+    assert_ok(qg__scheme_parse("binary-channel", QG_WEIGHT, &q, text, sizeof text));
     assert_true(q.per_channel);
     assert_int_equal(q.bits, 1);
-    assert_ok(scheme_parse("twn:threshold=0.25", FOR_WEIGHT, &q, text, sizeof text));
+    assert_ok(qg__scheme_parse("twn:threshold=0.25", QG_WEIGHT, &q, text, sizeof text));
     const qg_quant twn = qg_twn((qg_twn_spec){ .threshold = 0.25f });
     assert_ptr_equal(q.scheme, twn.scheme);
     assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
-    assert_ok(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text));
+    assert_ok(qg__scheme_parse("sign:surrogate=identity", QG_INPUT, &q, text, sizeof text));
     assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
 }
 
@@ -213,12 +218,12 @@ static void test_every_scheme_has_one_spelling(void **state)
     scheme_text s;
     int         n = 0;
     for (; scheme_at(n, &s); n++)
-        for (unsigned use = FOR_WEIGHT; use <= FOR_GRADIENT; use *= 2) {
+        for (unsigned use = QG_WEIGHT; use <= QG_GRADIENT; use *= 2) {
             qg_quant q, again;
-            char     once[VALUE_BYTES], twice[VALUE_BYTES];
+            char     once[QG__VALUE_BYTES], twice[QG__VALUE_BYTES];
             if (!(s.use & use)) continue;
-            if (scheme_parse(s.spelling, use, &q, once, sizeof once) ||
-                scheme_parse(once, use, &again, twice, sizeof twice))
+            if (qg__scheme_parse(s.spelling, use, &q, once, sizeof once) ||
+                qg__scheme_parse(once, use, &again, twice, sizeof twice))
                 fail_msg("%s: %s", s.spelling, qg_errmsg());
             assert_string_equal(once, twice);
             assert_memory_equal(once, s.name, strlen(s.name));
@@ -250,8 +255,8 @@ static void test_every_scheme_has_one_spelling(void **state)
 static qg_quant parsed(const char *scheme, unsigned use)
 {
     qg_quant q;
-    char     text[VALUE_BYTES];
-    if (scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
+    char     text[QG__VALUE_BYTES];
+    if (qg__scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
     return q;
 }
 
@@ -271,51 +276,51 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
 {
     static const char old[] = "model = \"lenet5\"\nweight = \"ttq:threshold=0.1\"\ninput = \"unit:bits=2\"\n"
                               "layer = [\"conv1:weight=xnor\", \"fc2:weight=twn\"]\ndata-digest = \"0123456789abcdef\"\n";
-    config c = { 0 };
-    assert_ok(config_parse(&c, old, "f"));
+    qg_recipe c = { 0 };
+    assert_ok(qg__recipe_parse(&c, old, "f"));
     assert_int_equal(c.defaults, 1);
-    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper,threshold=0.1");
-    assert_string_equal(config_text(&c, "input"), "unit:bits=2");
-    assert_string_equal(config_text(&c, "layer"), "conv1:weight=xnor:as=paper\nfc2:weight=twn");
-    assert_same_quant("ttq:as=paper,threshold=0.1", FOR_WEIGHT, qg_ttq((qg_ttq_spec){ .threshold = 0.1f, .as_paper = true }));
-    char *again = config_print(&c, SAVED);
+    assert_string_equal(qg__recipe_value(&c, "weight"), "ttq:as=paper,threshold=0.1");
+    assert_string_equal(qg__recipe_value(&c, "input"), "unit:bits=2");
+    assert_string_equal(qg__recipe_value(&c, "layer"), "conv1:weight=xnor:as=paper\nfc2:weight=twn");
+    assert_same_quant("ttq:as=paper,threshold=0.1", QG_WEIGHT, qg_ttq((qg_ttq_spec){ .threshold = 0.1f, .as_paper = true }));
+    char *again = qg__recipe_print(&c, QG__SAVED);
     assert_string_equal(again, old);
-    free(again), config_free(&c);
+    free(again), qg__recipe_clear(&c);
 
-    assert_ok(config_parse(&c, "model = \"lenet5\"\nweight = \"ttq\"\n", "f"));
-    assert_string_equal(config_text(&c, "weight"), "ttq");
-    config_free(&c);
-    assert_ok(config_parse(&c, "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
-    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper");
-    config_free(&c);
+    assert_ok(qg__recipe_parse(&c, "model = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(qg__recipe_value(&c, "weight"), "ttq");
+    qg__recipe_clear(&c);
+    assert_ok(qg__recipe_parse(&c, "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(qg__recipe_value(&c, "weight"), "ttq:as=paper");
+    qg__recipe_clear(&c);
 
     /* asked of a run of version 1, a scheme is meant as when the run began */
-    config stored = { 0 }, asked = { 0 };
-    bool   usage;
-    assert_ok(config_parse(&stored, old, "f"));
-    assert_ok(config_set(&asked, option_find("weight"), "ttq:threshold=0.1"));
-    assert_ok(config_resolve(&asked, &stored, &c, &usage));
-    assert_string_equal(config_text(&c, "first-last"), "quantized");
-    config_free(&c), config_free(&asked);
-    assert_ok(config_set(&asked, option_find("weight"), "ttq:threshold=0.2"));
-    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
-    config_free(&c), config_free(&asked), config_free(&stored);
-    assert_ok(config_parse(&c, "  defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
-    assert_string_equal(config_text(&c, "weight"), "ttq:as=paper");
-    config_free(&c);
+    qg_recipe stored = { 0 }, asked = { 0 };
+    bool      usage;
+    assert_ok(qg__recipe_parse(&stored, old, "f"));
+    assert_ok(qg__recipe_put(&asked, qg__recipe_key("weight"), "ttq:threshold=0.1"));
+    assert_ok(resolve(&asked, &stored, &c, &usage));
+    assert_string_equal(qg__recipe_value(&c, "first-last"), "quantized");
+    qg__recipe_clear(&c), qg__recipe_clear(&asked);
+    assert_ok(qg__recipe_put(&asked, qg__recipe_key("weight"), "ttq:threshold=0.2"));
+    assert_int_equal(resolve(&asked, &stored, &c, &usage), QG_EARG);
+    qg__recipe_clear(&c), qg__recipe_clear(&asked), qg__recipe_clear(&stored);
+    assert_ok(qg__recipe_parse(&c, "  defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    assert_string_equal(qg__recipe_value(&c, "weight"), "ttq:as=paper");
+    qg__recipe_clear(&c);
 
     /* fake_quant measured the range of a weight in each step, and learned that of an input */
     static const char range[] = "weight = \"fake_quant\"\ninput = \"fake_quant\"\nlayer = [\"fc1:weight=fake_quant:bits=4\"]\n";
     char              text[256];
     for (int version = 1; version <= 2; version++) {
         snprintf(text, sizeof text, "defaults = %d\nmodel = \"lenet5\"\n%s", version, range);
-        assert_ok(config_parse(&c, text, "f"));
-        assert_string_equal(config_text(&c, "weight"), version == 1 ? "fake_quant:bits=8,range=current"
+        assert_ok(qg__recipe_parse(&c, text, "f"));
+        assert_string_equal(qg__recipe_value(&c, "weight"), version == 1 ? "fake_quant:bits=8,range=current"
                                                                     : "fake_quant:bits=8,range=learned");
-        assert_string_equal(config_text(&c, "input"), "fake_quant:bits=8,range=learned");
-        assert_string_equal(config_text(&c, "layer"), version == 1 ? "fc1:weight=fake_quant:bits=4,range=current"
+        assert_string_equal(qg__recipe_value(&c, "input"), "fake_quant:bits=8,range=learned");
+        assert_string_equal(qg__recipe_value(&c, "layer"), version == 1 ? "fc1:weight=fake_quant:bits=4,range=current"
                                                                    : "fc1:weight=fake_quant:bits=4,range=learned");
-        config_free(&c);
+        qg__recipe_clear(&c);
     }
     assert_refused("defaults = 1\nweight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
 }
@@ -340,20 +345,20 @@ static void test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time(void *
         { "defaults = 2\nseed = 1\n", "ttq:as=paper,start=weights", "fc2:weight=bnn:as=paper", true },
         { "defaults = 2\nseed = 1\n", "ttq:start=weights", "fc2:weight=bnn:as=paper", false },
     };
-    config stored = { 0 };
-    assert_ok(config_parse(&stored, old, "f"));
+    qg_recipe stored = { 0 };
+    assert_ok(qg__recipe_parse(&stored, old, "f"));
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
-        config asked = { 0 }, c = { 0 };
-        bool   usage;
-        if (asks[i].file) assert_ok(config_parse(&asked, asks[i].file, "g"));
-        config_unset(&asked, "seed");
-        assert_ok(config_set(&asked, option_find("weight"), asks[i].weight));
-        assert_ok(config_set(&asked, option_find("layer"), asks[i].layer));
-        assert_int_equal(config_resolve(&asked, &stored, &c, &usage), asks[i].same ? QG_OK : QG_EARG);
+        qg_recipe asked = { 0 }, c = { 0 };
+        bool      usage;
+        if (asks[i].file) assert_ok(qg__recipe_parse(&asked, asks[i].file, "g"));
+        qg__recipe_unset(&asked, "seed");
+        assert_ok(qg__recipe_put(&asked, qg__recipe_key("weight"), asks[i].weight));
+        assert_ok(qg__recipe_put(&asked, qg__recipe_key("layer"), asks[i].layer));
+        assert_int_equal(resolve(&asked, &stored, &c, &usage), asks[i].same ? QG_OK : QG_EARG);
         if (asks[i].same) assert_int_equal(c.defaults, 1);
-        config_free(&asked), config_free(&c);
+        qg__recipe_clear(&asked), qg__recipe_clear(&c);
     }
-    config_free(&stored);
+    qg__recipe_clear(&stored);
 }
 
 /* Models keep their ends in float where a scheme asks for it. */
@@ -363,19 +368,19 @@ static void test_schemes_decide_about_the_ends(void **state)
     static const char *const quantized[] = { "weight = 'ttq'", "weight = 'twn'\ninput = 'sign'", "weight = 'dorefa'\nfirst-last = 'quantized'" };
     for (int i = 0; i < 8; i++) {
         char   text[128];
-        config asked = { 0 }, c = { 0 };
-        bool   usage;
+        qg_recipe asked = { 0 }, c = { 0 };
+        bool      usage;
         snprintf(text, sizeof text, "model = 'lenet5'\n%s\n", i < 5 ? float_ends[i] : quantized[i - 5]);
-        assert_ok(config_parse(&asked, text, "f"));
-        assert_ok(config_resolve(&asked, NULL, &c, &usage));
-        assert_string_equal(config_text(&c, "first-last"), i < 5 ? "float" : "quantized");
-        config_free(&asked), config_free(&c);
+        assert_ok(qg__recipe_parse(&asked, text, "f"));
+        assert_ok(resolve(&asked, NULL, &c, &usage));
+        assert_string_equal(qg__recipe_value(&c, "first-last"), i < 5 ? "float" : "quantized");
+        qg__recipe_clear(&asked), qg__recipe_clear(&c);
     }
 }
 
 static void test_options_reach_the_constructors(void **state)
 {
-    const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
+    const unsigned w = QG_WEIGHT, x = QG_INPUT, g = QG_GRADIENT;
     assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ 0 }));
     assert_same_quant("ste-tern:relative=no,surrogate=swish", w,
                       qg_ste_tern((qg_ste_tern_spec){ .absolute = true, .surrogate = qg_surrogate_swish(5) }));
@@ -477,14 +482,14 @@ static void test_an_option_without_effect_is_refused(void **state)
     assert_refused("weight = 'unit:bits=1,zero=yes'", "zero has no effect with bits=1");
 }
 
-static qg_net *net_of(const char *text, config *c)
+static qg_net *net_of(const char *text, qg_recipe *c)
 {
-    config asked = { 0 };
-    bool   usage;
-    if (config_parse(&asked, text, "f") || config_resolve(&asked, NULL, c, &usage) || config_check(c))
+    qg_recipe asked = { 0 };
+    bool      usage;
+    if (qg__recipe_parse(&asked, text, "f") || resolve(&asked, NULL, c, &usage) || qg__recipe_check(c))
         fail_msg("%s: %s", text, qg_errmsg());
-    config_free(&asked);
-    qg_net *net = recipe_net(&c->recipe, (qg_shape){ 100, 16, 16, 1 }, 10);
+    qg__recipe_clear(&asked);
+    qg_net *net = qg__recipe_net(c, (qg_shape){ 100, 16, 16, 1 }, 10);
     assert_non_null(net);
     return net;
 }
@@ -492,7 +497,7 @@ static qg_net *net_of(const char *text, config *c)
 /* 3 epochs of 100 images, 7 at a time, are 45 steps. */
 static void test_the_run_sets_paces_and_delays(void **state)
 {
-    config  c = { 0 };
+    qg_recipe c = { 0 };
     qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
                          "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
                          "gradient = 'dorefa'\nfirst-last = 'quantized'\n"
@@ -510,14 +515,15 @@ static void test_the_run_sets_paces_and_delays(void **state)
         assert_true((p->gradient_slot.q.scheme != NULL) == !fc2);
     }
     qg_net_free(net);
-    config_free(&c);
+    qg__recipe_clear(&c);
 }
 
 /* With another optimizer, options of the file's optimizer are dropped and all others kept. */
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
-    config asked = { 0 }, c = { 0 };
-    bool   usage;
+    config    asked = { .file = NULL };
+    qg_recipe c     = { .epochs = 0 };
+    bool      usage;
     const char *path = scratch_file();
     FILE       *f    = fopen(path, "w");
     assert_non_null(f);
@@ -526,31 +532,31 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
     assert_ok(config_set(&asked, option_find("config"), path));
     assert_ok(config_set(&asked, option_find("optimizer"), "bop"));
     assert_ok(config_resolve(&asked, NULL, &c, &usage));
-    assert_null(config_text(&c, "momentum"));
-    assert_string_equal(config_text(&c, "lr"), "0.01");
-    assert_string_equal(config_text(&c, "gamma"), "0.0001");
-    assert_string_equal(config_text(&c, "threshold"), "1e-08");
-    assert_string_equal(config_text(&c, "batch"), "3");
-    config_free(&c);
+    assert_null(qg__recipe_value(&c, "momentum"));
+    assert_string_equal(qg__recipe_value(&c, "lr"), "0.01");
+    assert_string_equal(qg__recipe_value(&c, "gamma"), "0.0001");
+    assert_string_equal(qg__recipe_value(&c, "threshold"), "1e-08");
+    assert_string_equal(qg__recipe_value(&c, "batch"), "3");
+    qg__recipe_clear(&c);
     config_free(&asked);
 }
 
 /* Reads a configuration from a file with these bytes. */
-static qg_status read_bytes(config *c, const char *bytes, size_t n)
+static qg_status read_bytes(qg_recipe *c, const char *bytes, size_t n)
 {
     const char *path = scratch_file();
     FILE       *f    = fopen(path, "w");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
-    return config_read(c, path);
+    return qg__recipe_read(c, path);
 }
 
 /* Editors that write a byte order mark do not show it. */
 static void test_a_byte_order_mark_is_no_key(void **state)
 {
     static const char marked[] = "\xEF\xBB\xBFmodel = 'lenet5'\r\nbatch = 3\r\n", twice[] = "\xEF\xBB\xBF\xEF\xBB\xBFlr = 1\n";
-    config c = { 0 }, empty = { 0 }, none = { 0 };
+    qg_recipe c = { 0 }, empty = { 0 }, none = { 0 };
     assert_ok(read_bytes(&c, marked, sizeof marked - 1));
     assert_prints(&c, "model = \"lenet5\"\nbatch = 3\n");
     assert_ok(read_bytes(&empty, marked, 3));
@@ -559,40 +565,40 @@ static void test_a_byte_order_mark_is_no_key(void **state)
     assert_failed(read_bytes(&none, "\xFF\xFEl\0r\0", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
     assert_failed(read_bytes(&none, "\xFE\xFF\0l\0r", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
     assert_failed(read_bytes(&none, "lr = 1\0", 7), QG_EARG, "contains a zero byte");
-    config_free(&c);
-    config_free(&empty);
-    config_free(&none);
+    qg__recipe_clear(&c);
+    qg__recipe_clear(&empty);
+    qg__recipe_clear(&none);
 }
 
 static void test_the_last_word_on_a_layer_counts(void **state)
 {
-    const option *layer = option_find("layer");
-    config        c     = { 0 };
-    assert_ok(config_set(&c, layer, "conv1:weight=float"));
-    assert_ok(config_set(&c, layer, "conv1:input=sign"));
-    assert_ok(config_set(&c, layer, "conv10:weight=twn"));
-    assert_ok(config_set(&c, layer, "conv1:weight=binary"));
+    const qg__option *layer = qg__recipe_key("layer");
+    qg_recipe     c     = { 0 };
+    assert_ok(qg__recipe_put(&c, layer, "conv1:weight=float"));
+    assert_ok(qg__recipe_put(&c, layer, "conv1:input=sign"));
+    assert_ok(qg__recipe_put(&c, layer, "conv10:weight=twn"));
+    assert_ok(qg__recipe_put(&c, layer, "conv1:weight=binary"));
     assert_prints(&c,
                   "layer = [\"conv1:input=sign\", \"conv10:weight=twn\", \"conv1:weight=binary\"]\n");
-    config_free(&c);
+    qg__recipe_clear(&c);
 }
 
-static const char *asked_value(const char *text, const char *key, char value[VALUE_BYTES])
+static const char *asked_value(const char *text, const char *key, char value[QG__VALUE_BYTES])
 {
-    config asked = { 0 }, c = { 0 };
-    bool   usage;
-    assert_ok(config_parse(&asked, text, "f"));
-    assert_ok(config_resolve(&asked, NULL, &c, &usage));
-    const char *found = config_text(&c, key);
-    snprintf(value, VALUE_BYTES, "%s", found ? found : "unset");
-    config_free(&c);
-    config_free(&asked);
+    qg_recipe asked = { 0 }, c = { 0 };
+    bool      usage;
+    assert_ok(qg__recipe_parse(&asked, text, "f"));
+    assert_ok(resolve(&asked, NULL, &c, &usage));
+    const char *found = qg__recipe_value(&c, key);
+    snprintf(value, QG__VALUE_BYTES, "%s", found ? found : "unset");
+    qg__recipe_clear(&c);
+    qg__recipe_clear(&asked);
     return value;
 }
 
 static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 {
-    char value[VALUE_BYTES];
+    char value[QG__VALUE_BYTES];
     const char *own = "model = \"lenet5\"", *adam = "model = \"lenet5\"\noptimizer = \"adam\"";
     assert_string_equal(asked_value(own, "lr", value), "0.01");
     assert_string_equal(asked_value(own, "momentum", value), "0.9");
@@ -604,64 +610,64 @@ static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 
 static void test_a_resolved_configuration_resolves_to_itself(void **state)
 {
-    config asked = { 0 }, once = { 0 }, twice = { 0 };
-    bool   usage;
-    assert_int_equal(config_parse(&asked,
+    qg_recipe asked = { 0 }, once = { 0 }, twice = { 0 };
+    bool      usage;
+    assert_int_equal(qg__recipe_parse(&asked,
                                   "model = \"lenet5\"\nweight = \"twn:threshold=0.5\"\nlr = 3e-4\n"
                                   "layer = [\"fc2:weight=float\"]\noptimizer = \"adam\"\n",
                                   "f"),
                      QG_OK);
-    assert_ok(config_resolve(&asked, NULL, &once, &usage));
-    char *text = config_print(&once, SAVED);
-    config_free(&asked);
-    assert_ok(config_parse(&asked, text, "f"));
-    assert_ok(config_resolve(&asked, NULL, &twice, &usage));
+    assert_ok(resolve(&asked, NULL, &once, &usage));
+    char *text = qg__recipe_print(&once, QG__SAVED);
+    qg__recipe_clear(&asked);
+    assert_ok(qg__recipe_parse(&asked, text, "f"));
+    assert_ok(resolve(&asked, NULL, &twice, &usage));
     assert_prints(&twice, text);
     free(text);
-    config_free(&asked);
-    config_free(&once);
-    config_free(&twice);
+    qg__recipe_clear(&asked);
+    qg__recipe_clear(&once);
+    qg__recipe_clear(&twice);
 }
 
 static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
 {
-    config asked = { 0 }, stored = { 0 }, c = { 0 };
-    bool   usage;
-    assert_ok(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"));
-    assert_ok(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"));
-    assert_ok(config_resolve(&asked, &stored, &c, &usage));
-    assert_string_equal(config_text(&c, "threads"), "2");
-    assert_string_equal(config_text(&c, "batch"), "7");
-    config_free(&c);
-    assert_ok(config_set(&asked, option_find("batch"), "8"));
-    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
+    qg_recipe asked = { 0 }, stored = { 0 }, c = { 0 };
+    bool      usage;
+    assert_ok(qg__recipe_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"));
+    assert_ok(qg__recipe_parse(&asked, "batch = 7\nthreads = 2\n", "f"));
+    assert_ok(resolve(&asked, &stored, &c, &usage));
+    assert_string_equal(qg__recipe_value(&c, "threads"), "2");
+    assert_string_equal(qg__recipe_value(&c, "batch"), "7");
+    qg__recipe_clear(&c);
+    assert_ok(qg__recipe_put(&asked, qg__recipe_key("batch"), "8"));
+    assert_int_equal(resolve(&asked, &stored, &c, &usage), QG_EARG);
     assert_false(usage);
     assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 was requested"));
-    config_free(&c);
-    config_free(&asked);
-    config_free(&stored);
+    qg__recipe_clear(&c);
+    qg__recipe_clear(&asked);
+    qg__recipe_clear(&stored);
 }
 
 /* What an absent key meant is not what it means today. */
 static void test_a_stored_run_keeps_what_its_version_lacked(void **state)
 {
-    bool   usage;
-    config stored = { 0 }, asked = { 0 }, old = { 0 }, new = { 0 }, off = { 0 };
-    assert_ok(config_set(&asked, option_find("model"), "lenet5"));
-    assert_ok(config_resolve(&asked, NULL, &new, &usage));
-    assert_string_equal(config_text(&new, "reestimate-batchnorm"), "on");
-    assert_int_equal(new.recipe.reestimate, REESTIMATE_ON);
-    assert_ok(config_over(&stored, &new, 0, 0));
-    config_unset(&stored, "reestimate-batchnorm");
-    assert_ok(config_resolve(&asked, &stored, &old, &usage));
-    assert_null(config_text(&old, "reestimate-batchnorm"));
-    assert_int_equal(old.recipe.reestimate, REESTIMATE_OFF);
-    assert_string_equal(config_difference(&old, &new, IDENTITY, 0)->name, "reestimate-batchnorm");
-    assert_string_equal(config_difference(&new, &old, IDENTITY, 0)->name, "reestimate-batchnorm");
-    assert_ok(config_over(&off, &new, 0, 0));
-    assert_ok(config_set(&off, option_find("reestimate-batchnorm"), "off"));
-    assert_null(config_difference(&old, &off, IDENTITY, 0));
-    config_free(&asked), config_free(&stored), config_free(&old), config_free(&new), config_free(&off);
+    bool      usage;
+    qg_recipe stored = { 0 }, asked = { 0 }, old = { 0 }, new = { 0 }, off = { 0 };
+    assert_ok(qg__recipe_put(&asked, qg__recipe_key("model"), "lenet5"));
+    assert_ok(resolve(&asked, NULL, &new, &usage));
+    assert_string_equal(qg__recipe_value(&new, "reestimate-batchnorm"), "on");
+    assert_int_equal(new.reestimate, QG__REESTIMATE_ON);
+    assert_ok(qg__recipe_over(&stored, &new, 0, 0));
+    qg__recipe_unset(&stored, "reestimate-batchnorm");
+    assert_ok(resolve(&asked, &stored, &old, &usage));
+    assert_null(qg__recipe_value(&old, "reestimate-batchnorm"));
+    assert_int_equal(old.reestimate, QG__REESTIMATE_OFF);
+    assert_string_equal(qg__recipe_difference(&old, &new, QG__IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_string_equal(qg__recipe_difference(&new, &old, QG__IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_ok(qg__recipe_over(&off, &new, 0, 0));
+    assert_ok(qg__recipe_put(&off, qg__recipe_key("reestimate-batchnorm"), "off"));
+    assert_null(qg__recipe_difference(&old, &off, QG__IDENTITY, 0));
+    qg__recipe_clear(&asked), qg__recipe_clear(&stored), qg__recipe_clear(&old), qg__recipe_clear(&new), qg__recipe_clear(&off);
 }
 
 static void test_a_model_names_its_files(void **state)
@@ -677,19 +683,21 @@ static void test_a_model_names_its_files(void **state)
 static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
     static const qg_epoch row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
-    config                   c   = { 0 };
+    qg_recipe                c   = { .epochs = 0 };
+    config                   asked = { .file = NULL };
     qg__metrics                  m;
     char                     text[256] = "";
     if (!comma_begin()) skip();
     assert_reads("lr = 1e-1\nweight = 'twn:threshold=0.50'\nschedule = 'cosine:factor=.25'\nnormalise = 'range:low=-.5,high=1.5'",
                  "normalise = \"range:low=-0.5,high=1.5\"\nweight = \"twn:threshold=0.5\"\nlr = 0.1\n"
                  "schedule = \"cosine:factor=0.25\"\n");
-    assert_ok(config_set(&c, option_find("lr"), "0.25"));
-    assert_true(c.recipe.lr == 0.25);
-    assert_ok(config_set(&c, option_find("budget"), "0.5h"));
-    assert_string_equal(config_text(&c, "budget"), "1800");
-    assert_true(c.budget == 1800);
-    config_free(&c);
+    assert_ok(qg__recipe_put(&c, qg__recipe_key("lr"), "0.25"));
+    assert_true(c.lr == 0.25);
+    assert_ok(config_set(&asked, option_find("budget"), "0.5h"));
+    assert_string_equal(config_text(&asked, "budget"), "1800");
+    assert_true(asked.budget == 1800);
+    config_free(&asked);
+    qg__recipe_clear(&c);
 
     FILE *f = tmpfile();
     assert_non_null(f);
@@ -747,16 +755,16 @@ static void schemes_are_called_as_on_the_command_line(void **state)
     for (int i = 0; scheme_at(i, &s); i++) {
         if (!s.quant.scheme) continue;
         const qg_scheme *scheme = s.quant.scheme;
-        char             spelling[QG_SPELLING_BYTES], canonical[VALUE_BYTES];
+        char             spelling[QG_SPELLING_BYTES], canonical[QG__VALUE_BYTES];
         qg_quant         q;
         if (strcmp(scheme->name, s.name) != 0) fail_msg("%s is called %s", s.spelling, scheme->name);
         for (int r = 0; r < QG_ROLES; r++) {
             if (!(scheme->roles & qg_roles[r])) continue;
             assert_ptr_equal(qg_scheme_spelling(scheme, qg_roles[r], spelling, sizeof spelling), spelling);
-            if (scheme_parse(spelling, qg_roles[r], &q, canonical, sizeof canonical) || q.scheme != scheme)
+            if (qg__scheme_parse(spelling, qg_roles[r], &q, canonical, sizeof canonical) || q.scheme != scheme)
                 fail_msg("%s of %s reads back as another scheme", spelling, s.spelling);
             /* An option that makes no difference is not spelled. */
-            const bool usual = !scheme_parse(s.name, qg_roles[r], &q, canonical, sizeof canonical) && q.scheme == scheme;
+            const bool usual = !qg__scheme_parse(s.name, qg_roles[r], &q, canonical, sizeof canonical) && q.scheme == scheme;
             if (usual && strcmp(spelling, s.name)) fail_msg("%s is spelled %s", s.name, spelling);
         }
         variants += scheme->variant != NULL;
@@ -812,7 +820,7 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
     verb  train  = { .name = "train", .bit = VERB_TRAIN };
     int   status = EXIT_FAILED;
     for (heap_denied = 1; status == EXIT_FAILED; heap_denied++) {
-        config asked = { 0 };
+        config asked = { .file = NULL };
         heap_calls   = 0;
         status       = options_parse(&train, 7, argv, &asked);
         config_free(&asked);
@@ -824,22 +832,21 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
 /* A net without its layers has no quantizers, and cannot be judged by that. */
 static void test_lack_of_memory_is_no_lack_of_quantizers(void **state)
 {
-    config stored = { 0 }, c = { 0 };
-    bool   usage;
-    assert_ok(config_parse(&stored, "model = 'mlp:depth=1,width=4'\nweight = 'twn'\nquantize-weights-after = 3\n", "file"));
-    assert_ok(config_resolve(&(config){ 0 }, &stored, &c, &usage));
+    qg_recipe stored = { 0 }, c = { 0 };
+    assert_ok(qg__recipe_parse(&stored, "model = 'mlp:depth=1,width=4'\nweight = 'twn'\nquantize-weights-after = 3\n", "file"));
+    assert_ok(qg__recipe_as_stored(&stored, &c));
     for (heap_denies_on = true, heap_denied = 1;; heap_denied++) {
         heap_calls         = 0;
-        qg_status  status  = recipe_check(&c.recipe);
+        qg_status  status  = qg__recipe_check_net(&c);
         const bool denied  = heap_calls >= heap_denied;
-        if (!status) status = recipe_trains(&c.recipe);
+        if (!status) status = qg__recipe_trains(&c);
         if (!denied && !status) break;
         if (status != QG_EMEM) fail_msg("call %ld: %s", heap_denied, qg_errmsg());
     }
     assert_true(heap_denied > 2);
     heap_denied    = 0;
     heap_denies_on = false;
-    config_free(&stored), config_free(&c);
+    qg__recipe_clear(&stored), qg__recipe_clear(&c);
 }
 
 /* Neither can be looked at, so neither is said to be missing. */

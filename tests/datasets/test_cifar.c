@@ -59,10 +59,10 @@ static void test_reads(void **state)
     write_records("test_batch.bin", 1, 3, 0);
     write_records("train.bin", 2, 25, 0);
     write_records("test.bin", 2, 1, 0);
-    check(qg_cifar10_train(room, spec), 15, 10, 1);
-    check(qg_cifar10_test(room, spec), 3, 10, 1);
-    check(qg_cifar100_train(room, spec), 25, 100, 7);
-    check(qg_cifar100_test(room, spec), 1, 100, 7);
+    check(qg_data_train("cifar10", room, spec), 15, 10, 1);
+    check(qg_data_test("cifar10", room, spec), 3, 10, 1);
+    check(qg_data_train("cifar100", room, spec), 25, 100, 7);
+    check(qg_data_test("cifar100", room, spec), 1, 100, 7);
 }
 
 static void assert_fails(qg_loader *l, const char *name, const char *reason)
@@ -77,12 +77,11 @@ static void test_missing(void **state)
     const qg_loader_spec spec = { .batch = 1 };
     write_train();
     unlink(in_room(names[3]));
-    assert_fails(qg_cifar10_train(room, spec), names[3], "No such file");
-    assert_fails(qg_cifar10_test(room, spec), "test_batch.bin", "No such file");
-    assert_fails(qg_cifar100_train(room, spec), "train.bin", "No such file");
-    assert_none(qg_cifar10_test(NULL, spec), "the directory of 'test_batch.bin' is NULL");
+    assert_fails(qg_data_train("cifar10", room, spec), names[3], "No such file");
+    assert_fails(qg_data_test("cifar10", room, spec), "test_batch.bin", "No such file");
+    assert_fails(qg_data_train("cifar100", room, spec), "train.bin", "No such file");
     write_records("test_batch.bin", 1, 1, 0);
-    assert_none(qg_cifar10_test(room, (qg_loader_spec){ 0 }), "batch is 0");
+    assert_none(qg_data_test("cifar10", room, (qg_loader_spec){ 0 }), "batch is 0");
 }
 
 static void test_truncated_and_foreign(void **state)
@@ -90,24 +89,24 @@ static void test_truncated_and_foreign(void **state)
     const qg_loader_spec spec = { .batch = 1 };
     write_train();
     assert_int_equal(truncate(in_room(names[4]), 5 * RECORD10 - 1), 0);
-    assert_fails(qg_cifar10_train(room, spec), names[4],
+    assert_fails(qg_data_train("cifar10", room, spec), names[4],
                  "is truncated or not a CIFAR-10 file: 15364 bytes are not a multiple of 3073");
     assert_int_equal(truncate(in_room(names[4]), 0), 0);
-    assert_fails(qg_cifar10_train(room, spec), names[4], "is truncated or not a CIFAR-10 file: 0 bytes");
+    assert_fails(qg_data_train("cifar10", room, spec), names[4], "is truncated or not a CIFAR-10 file: 0 bytes");
     /* What Python or gzip wrote under the names of the binary version. */
     FILE *f = fopen(in_room(names[4]), "r+b");
     assert_non_null(f);
     assert_int_equal(fwrite("\x80\2}q", 1, 4, f), 4);
     assert_int_equal(fclose(f), 0);
-    assert_fails(qg_cifar10_train(room, spec), names[4], "is of the Python version of CIFAR-10; the binary version is needed");
+    assert_fails(qg_data_train("cifar10", room, spec), names[4], "is of the Python version of CIFAR-10; the binary version is needed");
     write_in_room(names[4], "\x1f\x8b\x08", 3);
-    assert_fails(qg_cifar10_train(room, spec), names[4], "is compressed with gzip; unpack it first");
+    assert_fails(qg_data_train("cifar10", room, spec), names[4], "is compressed with gzip; unpack it first");
 
     /* The files of one set under the names of the other. */
     write_records("test.bin", 1, 3, 0);
-    assert_fails(qg_cifar100_test(room, spec), "test.bin", "is truncated or not a CIFAR-100 file: 9219 bytes");
+    assert_fails(qg_data_test("cifar100", room, spec), "test.bin", "is truncated or not a CIFAR-100 file: 9219 bytes");
     write_records("test_batch.bin", 2, 3, 0);
-    assert_fails(qg_cifar10_test(room, spec), "test_batch.bin", "is truncated or not a CIFAR-10 file: 9222 bytes");
+    assert_fails(qg_data_test("cifar10", room, spec), "test_batch.bin", "is truncated or not a CIFAR-10 file: 9222 bytes");
 }
 
 static void test_wrong_labels(void **state)
@@ -127,7 +126,7 @@ static void test_wrong_labels(void **state)
         fputc(wrong[i].label, f);
         fclose(f);
         const qg_loader_spec spec = { .batch = 1 };
-        assert_fails(i ? qg_cifar100_test(room, spec) : qg_cifar10_test(room, spec), wrong[i].name,
+        assert_fails(i ? qg_data_test("cifar100", room, spec) : qg_data_test("cifar10", room, spec), wrong[i].name,
                      wrong[i].reason);
     }
 }

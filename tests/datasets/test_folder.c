@@ -9,6 +9,7 @@
 
 #include "datasets/image.h"
 #include "datasets/loader.h"
+#include "datasets/sets.h"
 #include "tests/support/pictures.h"
 #include "tests/support/room.h"
 
@@ -269,16 +270,16 @@ static void test_classes_that_differ_are_named(void **state)
     char where[3][ROOM_BYTES];
     for (int i = 0; i < 8; i++) make_class(names[i]);
     for (int i = 0; i < 3; i++) strcpy(where[i], in_room((const char *const[]){ "a", "b", "c" }[i]));
-    assert_ok(qg_folder_same_classes(where[0], where[0]));
-    assert_failed(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
+    assert_ok(qg__folder_same_classes(where[0], where[0]));
+    assert_failed(qg__folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
     assert_message("a' has 'y'");
-    assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 class, '");
+    assert_failed(qg__folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 class, '");
     make_class("d"), make_class("d/X"), make_class("d/y");
-    assert_failed(qg_folder_same_classes(where[0], in_room("d")), QG_EFORMAT, "d' has the class 'X' where '");
+    assert_failed(qg__folder_same_classes(where[0], in_room("d")), QG_EFORMAT, "d' has the class 'X' where '");
     assert_message("a' has 'x', which differs only in case");
-    assert_failed(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO, "cannot list '");
+    assert_failed(qg__folder_same_classes(where[0], in_room("absent")), QG_EIO, "cannot list '");
     assert_message("absent'");
-    assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
+    assert_int_equal(qg__folder_same_classes(NULL, where[0]), QG_EARG);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)

@@ -41,7 +41,7 @@ static qg_loader *load(const struct files *f)
 {
     write_in_room(IMAGES, f->images, f->n_images);
     write_in_room(LABELS, f->labels, f->n_labels);
-    return qg_mnist_test(".", (qg_loader_spec){ .batch = 2, .in_order = true });
+    return qg_data_test("mnist", ".", (qg_loader_spec){ .batch = 2, .in_order = true });
 }
 
 static void check_good(qg_loader *l)
@@ -69,7 +69,7 @@ static void test_good_files(void **state)
 
     assert_int_equal(rename(IMAGES, "train-images-idx3-ubyte"), 0);
     assert_int_equal(rename(LABELS, "train-labels-idx1-ubyte"), 0);
-    l = qg_mnist_train(".", (qg_loader_spec){ .batch = 3, .in_order = true });
+    l = qg_data_train("mnist", ".", (qg_loader_spec){ .batch = 3, .in_order = true });
     check_good(l);
     qg_loader_free(l);
 }
@@ -78,17 +78,15 @@ static void test_missing_files(void **state)
 {
     const struct files   f    = good();
     const qg_loader_spec spec = { .batch = 1 };
-    assert_none(qg_mnist_test("no/such", spec), "'no/such/t10k-images-idx3-ubyte'");
+    assert_none(qg_data_test("mnist", "no/such", spec), "'no/such/t10k-images-idx3-ubyte'");
     write_in_room(IMAGES, f.images, f.n_images);
-    assert_none(qg_mnist_test(".", spec), "'./t10k-labels-idx1-ubyte'");
-    assert_none(qg_mnist_train(".", spec), "'./train-images-idx3-ubyte'");
-    assert_null(qg_mnist_test(NULL, spec));
-    assert_string_equal(qg_errmsg(), "the directory of 't10k-images-idx3-ubyte' is NULL");
+    assert_none(qg_data_test("mnist", ".", spec), "'./t10k-labels-idx1-ubyte'");
+    assert_none(qg_data_train("mnist", ".", spec), "'./train-images-idx3-ubyte'");
 
     char long_path[5000];
     memset(long_path, 'd', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
-    assert_null(qg_mnist_test(long_path, spec));
+    assert_null(qg_data_test("mnist", long_path, spec));
     assert_string_equal(qg_errmsg(),
                         "the path of 't10k-images-idx3-ubyte' is longer than 4095 bytes");
 }

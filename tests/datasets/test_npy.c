@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "datasets/loader.h"
+#include "datasets/sets.h"
 #include "tests/support/room.h"
 
 enum { N = 6, H = 2, W = 3, ROW = H * W };
@@ -129,7 +130,7 @@ static void classes_may_be_more_than_the_labels_need(void **state)
     qg_loader *l = load(9);
     assert_int_equal(qg_loader_classes(l), 9);
     qg_loader_free(l);
-    assert_ok(qg_npy_classes(in_room("y.npy"), &classes));
+    assert_ok(qg__npy_classes(in_room("y.npy"), &classes));
     assert_int_equal(classes, 3);
     assert_none(load(2), "y.npy': the greatest label is 2, with classes 0..1");
     assert_none(load(-1), "classes is -1, must be 0..");
@@ -145,7 +146,7 @@ static void axes_in_another_order_are_warned_about(void **state)
                                                  "save x.transpose(0, 2, 3, 1)"));
     qg_loader_free(l);
     qg_shape s;
-    assert_ok(qg_npy_shape(in_room("x.npy"), &s));
+    assert_ok(qg__npy_shape(in_room("x.npy"), &s));
     assert_true(qg_shape_equal(s, (qg_shape){ N, 1, 5, 5 }));
 }
 

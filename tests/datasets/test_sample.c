@@ -36,8 +36,8 @@ static void check_decoded(qg_loader *l, int per_class, uint64_t pixels)
 static void test_decodes(void **state)
 {
     const qg_loader_spec spec = { .batch = 33, .in_order = true };
-    check_decoded(qg_sample_train(SAMPLE, spec), 200, TRAIN_PIXELS);
-    check_decoded(qg_sample_test(SAMPLE, spec), 50, TEST_PIXELS);
+    check_decoded(qg_data_train("sample", SAMPLE, spec), 200, TRAIN_PIXELS);
+    check_decoded(qg_data_test("sample", SAMPLE, spec), 50, TEST_PIXELS);
 }
 
 static void write_train(const void *bytes, size_t n) { write_in_room("train.png", bytes, n); }
@@ -45,17 +45,15 @@ static void write_train(const void *bytes, size_t n) { write_in_room("train.png"
 static void assert_fails(const char *reason)
 {
     char text[256];
-    assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
+    assert_null(qg_data_train("sample", room, (qg_loader_spec){ .batch = 1 }));
     snprintf(text, sizeof text, "'%s' %s", in_room("train.png"), reason);
     assert_message(text);
 }
 
 static void test_missing(void **state)
 {
-    assert_none(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }), in_room("train.png"));
-    assert_null(qg_sample_test(NULL, (qg_loader_spec){ .batch = 1 }));
-    assert_string_equal(qg_errmsg(), "the directory of 'test.png' is NULL");
-    assert_null(qg_sample_test(SAMPLE, (qg_loader_spec){ 0 }));
+    assert_none(qg_data_train("sample", room, (qg_loader_spec){ .batch = 1 }), in_room("train.png"));
+    assert_null(qg_data_test("sample", SAMPLE, (qg_loader_spec){ 0 }));
     assert_string_equal(qg_errmsg(), "batch is 0, but must be at least 1");
 }
 

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     write_in_room(fine ? "train.bin" : "test_batch.bin", file, size);
     qg_loader_spec spec = fuzz_loading(bytes[0]);
     if (spec.normalise.kind == QG_WHITEN) spec.normalise.kind = QG_PER_PIXEL;       /* it takes seconds */
-    qg_loader *l = fine ? qg_cifar100_train(room, spec) : qg_cifar10_test(room, spec);
+    qg_loader *l = fine ? qg_data_train("cifar100", room, spec) : qg_data_test("cifar10", room, spec);
     if (fuzz_got(l)) {
         MUST(size == (size_t)qg_loader_shape(l).n * record && qg_loader_classes(l) == (fine ? 100 : 10));
         fuzz_load(l);

@@ -3,47 +3,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/config.h"
+#include "train/recipe_keys.h"
 #include "tests/fuzz/fuzz.h"
 
-static void print_and_read(const config *c)
+static void print_and_read(const qg_recipe *c)
 {
-    char  *text  = config_print(c, SAVED);
-    config again = { 0 };
+    char  *text  = qg__recipe_print(c, QG__SAVED);
+    qg_recipe again = { 0 };
     MUST(text);
-    MUST(!config_parse(&again, text, "printed"));
-    MUST(!config_difference(c, &again, SAVED, 0));
-    char *other = config_print(&again, SAVED);
+    MUST(!qg__recipe_parse(&again, text, "printed"));
+    MUST(!qg__recipe_difference(c, &again, QG__SAVED, 0));
+    char *other = qg__recipe_print(&again, QG__SAVED);
     MUST(other && !strcmp(text, other));
-    config_free(&again);
+    qg__recipe_clear(&again);
     free(text);
     free(other);
 }
 
-static void resolve(const config *asked, const config *stored)
+static void resolve(const qg_recipe *asked, const qg_recipe *stored)
 {
-    config out = { 0 };
+    qg_recipe out = { 0 };
     bool   usage;
-    if (fuzz_ok(config_resolve(asked, stored, &out, &usage)) && fuzz_ok(config_check(&out))) {
+    if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out, &usage)) && fuzz_ok(qg__recipe_check(&out))) {
         print_and_read(&out);
-        if (fuzz_ok(recipe_trains(&out.recipe))) {
-            const qg_loader_spec spec = recipe_loading(&out.recipe, false);
+        if (fuzz_ok(qg__recipe_trains(&out))) {
+            const qg_loader_spec spec = qg__recipe_loading(&out, false);
             MUST(spec.batch >= 1);
         }
     }
-    config_free(&out);
+    qg__recipe_clear(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     char  *text = fuzz_text(bytes, n);
-    config c = { 0 }, none = { 0 };
-    if (fuzz_ok(config_parse(&c, text, "input"))) {
+    qg_recipe c = { 0 }, none = { 0 };
+    if (fuzz_ok(qg__recipe_parse(&c, text, "input"))) {
         print_and_read(&c);
         resolve(&c, NULL);
-        if (c.recipe.model.type) resolve(&none, &c);
+        if (c.model.type) resolve(&none, &c);
     }
-    config_free(&c);
+    qg__recipe_clear(&c);
     free(text);
     return 0;
 }

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     const size_t given = qg_get_u16(bytes + 1), cut = given < n - 3 ? given : n - 3;
     write_in_room("train-images-idx3-ubyte", bytes + 3, cut);
     write_in_room("train-labels-idx1-ubyte", bytes + 3 + cut, n - 3 - cut);
-    qg_loader *l = qg_mnist_train(room, (qg_loader_spec){ .batch = 3, .in_order = true });
+    qg_loader *l = qg_data_train("mnist", room, (qg_loader_spec){ .batch = 3, .in_order = true });
     if (fuzz_got(l)) {
         const qg_shape s = qg_loader_shape(l);
         MUST(qg_count(s) == cut - 16 && (size_t)s.n == n - 3 - cut - 8);
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         /* Whitening takes the cube of an image's size. */
         qg_loader_spec spec = fuzz_loading(bytes[0]);
         if (spec.normalise.kind != QG_WHITEN || qg_row(s) <= 64) {
-            qg_loader *other = qg_mnist_train(room, spec);
+            qg_loader *other = qg_data_train("mnist", room, spec);
             fuzz_load(other);
             qg_loader_free(other);
         }

@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 
 /* The options of a model are written into the text of its net. */
-static void declare_model(const chosen_model *m)
+static void declare_model(const qg__chosen_model *m)
 {
     qg_model_spec spec = { .height = 32, .width = 32, .channels = 3, .classes = 10, .text = m->text };
     memcpy(spec.option, m->option, sizeof spec.option);
@@ -19,10 +19,10 @@ static void declare_model(const chosen_model *m)
 
 static void parse(const char *text)
 {
-    static chosen_model m, other;
-    char                canonical[VALUE_BYTES], again[VALUE_BYTES], name[VALUE_BYTES];
-    if (!fuzz_ok(model_parse(text, &m, canonical, sizeof canonical))) return;
-    MUST(!model_parse(canonical, &other, again, sizeof again));
+    static qg__chosen_model m, other;
+    char                canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES], name[QG__VALUE_BYTES];
+    if (!fuzz_ok(qg__model_parse(text, &m, canonical, sizeof canonical))) return;
+    MUST(!qg__model_parse(canonical, &other, again, sizeof again));
     MUST(!strcmp(canonical, again) && m.type == other.type && !strcmp(m.text, other.text));
     model_file_name(canonical, name, sizeof name);
     MUST(*name && !strchr(name, '/'));

@@ -11,18 +11,19 @@ enum { MOST_ARGUMENTS = 16 };
 static void read_again(const config *c)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        config again = { 0 };
-        if (!c->text[i]) continue;
-        for (const char *item = c->text[i]; item; ) {
-            char         text[VALUE_BYTES];
-            const size_t length = options[i].kind == OPTION_LIST ? strcspn(item, "\n") : strlen(item);
+        config      again = { .file = NULL };
+        const char *value = config_text_of(c, &options[i]);
+        if (!value) continue;
+        for (const char *item = value; item; ) {
+            char         text[QG__VALUE_BYTES];
+            const size_t length = options[i].key->kind == QG__LIST ? strcspn(item, "\n") : strlen(item);
             MUST(length < sizeof text);
             memcpy(text, item, length);
             text[length] = '\0';
             MUST(!config_set(&again, &options[i], text));
-            item = options[i].kind == OPTION_LIST && *(item = list_next(item)) ? item : NULL;
+            item = options[i].key->kind == QG__LIST && *(item = qg__lines_next(item)) ? item : NULL;
         }
-        MUST(!strcmp(again.text[i], c->text[i]));
+        MUST(!strcmp(config_text_of(&again, &options[i]), value));
         config_free(&again);
     }
 }
@@ -43,19 +44,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         argv[argc] = line;
         line       = end;
     }
-    config asked = { 0 };
+    config asked = { .file = NULL };
     fuzz_mute(true);
     if (bytes[0] & 128) (void)options_operand(&v, &argc, argv);
     const int status = options_parse(&v, argc, argv, &asked);
     fuzz_mute(false);
     MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);
     if (status < 0) {
-        config out = { 0 };
+        qg_recipe out = { 0 };
         bool   usage;
         read_again(&asked);
         /* Not with the path of a file, which could be any on this machine. */
-        if (!asked.file && !asked.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage))) (void)fuzz_ok(config_check(&out));
-        config_free(&out);
+        if (!asked.file && !asked.recipe.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage))) (void)fuzz_ok(qg__recipe_check(&out));
+        qg__recipe_clear(&out);
     }
     config_free(&asked);
     free(text);

@@ -10,10 +10,10 @@
 
 static void scheme(const char *text, qg_role role)
 {
-    char     canonical[VALUE_BYTES], again[VALUE_BYTES];
+    char     canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES];
     qg_quant q, other;
-    if (!fuzz_ok(scheme_parse(text, role, &q, canonical, sizeof canonical))) return;
-    MUST(!scheme_parse(canonical, role, &other, again, sizeof again));
+    if (!fuzz_ok(qg__scheme_parse(text, role, &q, canonical, sizeof canonical))) return;
+    MUST(!qg__scheme_parse(canonical, role, &other, again, sizeof again));
     MUST(!strcmp(canonical, again));
     MUST(q.scheme == other.scheme && q.bits == other.bits && q.per_channel == other.per_channel);
     q.role = role;
@@ -25,11 +25,11 @@ static void scheme(const char *text, qg_role role)
 
 static void layer(const char *text)
 {
-    char      name[LAYER_NAME_BYTES], canonical[VALUE_BYTES], again[VALUE_BYTES];
+    char      name[QG__LAYER_NAME], canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES];
     qg_choice c;
-    if (!fuzz_ok(choice_parse(text, &c, name, canonical, sizeof canonical))) return;
+    if (!fuzz_ok(qg__choice_parse(text, &c, name, canonical, sizeof canonical))) return;
     MUST(c.layer == name && c.has_weight + c.has_input + c.has_gradient == 1);
-    MUST(!choice_parse(canonical, &c, name, again, sizeof again));
+    MUST(!qg__choice_parse(canonical, &c, name, again, sizeof again));
     MUST(!strcmp(canonical, again));
 }
 

@@ -43,7 +43,7 @@ static run run_new(int which)
     run r = { .tape = qg_tape_new() };
     r.net = which == DRAWS ? drawing_net(twn) : qg_model_declare(qg_model_find("lenet5"), spec);
     r.optim = qg_adam(qg_net_build(r.net), (qg_adam_spec){ .lr = 1e-3f });
-    r.train = qg_sample_train("datasets/sample", (qg_loader_spec){ .batch = BATCH, .seed = 11 });
+    r.train = qg_data_train("sample", "datasets/sample", (qg_loader_spec){ .batch = BATCH, .seed = 11 });
     if (!r.optim || !r.train) fail_msg("%s", qg_errmsg());
     return r;
 }
@@ -142,7 +142,7 @@ static void what_files_depend_on_stays(void **state)
     qg_net *net = qg_model_declare(qg_model_find("lenet5"),
                                    (qg_model_spec){ .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 1 });
     assert_true(qg_params_digest(qg_net_build(net)) == 0x152f7110c07f5d0fu);
-    qg_loader *l = qg_sample_test("datasets/sample", (qg_loader_spec){ .batch = 8, .seed = 3 });
+    qg_loader *l = qg_data_test("sample", "datasets/sample", (qg_loader_spec){ .batch = 8, .seed = 3 });
     qg_batch   b;
     assert_true(qg_loader_digest(l) == 0x3ada39eca85a975cu);
     assert_true(qg_loader_next(l, &b));

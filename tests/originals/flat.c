@@ -1,8 +1,8 @@
 /* One call for a scheme on the tape, and one for Bop, as Python's ctypes can make them: see
  * tests/originals/check.py. */
-#include "cli/config/schemes.h"
 #include "optim/optim.h"
 #include "quant/scheme.h"
+#include "quant/schemes/schemes.h"
 
 #include <string.h>
 
@@ -61,8 +61,7 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
                float *y, float *dx, float *dlearned)
 {
     qg_quant  q;
-    char      canonical[256];
-    qg_status s = scheme_parse(text, (unsigned)role, &q, canonical, sizeof canonical);
+    qg_status s = qg_quant_parse(text, (qg_role)role, &q);
     if (s) return (int)s;
     q.role = role == QG_WEIGHT ? QG_WEIGHT : QG_INPUT;
     /* fake_quant divides the gradients of a range by the root of the numbers that share it, TensorFlow does

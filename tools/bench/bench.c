@@ -78,8 +78,8 @@ static void print_profile_json(const bench *b, qg__json *j)
 void bench_print_net(const bench *b)
 {
     const qg_shape image = b->image;
-    printf("%s, weights %s, inputs %s, gradients %s, %s %dx%dx%d", config_text(&b->config, "model"), config_text(&b->config, "weight"),
-           config_text(&b->config, "input"), config_text(&b->config, "gradient"), b->recipe.data.name, image.h, image.w, image.c);
+    printf("%s, weights %s, inputs %s, gradients %s, %s %dx%dx%d", qg__recipe_value(&b->config, "model"), qg__recipe_value(&b->config, "weight"),
+           qg__recipe_value(&b->config, "input"), qg__recipe_value(&b->config, "gradient"), b->recipe.data.name, image.h, image.w, image.c);
 }
 
 static void print_head(const bench *b)
@@ -105,16 +105,16 @@ static void print_text(const bench *b, bool profile)
 void bench_json_net(const bench *b, qg__json *j)
 {
     const qg_shape image = b->image;
-    qg__json_text(j, "model", config_text(&b->config, "model"));
+    qg__json_text(j, "model", qg__recipe_value(&b->config, "model"));
     qg__json_text(j, "data", b->recipe.data.name);
     qg__json_open(j, "image", '[');
     qg__json_integer(j, NULL, (uint64_t)image.h);
     qg__json_integer(j, NULL, (uint64_t)image.w);
     qg__json_integer(j, NULL, (uint64_t)image.c);
     qg__json_close(j, ']');
-    qg__json_text(j, "weight", config_text(&b->config, "weight"));
-    qg__json_text(j, "input", config_text(&b->config, "input"));
-    qg__json_text(j, "gradient", config_text(&b->config, "gradient"));
+    qg__json_text(j, "weight", qg__recipe_value(&b->config, "weight"));
+    qg__json_text(j, "input", qg__recipe_value(&b->config, "input"));
+    qg__json_text(j, "gradient", qg__recipe_value(&b->config, "gradient"));
     qg__json_integer(j, "batch", (uint64_t)(b->packed ? b->engine_batch : b->recipe.batch));
 }
 
@@ -146,8 +146,8 @@ static void print_json(const bench *b, bool profile)
 static void print_packed(const bench *b)
 {
     const qg_shape image = b->image;
-    printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", config_text(&b->config, "model"),
-           config_text(&b->config, "weight"), config_text(&b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
+    printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", qg__recipe_value(&b->config, "model"),
+           qg__recipe_value(&b->config, "weight"), qg__recipe_value(&b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
            b->engine_batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
     packed_speed_print(&b->engine);
 }
@@ -184,12 +184,12 @@ static int run_bench(bench *b)
     if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
-        status = config_check(&b->config);
-        if (!status && !b->forward) status = recipe_trains(&b->config.recipe);
+        status = qg__recipe_check(&b->config);
+        if (!status && !b->forward) status = qg__recipe_trains(&b->config);
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
-    b->recipe = b->config.recipe;
+    b->recipe = b->config;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     if (qg_rank() == 0) report_presets();
     b->engine_batch = b->recipe.batch;
@@ -208,7 +208,7 @@ static int run_and_free(bench *b)
     const int status = run_bench(b);
     packed_speed_free(&b->engine);
     bench_free(b);
-    config_free(&b->config);
+    qg__recipe_clear(&b->config);
     return status;
 }
 

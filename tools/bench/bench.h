@@ -10,12 +10,12 @@
 
 typedef struct bench {
     config    *asked;
-    config     config;
+    qg_recipe config;
     bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
     bool       packed;          /* bench packed: forward in QG_TRAIN, then the engine */
     packed_speed engine;
     int        engine_batch;    /* of --batch; the loader's is SEEN_IMAGES or more */
-    recipe     recipe;
+    qg_recipe  recipe;         /* borrowed texts */
     qg_fit_spec spec;
     qg_loader *data;
     qg_net    *net;

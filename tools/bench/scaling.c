@@ -54,7 +54,7 @@ typedef struct table_of_ranks {
 
 typedef struct scaling {
     config    *asked;
-    config     config;
+    qg_recipe config;
     bench      shown;           /* what its net is; its loader, net and tape have gone */
     lines      strong, weak;    /* the same batch for all ranks; the same batch for each rank */
     link_speed link[DISTANCES]; /* measured, by distance */
@@ -198,7 +198,7 @@ static qg_status measure_link(int distance, link_speed *link)
 
 static bench begin(const scaling *s, int batch)
 {
-    bench b        = { .asked = s->asked, .config = s->config, .recipe = s->config.recipe };
+    bench b        = { .asked = s->asked, .config = s->config, .recipe = s->config };
     b.recipe.batch = batch;
     return b;
 }
@@ -207,7 +207,7 @@ static void end(scaling *s, bench *b)
 {
     bench_free(b);
     s->shown              = *b;
-    s->shown.recipe.batch = s->config.recipe.batch;
+    s->shown.recipe.batch = s->config.batch;
 }
 
 /* All ranks of the line call it. */
@@ -239,13 +239,13 @@ static qg_status project_line(scaling *s, line *l)
 }
 
 /* Of weak scaling.  A projection goes on from batches that all ranks share. */
-static qg_status check_batch(const config *c, int ranks, bool project)
+static qg_status check_batch(const qg_recipe *c, int ranks, bool project)
 {
-    const double most = option_find("batch")->max;
-    if (project && c->recipe.batch < ranks)
-        return qg_fail(QG_EARG, "batch: %d ranks cannot share %d image%s", ranks, c->recipe.batch, c->recipe.batch == 1 ? "" : "s");
-    if ((double)c->recipe.batch * ranks <= most) return QG_OK;
-    return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", c->recipe.batch, ranks, most);
+    const double most = option_find("batch")->key->max;
+    if (project && c->batch < ranks)
+        return qg_fail(QG_EARG, "batch: %d ranks cannot share %d image%s", ranks, c->batch, c->batch == 1 ? "" : "s");
+    if ((double)c->batch * ranks <= most) return QG_OK;
+    return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", c->batch, ranks, most);
 }
 
 static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
@@ -253,7 +253,7 @@ static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
     qg_status status = QG_OK;
     for (int ranks = 1; ranks <= most && !status; ranks *= 2) {
         line *l  = &t->line[t->n++];
-        *l       = (line){ .ranks = ranks, .batch = s->config.recipe.batch * (weak ? ranks : 1), .latencies = 1, .sent = 1 };
+        *l       = (line){ .ranks = ranks, .batch = s->config.batch * (weak ? ranks : 1), .latencies = 1, .sent = 1 };
         if (weak && ranks == 1) *l = s->strong.line[0];
         else if (project) status = project_line(s, l);
         else if (qg__ranks_among(ranks)) status = measure_line(s, l, !weak);
@@ -347,7 +347,7 @@ static qg_status extrapolate(scaling *s)
     const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
     const double weights = bytes_of(strong) / sent - images;
     const double slope   = fmax((weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1), 0);
-    const int    batch   = s->config.recipe.batch;
+    const int    batch   = s->config.batch;
     qg_status    status  = QG_OK;
     for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
         const double share     = most / ranks;          /* no faster than that, whatever disturbed the measurement */
@@ -407,9 +407,9 @@ static void print_text(const scaling *s)
            qg_cpu_path());
     printf("computing takes C / ranks + S: C %.3f ms, S %.3f ms\n", s->c, s->s);
     print_links(s);
-    printf("\nstrong scaling: %d images for all ranks\n", s->config.recipe.batch);
+    printf("\nstrong scaling: %d images for all ranks\n", s->config.batch);
     print(s, &s->strong);
-    printf("\nweak scaling: %d images for each rank\n", s->config.recipe.batch);
+    printf("\nweak scaling: %d images for each rank\n", s->config.batch);
     print(s, &s->weak);
     if (s->asked->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MOST_RANKS);
 }
@@ -525,10 +525,10 @@ static qg_status print_svg(const void *what, FILE *out)
             HEIGHT, 2 * WIDTH, HEIGHT);
     svg_style(out);
     fprintf(out, "</style>\n");
-    snprintf(title, sizeof title, "%.30s, %d images for all ranks", config_text(&s->config, "model"), s->config.recipe.batch);
+    snprintf(title, sizeof title, "%.30s, %d images for all ranks", qg__recipe_value(&s->config, "model"), s->config.batch);
     draw(s, &s->strong, title, out);
     fprintf(out, "<g transform=\"translate(%d 0)\">", WIDTH);
-    snprintf(title, sizeof title, "%.30s, %d images for each rank", config_text(&s->config, "model"), s->config.recipe.batch);
+    snprintf(title, sizeof title, "%.30s, %d images for each rank", qg__recipe_value(&s->config, "model"), s->config.batch);
     draw(s, &s->weak, title, out);
     fprintf(out, "</g></svg>\n");
     return QG_OK;
@@ -565,8 +565,8 @@ static int run(scaling *s)
     if (!status) status = bench_choose_data(s->asked);
     if (!status) status = config_resolve(s->asked, NULL, &s->config, &usage);
     if (!status) usage = true;
-    if (!status) status = config_check(&s->config);
-    if (!status) status = recipe_trains(&s->config.recipe);
+    if (!status) status = qg__recipe_check(&s->config);
+    if (!status) status = qg__recipe_trains(&s->config);
     if (!status) status = check_batch(&s->config, most, project);
     if (!status && s->asked->out && qg_rank() == 0) {
         usage  = false;
@@ -593,6 +593,6 @@ int bench_scaling(config *asked)
     scaling   s      = { .asked = asked };
     const int status = run(&s);
     for (int i = 0; i < LINES; i++) free(s.strong.line[i].message), free(i ? s.weak.line[i].message : NULL);
-    config_free(&s.config);
+    qg__recipe_clear(&s.config);
     return status;
 }

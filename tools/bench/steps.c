@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "tools/bench/peak.h"
-#include "cli/config/data.h"
 #include "core/clock.h"
 #include "core/ranks.h"
 #include "core/rng.h"
@@ -33,27 +32,27 @@ qg_status bench_choose_data(config *asked)
             return qg_fail(QG_EARG, "--image is the size of synthetic images, but --data is %s", data);
         return config_set(asked, option_find("data"), "synthetic");
     }
-    if (data || asked->file || asked->named) return QG_OK;
+    if (data || asked->file || asked->recipe.named) return QG_OK;
     const char *dir  = asked->recipe.data_dir;
-    const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
+    const bool  here = access(dir ? dir : "datasets/mnist", F_OK) == 0;
     if (!here) fprintf(stderr, "qgrad: mnist was not found; using noise instead\n");
     return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
 }
 
 static qg_loader *open_data(const bench *b)
 {
-    const recipe *r = &b->recipe;
-    if (!config_text(b->asked, "image")) return recipe_data(r, false, NULL);
-    return qg_synthetic(b->asked->image, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
+    const qg_recipe *r = &b->recipe;
+    if (!config_text(b->asked, "image")) return qg__recipe_data(r, false, NULL);
+    return qg_synthetic(b->asked->image, NOISE_BATCHES * r->batch, NOISE_CLASSES, qg__recipe_loading(r, false));
 }
 
 qg_status bench_build(bench *b)
 {
     qg_set_threads(b->recipe.threads);
-    b->spec = recipe_fit(&b->recipe);
+    b->spec = qg__recipe_fit(&b->recipe);
     b->data = open_data(b);
-    b->net  = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
-    if (b->net && !b->forward) b->optim = recipe_optim(&b->recipe, qg_net_params(b->net));
+    b->net  = b->data ? qg__recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
+    if (b->net && !b->forward) b->optim = qg__recipe_optim(&b->recipe, qg_net_params(b->net));
     b->tape = b->optim || (b->net && b->forward) ? qg_tape_new() : NULL;
     if (!b->tape) return QG_EMEM;
     b->image = qg_loader_shape(b->data);

@@ -55,6 +55,16 @@ static qg_status copy_text(const char *from, const char *to)
     return status;
 }
 
+static qg_status write_config(const qg_recipe *r, const char *path)
+{
+    char *text = qg__recipe_print(r, QG__SAVED);
+    if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
+    qg_file *f = qg_file_begin_in(QG_BY_PATH, path);
+    qg_file_put(f, text, strlen(text));
+    free(text);
+    return qg_file_commit(f);
+}
+
 /* Copies the logs of a run from one folder to another. */
 static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
 {
@@ -63,7 +73,7 @@ static qg_status copy_logs(const logged_run *r, const char *from, const char *to
     qg_status status = qg__path_make(to, &created);
     if (!status) status = qg__run_paths_of(from, &source);
     if (!status) status = qg__run_paths_of(to, &p);
-    if (!status) status = config_write(&r->config, QG_BY_PATH, p.file[QG__RUN_CONFIG]);
+    if (!status) status = write_config(&r->config, p.file[QG__RUN_CONFIG]);
     if (!status) status = qg__metrics_write(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS]);
     return status ? status : copy_text(source.file[QG__RUN_RESULT], p.file[QG__RUN_RESULT]);
 }

@@ -11,9 +11,9 @@
 #define RESULTS "results"
 
 typedef struct logged_run {
-    char        row[VALUE_BYTES];       /* the recipe it was trained with */
+    char        row[QG__VALUE_BYTES];   /* the recipe it was trained with */
     uint64_t    seed;
-    config      config;
+    qg_recipe config;
     qg_fit_result result;
     qg__metrics metrics;
 } logged_run;
@@ -69,7 +69,7 @@ qg_status results_check_images(const results *all, const logged_run *run);
 
 /* An option that affects the result and differs between a and b, other than the seed, the initial weights and the
  * data; NULL: none. */
-const option *results_conflict(const logged_run *a, const logged_run *b);
+const qg__option *results_conflict(const logged_run *a, const logged_run *b);
 
 int       results_rows(const results *all);
 void      results_end(results *all);

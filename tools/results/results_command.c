@@ -4,26 +4,26 @@
 #include "tools/results/results.h"
 
 /* The full configuration that the options in asked give. */
-static qg_status resolve(const config *asked, config *out)
+static qg_status resolve(const config *asked, qg_recipe *out)
 {
     bool usage;
-    config_free(out);
+    qg__recipe_clear(out);
     return config_resolve(asked, NULL, out, &usage);
 }
 
-const option *results_conflict(const logged_run *a, const logged_run *b)
+const qg__option *results_conflict(const logged_run *a, const logged_run *b)
 {
-    return config_difference(&a->config, &b->config, IDENTITY, PER_RUN);
+    return qg__recipe_difference(&a->config, &b->config, QG__IDENTITY, QG__PER_RUN);
 }
 
 /* Adds to asked the options of run that differ from c, the configuration that asked gives.  Options that c lacks are
  * left to the next round. */
-static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, config *c)
+static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, qg_recipe *c)
 {
-    config own = run->config;                   /* borrowed texts */
-    for (int i = 0; i < OPTIONS; i++)
+    qg_recipe own = run->config;                /* borrowed texts */
+    for (int i = 0; i < QG__RECIPE_KEYS; i++)
         if (c->text[i] ? own.text[i] && !strcmp(own.text[i], c->text[i]) : !all) own.text[i] = NULL;
-    const qg_status status = config_over(asked, &own, IDENTITY, PER_RUN);
+    const qg_status status = qg__recipe_over(&asked->recipe, &own, QG__IDENTITY, QG__PER_RUN);
     return status ? status : resolve(asked, c);
 }
 
@@ -31,24 +31,24 @@ static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked
  * others exist and what their defaults are, so this takes two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
-    config    c      = { 0 };
+    qg_recipe c      = { .epochs = 0 };
     qg_status status = config_set(asked, option_find("recipe"), run->row);
     if (!status) status = resolve(asked, &c);
     for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
-    const option *o = status ? NULL : config_difference(&c, &run->config, IDENTITY, PER_RUN);
+    const qg__option *o = status ? NULL : qg__recipe_difference(&c, &run->config, QG__IDENTITY, QG__PER_RUN);
     if (o)
         status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the current recipe cannot produce this run's %s",
                          run->row, run->seed, o->name);
-    config_free(&c);
+    qg__recipe_clear(&c);
     return status;
 }
 
 /* Writes each item of a list after its own "--layer". */
 static void print_option(const option *o, const char *value, FILE *out)
 {
-    for (const char *line = value; line && *line; line = list_next(line)) {
-        fprintf(out, " --%s", o->name);
-        if (o->kind != OPTION_FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
+    for (const char *line = value; line && *line; line = qg__lines_next(line)) {
+        fprintf(out, " --%s", o->key->name);
+        if (o->key->kind != QG__FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
     }
 }
 
@@ -58,11 +58,12 @@ qg_status results_overrides(const logged_run *run, FILE *out)
     qg_status status = find_overrides(run, &asked);
     for (int i = 0; i < OPTIONS && !status; i++) {
         const option *o = &options[i];
-        if (!strcmp(o->name, "recipe")) continue;
-        if (o->kind == OPTION_FLAG && asked.text[i] && strcmp(asked.text[i], "true"))
+        if (!strcmp(o->key->name, "recipe")) continue;
+        const char *text = config_text_of(&asked, o);
+        if (o->key->kind == QG__FLAG && text && strcmp(text, "true"))
             status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
-                             "line can express", run->row, run->seed, o->name);
-        else print_option(o, asked.text[i], out);
+                             "line can express", run->row, run->seed, o->key->name);
+        else print_option(o, text, out);
     }
     config_free(&asked);
     return status;
@@ -104,14 +105,14 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
 const logged_run *results_witness(const results *all, const char *data)
 {
     for (int i = 0; i < all->runs; i++)
-        if (!strcmp(config_text(&all->run[i].config, "data"), data) && all->run[i].config.data_digest)
+        if (!strcmp(qg__recipe_value(&all->run[i].config, "data"), data) && all->run[i].config.data_digest)
             return &all->run[i];
     return NULL;
 }
 
 qg_status results_check_images(const results *all, const logged_run *run)
 {
-    const char       *data = config_text(&run->config, "data"), *saw = run->config.data_digest;
+    const char       *data = qg__recipe_value(&run->config, "data"), *saw = run->config.data_digest;
     const logged_run *other = results_witness(all, data);
     if (!saw || !strcmp(saw, other->config.data_digest)) return QG_OK;
     return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",

@@ -14,7 +14,7 @@
 
 static void end_run(logged_run *r)
 {
-    config_free(&r->config);
+    qg__recipe_clear(&r->config);
     qg__metrics_end(&r->metrics);
 }
 
@@ -36,7 +36,7 @@ static qg_status verify(const logged_run *r, const char *dir)
         const char *what;
         double      said, found;
     } same[] = {
-        { "seed", (double)a->seed, (double)r->config.recipe.seed },
+        { "seed", (double)a->seed, (double)r->config.seed },
         { "epochs", (double)a->epochs, (double)m->epochs },
         { held ? "validation_accuracy" : "test_accuracy", held ? a->validation_accuracy : a->test_accuracy,
           held ? m->last.validation_accuracy : m->last.test_accuracy },
@@ -65,8 +65,8 @@ static qg_status verify(const logged_run *r, const char *dir)
 
 static qg_status finished(const logged_run *r, const char *dir)
 {
-    const int epochs = r->config.recipe.epochs;
-    if (r->result.complete && recipe_is_over(&r->config.recipe, r->metrics.epochs, (int)r->metrics.best.epoch)) return QG_OK;
+    const int epochs = r->config.epochs;
+    if (r->result.complete && qg__recipe_is_over(&r->config, r->metrics.epochs, (int)r->metrics.best.epoch)) return QG_OK;
     return qg_fail(QG_ESTATE, "%s: is not finished: %d of %d epochs are done", dir,
                    r->metrics.epochs, epochs);
 }
@@ -75,7 +75,7 @@ static qg_status finished(const logged_run *r, const char *dir)
  * result.json if none after it is better. */
 static uint64_t best_from(const logged_run *r)
 {
-    return r->config.recipe.quantize_after.count || r->config.recipe.quantize_weights_after.count ? r->result.best_epoch : 0;
+    return r->config.quantize_after.count || r->config.quantize_weights_after.count ? r->result.best_epoch : 0;
 }
 
 static qg_status read_run(logged_run *r, const char *dir)
@@ -83,11 +83,11 @@ static qg_status read_run(logged_run *r, const char *dir)
     qg__run_paths p;
     *r               = (logged_run){ .seed = 0 };
     qg_status status = qg__run_paths_of(dir, &p);
-    if (!status) status = config_read(&r->config, p.file[QG__RUN_CONFIG]);
+    if (!status) status = qg__recipe_read(&r->config, p.file[QG__RUN_CONFIG]);
     if (!status) status = qg__result_read(&r->result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
     if (!status) status = qg__metrics_read(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, best_from(r));
     const char *row = r->config.named;
-    if (!status && !config_text(&r->config, "data"))
+    if (!status && !qg__recipe_value(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: the data set is missing", dir);
     if (!status && !row)
         status = qg_fail(QG_EARG, "%s: was not trained with --recipe, so it has no row in the table", dir);
@@ -96,7 +96,7 @@ static qg_status read_run(logged_run *r, const char *dir)
     if (!status) {
         snprintf(r->row, sizeof r->row, "%s", row);
         r->seed = r->result.seed;
-        config_unset(&r->config, "data-dir");       /* of the machine, not of the run */
+        qg__recipe_unset(&r->config, "data-dir");       /* of the machine, not of the run */
     } else {
         end_run(r);
     }
@@ -119,9 +119,9 @@ logged_run *results_find(const results *all, const char *row, uint64_t seed)
     return NULL;
 }
 
-static const char *text_of(const logged_run *r, const option *o)
+static const char *text_of(const logged_run *r, const qg__option *o)
 {
-    const char *text = r->config.text[o - options];
+    const char *text = r->config.text[o - qg__recipe_keys];
     return text ? text : "none";
 }
 
@@ -129,12 +129,11 @@ static const char *text_of(const logged_run *r, const option *o)
 static qg_status check_replaced(const logged_run *old, const logged_run *r)
 {
     enum { MOST = 100 };                        /* characters of a value */
-    const option *epochs = option_find("epochs");
-    const char   *was = old->config.data_digest, *is = r->config.data_digest;
+        const char   *was = old->config.data_digest, *is = r->config.data_digest;
     char          what[4 * MOST + QG_FIT_TEXT];
-    config        other = r->config;            /* borrowed texts */
-    other.text[epochs - options] = old->config.text[epochs - options];
-    const option *o = config_difference(&old->config, &other, IDENTITY, PER_RUN);
+    qg_recipe  other = r->config;            /* borrowed texts */
+    other.text[QG__KEY_EPOCHS] = old->config.text[QG__KEY_EPOCHS];
+    const qg__option *o = qg__recipe_difference(&old->config, &other, QG__IDENTITY, QG__PER_RUN);
     if (o)
         snprintf(what, sizeof what, "have %s %.*s, but this run has %.*s", o->name, MOST, text_of(old, o), MOST, text_of(r, o));
     else if (was && is && strcmp(was, is))

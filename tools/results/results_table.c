@@ -40,7 +40,7 @@ static const char head[] =
 typedef struct row {
     const results *all;
     int            first, last;
-    config         recipe;              /* the file as it is now: what it says of itself */
+    qg_recipe   recipe;              /* the file as it is now: what it says of itself */
 } row;
 
 static const char *begins_with(const row *w) { return w->recipe.init_recipe; }
@@ -79,8 +79,8 @@ static void print_cell(const char *before, const char *text, FILE *out)
 
 static void print_reported(const row *w, FILE *out)
 {
-    const char *text = w->recipe.reported, *from = config_text(&w->recipe, "provenance");
-    const bool  memory = from && w->recipe.provenance == FROM_MEMORY;
+    const char *text = w->recipe.reported, *from = qg__recipe_value(&w->recipe, "provenance");
+    const bool  memory = from && w->recipe.provenance == QG__FROM_MEMORY;
     print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* for this net and recipe */
     if (text && from) fprintf(out, " (%s)", from);
     fputs(" |", out);
@@ -147,8 +147,8 @@ static void print_images(const results *all, FILE *out)
     fputs("\n## Images\n\n"
           "Digests of the training and test images and labels.  Every run that recorded a digest has the same one.\n\n", out);
     for (int i = 0; i < all->runs; i++) {
-        const config *c    = &all->run[i].config;
-        const char   *data = config_text(c, "data");
+        const qg_recipe *c    = &all->run[i].config;
+        const char   *data = qg__recipe_value(c, "data");
         if (results_witness(all, data) == &all->run[i])
             fprintf(out, "- %s: %s\n", data, c->data_digest);
     }
@@ -162,7 +162,7 @@ typedef qg_status (*print)(const row *w, FILE *out);
 static qg_status check_run(const row *w, const logged_run *r)
 {
     const logged_run *first = &w->all->run[w->first];
-    const option     *o     = results_conflict(first, r);
+    const qg__option *o     = results_conflict(first, r);
     if (o)
         return qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
                        first->seed, r->seed, o->name);
@@ -180,7 +180,7 @@ static qg_status open_row(row *w, const results *all, int first)
     while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
     qg_status status = config_set(&asked, option_find("recipe"), r[first].row);
     if (!status) status = config_path(&asked, path);
-    if (!status) status = config_read(&w->recipe, path);
+    if (!status) status = qg__recipe_read(&w->recipe, path);
     config_free(&asked);
     for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);
     return status;
@@ -224,7 +224,7 @@ qg_status results_print(const results *all, FILE *out)
     qg_status status = QG_OK;
     for (int i = 0; i < rows && !status; i++) status = open_row(&w[i], all, i ? w[i - 1].last : 0);
     if (!status) status = print_rows(w, rows, out);
-    for (int i = 0; i < rows; i++) config_free(&w[i].recipe);
+    for (int i = 0; i < rows; i++) qg__recipe_clear(&w[i].recipe);
     free(w);
     if (!status) print_images(all, out);
     return status;

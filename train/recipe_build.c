@@ -1,4 +1,5 @@
-#include "cli/config/recipe.h"
+/* What a recipe describes: loaders, net, optimizer, training. */
+#include "train/recipe_keys.h"
 
 #include <string.h>
 
@@ -12,25 +13,25 @@ static qg_quant paced(qg_quant q, uint64_t steps)
     return q;
 }
 
-bool recipe_waits_epochs(const recipe *r)
+bool qg__recipe_waits_epochs(const qg_recipe *r)
 {
     return r->quantize_after.epochs || r->quantize_weights_after.epochs || r->freeze_batchnorm_after.epochs;
 }
 
 /* In steps.  The run says how many an epoch has, or the training images do; nothing waits for what nobody knows. */
-static uint64_t steps_of(const recipe *r, delay d, qg_shape images)
+static uint64_t steps_of(const qg_recipe *r, qg__delay d, qg_shape images)
 {
     const int known = images.n > 1 ? (images.n + r->batch - 1) / r->batch : 0;
     return d.epochs ? d.count * (r->epoch_steps ? r->epoch_steps : (uint64_t)known) : d.count;
 }
 
 /* classes 0: not known yet; a text has its own number, and the checks of another model need any. */
-static qg_net *declare(const recipe *r, qg_shape images, int classes)
+static qg_net *declare(const qg_recipe *r, qg_shape images, int classes)
 {
     enum { ANY = 10 };
     const uint64_t steps = (uint64_t)r->epochs * (uint64_t)((images.n + r->batch - 1) / r->batch);
-    const layer_exceptions *all = &r->exceptions;
-    qg_choice      choice[MAX_EXCEPTIONS];
+    const qg__exceptions *all = &r->exceptions;
+    qg_choice      choice[QG__EXCEPTIONS];
     for (int i = 0; i < all->count; i++) {
         choice[i]        = all->item[i].choice;
         choice[i].layer  = all->item[i].layer;
@@ -46,9 +47,9 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .weight                 = paced(r->weight, steps),
         .input                  = paced(r->input, steps),
         .gradient               = r->gradient,
-        .first_last             = r->first_last == FIRST_LAST_FLOAT ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED,
+        .first_last             = r->first_last == QG__FIRST_LAST_FLOAT ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED,
         .fold_batchnorm         = r->fold_batchnorm,
-        .batchnorm_per_rank     = r->norm_sync == NORM_SYNC_OFF,
+        .batchnorm_per_rank     = r->norm_sync == QG__NORM_SYNC_OFF,
         .freeze_batchnorm_after = steps_of(r, r->freeze_batchnorm_after, images),
         .quantize_weights_after = steps_of(r, r->quantize_weights_after, images),
         .quantize_inputs_after  = steps_of(r, r->quantize_after, images),
@@ -65,7 +66,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
 }
 
 /* Checks that each quantizer is legal where the model uses it. */
-static qg_status check_quantizers(const recipe *r, const qg_net *net)
+static qg_status check_quantizers(const qg_recipe *r, const qg_net *net)
 {
     bool weights = false, inputs = false;
     for (int k = 0; k < qg_net_layers(net); k++) {
@@ -80,7 +81,7 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
     }
     if (r->fold_batchnorm && !weights)
         return qg_fail(QG_EARG, "fold-batchnorm: no weight is quantized");
-    if (r->fold_batchnorm && r->norm_sync == NORM_SYNC_OFF)
+    if (r->fold_batchnorm && r->norm_sync == QG__NORM_SYNC_OFF)
         return qg_fail(QG_EARG, "norm-sync: batch norms that are folded into weights need the statistics of all ranks");
     if (r->quantize_after.count && !inputs)
         return qg_fail(QG_EARG, "quantize-after: no input is quantized");
@@ -89,27 +90,27 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
     return QG_OK;
 }
 
-static qg_status check_frozen(const recipe *r, const qg_net *net)
+static qg_status check_frozen(const qg_recipe *r, const qg_net *net)
 {
-    char layer[LAYER_NAME_BYTES];
+    char layer[QG__LAYER_NAME];
     for (const char *at = r->freeze; qg__list_next(&at, layer, sizeof layer);)
         if (!qg_net_find(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
     return QG_OK;
 }
 
-qg_status recipe_check_cache(const recipe *r)
+qg_status qg__recipe_check_cache(const qg_recipe *r)
 {
-    if (!r->cache || data_is_folder(&r->data)) return QG_OK;
+    if (!r->cache || qg__data_is_folder(&r->data)) return QG_OK;
     return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
 }
 
-qg_status recipe_check(const recipe *r)
+qg_status qg__recipe_check_net(const qg_recipe *r)
 {
-    if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
+    if (r->label_smoothing > 0 && r->loss != QG__CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
-    const qg_status status = recipe_check_cache(r);
+    const qg_status status = qg__recipe_check_cache(r);
     if (status) return status;
-    const qg_shape image = data_image(&r->data, r->data_dir);
+    const qg_shape image = qg__data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;                 /* the files will say it */
     qg_net *net = declare(r, image, r->data.classes);
     if (!net) return qg_errcode();
@@ -119,11 +120,11 @@ qg_status recipe_check(const recipe *r)
     return failed;
 }
 
-qg_status recipe_trains(const recipe *r)
+qg_status qg__recipe_trains(const qg_recipe *r)
 {
-    const bool bop   = r->optimizer == BOP;
+    const bool bop   = r->optimizer == QG__BOP;
     bool       flips = false;
-    const qg_shape image = data_image(&r->data, r->data_dir);
+    const qg_shape image = qg__data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;
     qg_net    *net   = declare(r, image, r->data.classes);
     if (!net) return qg_errcode();
@@ -136,12 +137,12 @@ qg_status recipe_trains(const recipe *r)
     return bop ? qg_fail(QG_EARG, "optimizer: bop only trains weights of the scheme bop; "
                                   "use --weight bop")
                : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; pass --optimizer bop",
-                         r->optimizer == ADAM ? "adam" : "sgd");
+                         r->optimizer == QG__ADAM ? "adam" : "sgd");
 }
 
 /* --- what is built from it ---------------------------------------------------------------- */
 
-qg_loader_spec recipe_loading(const recipe *r, bool test)
+qg_loader_spec qg__recipe_loading(const qg_recipe *r, bool test)
 {
     return (qg_loader_spec){ .batch     = r->batch,
                              .seed      = r->seed,
@@ -152,23 +153,23 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
                              .cache_bytes = r->cache };
 }
 
-qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)
+qg_loader *qg__recipe_data(const qg_recipe *r, bool test, const qg_preprocess *as)
 {
-    qg_loader_spec spec = recipe_loading(r, test);
+    qg_loader_spec spec = qg__recipe_loading(r, test);
     if (qg_normalise_fits(r->normalise)) {
         QG_ASSERT(as || !test);
         spec.preprocess = as;
     }
-    return data_open(&r->data, r->data_dir, test, spec);
+    return qg__data_open(&r->data, r->data_dir, test, spec);
 }
 
-qg_loader *recipe_test_of(const recipe *r, const qg_loader *train)
+qg_loader *qg__recipe_test_of(const qg_recipe *r, const qg_loader *train)
 {
-    if (!train || data_check_classes(&r->data, r->data_dir)) return NULL;
-    return recipe_data(r, true, qg_loader_preprocess(train));
+    if (!train || qg__data_check_classes(&r->data, r->data_dir)) return NULL;
+    return qg__recipe_data(r, true, qg_loader_preprocess(train));
 }
 
-qg_net *recipe_net(const recipe *r, qg_shape images, int classes)
+qg_net *qg__recipe_net(const qg_recipe *r, qg_shape images, int classes)
 {
     qg_net *net = declare(r, images, classes);
     if (qg_net_build(net)) return net;
@@ -176,14 +177,14 @@ qg_net *recipe_net(const recipe *r, qg_shape images, int classes)
     return NULL;
 }
 
-static qg_optim *new_optim(const recipe *r, qg_params *p)
+static qg_optim *new_optim(const qg_recipe *r, qg_params *p)
 {
     const qg_adam_spec adam = { .lr           = (float)r->lr,
                                 .beta1        = r->beta1,
                                 .beta2        = r->beta2,
                                 .weight_decay = r->weight_decay };
-    if (r->optimizer == ADAM) return qg_adam(p, adam);
-    if (r->optimizer == BOP)
+    if (r->optimizer == QG__ADAM) return qg_adam(p, adam);
+    if (r->optimizer == QG__BOP)
         return qg_bop(p, (qg_bop_spec){ .gamma = r->gamma, .threshold = r->threshold, .rest = adam });
     return qg_sgd(p, (qg_sgd_spec){ .lr           = (float)r->lr,
                                     .momentum     = r->momentum,
@@ -191,7 +192,7 @@ static qg_optim *new_optim(const recipe *r, qg_params *p)
                                     .weight_decay = r->weight_decay });
 }
 
-qg_optim *recipe_optim(const recipe *r, qg_params *p)
+qg_optim *qg__recipe_optim(const qg_recipe *r, qg_params *p)
 {
     qg_optim *o = new_optim(r, p);
     qg_optim_set_group(o, QG_NORMS, r->norms);
@@ -206,7 +207,7 @@ static qg_var *squared_hinge(void *user, qg_tape *t, qg_var *scores, const qg_ba
     return qg_squared_hinge(t, scores, b->y);
 }
 
-qg_fit_spec recipe_fit(const recipe *r)
+qg_fit_spec qg__recipe_fit(const qg_recipe *r)
 {
     return (qg_fit_spec){ .epochs          = r->epochs,
                           .seed            = r->seed,
@@ -215,13 +216,39 @@ qg_fit_spec recipe_fit(const recipe *r)
                           .patience        = r->patience,
                           .label_smoothing = r->label_smoothing,
                           .ema_decay       = r->ema,
-                          .keep_running_statistics = r->reestimate == REESTIMATE_OFF,
+                          .keep_running_statistics = r->reestimate == QG__REESTIMATE_OFF,
                           .freeze          = r->freeze,
                           .teacher         = r->teacher,
-                          .loss            = r->loss == SQUARED_HINGE ? squared_hinge : NULL };
+                          .loss            = r->loss == QG__SQUARED_HINGE ? squared_hinge : NULL };
 }
 
-bool recipe_is_over(const recipe *r, int epochs, int best_epoch)
+bool qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch)
 {
     return epochs == r->epochs || (epochs < r->epochs && r->patience && epochs - best_epoch >= r->patience);
+}
+
+/* --- of recipes as objects ---------------------------------------------------------------- */
+
+qg_loader *qg_recipe_train(qg_recipe *r)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full ? qg__recipe_data(full, false, NULL) : NULL;
+}
+
+qg_loader *qg_recipe_test(qg_recipe *r, const qg_loader *train)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full ? qg__recipe_test_of(full, train) : NULL;
+}
+
+qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full && !qg__recipe_check(full) ? qg__recipe_net(full, image, classes) : NULL;
+}
+
+qg_optim *qg_recipe_optim(qg_recipe *r, qg_params *p)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full && !qg__recipe_trains(full) ? qg__recipe_optim(full, p) : NULL;
 }

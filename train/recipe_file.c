@@ -1,12 +1,13 @@
+/* Recipes as files: `key = value` lines, a subset of TOML: strings, numbers, booleans, arrays of strings, comments; no tables, no
+ * dates, an array on one line.  Four keys have no effect on a run and are only for readers and for the table of results:
+ * reproduces, reported, provenance, deviations. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/config.h"
 #include "core/io/number.h"
-#include "core/io/paths.h"
-#include "core/io/file.h"
 #include "quant/scheme.h"
+#include "train/recipe_keys.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
@@ -29,7 +30,7 @@ static void skip_blank(reader *r) { r->at += strspn(r->at, " \t"); }
 /* The character that an escape in a basic string denotes; 0 if it is not legal in a value. */
 static char unescaped(char c) { return c == '"' || c == '\\' ? c : '\0'; }
 
-static qg_status read_string(reader *r, char text[VALUE_BYTES])
+static qg_status read_string(reader *r, char text[QG__VALUE_BYTES])
 {
     const char quote = *r->at++;
     size_t     n     = 0;
@@ -41,7 +42,7 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
             if (!c) return bad(r, "an escape sequence other than \\\" and \\\\");
             r->at++;
         }
-        if (n + 1 == VALUE_BYTES) return bad(r, "the string is too long");
+        if (n + 1 == QG__VALUE_BYTES) return bad(r, "the string is too long");
         text[n++] = c;
     }
     r->at++;
@@ -50,11 +51,11 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
 }
 
 /* A number or a boolean, verbatim. */
-static qg_status read_bare(reader *r, const option *o, char text[VALUE_BYTES])
+static qg_status read_bare(reader *r, const qg__option *o, char text[QG__VALUE_BYTES])
 {
     const size_t n = strcspn(r->at, " \t\r\n#]");
     if (n == 0) return bad(r, "the value is missing");
-    if (n >= VALUE_BYTES) return bad(r, "the value is too long");
+    if (n >= QG__VALUE_BYTES) return bad(r, "the value is too long");
     memcpy(text, r->at, n);
     text[n] = '\0';
     if (strchr(text, ',') && strspn(text, "0123456789.,+-eE") == n)
@@ -64,25 +65,25 @@ static qg_status read_bare(reader *r, const option *o, char text[VALUE_BYTES])
     return QG_OK;
 }
 
-static qg_status set(config *c, const reader *r, const option *o, const char *text)
+static qg_status put(qg_recipe *c, const reader *r, const qg__option *o, const char *text)
 {
-    char      current[VALUE_BYTES];
+    char      current[QG__VALUE_BYTES];
     qg_status status = QG_OK;
-    if (o->use & SCHEMES) {
-        status = scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
+    if (o->use & QG__SCHEMES) {
+        status = qg__scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
         text   = current;
     }
-    if (!status) status = config_set(c, o, text);
+    if (!status) status = qg__recipe_put(c, o, text);
     return status ? qg_fail(status, "%s:%d: %s", r->origin, r->line, qg_errmsg()) : QG_OK;
 }
 
-static qg_status read_list(config *c, reader *r, const option *o)
+static qg_status read_list(qg_recipe *c, reader *r, const qg__option *o)
 {
-    char text[VALUE_BYTES];
+    char text[QG__VALUE_BYTES];
     r->at++;
     for (skip_blank(r); *r->at != ']'; skip_blank(r)) {
         if (*r->at != '"' && *r->at != '\'') return bad(r, "expected a string or ] in the array");
-        if (read_string(r, text) || set(c, r, o, text)) return QG_EARG;
+        if (read_string(r, text) || put(c, r, o, text)) return QG_EARG;
         skip_blank(r);
         if (*r->at == ',') r->at++;
         else if (*r->at != ']') return bad(r, "expected , or ] in the array");
@@ -91,35 +92,35 @@ static qg_status read_list(config *c, reader *r, const option *o)
     return QG_OK;
 }
 
-static bool is_string(const option *o)
+static bool is_string(const qg__option *o)
 {
-    return o->kind == OPTION_TEXT || o->kind == OPTION_WORD || o->kind == OPTION_VALUE;
+    return o->kind == QG__TEXT || o->kind == QG__WORD || o->kind == QG__VALUE;
 }
 
 /* A string that is a number needs no quotes, and neither does a number that may be a string. */
-static bool takes(const option *o, bool quoted, const char *text)
+static bool takes(const qg__option *o, bool quoted, const char *text)
 {
     double number;
-    if (quoted) return is_string(o) || (o->kind == OPTION_INTEGER && o->parse);
+    if (quoted) return is_string(o) || (o->kind == QG__INTEGER && o->parse);
     return !is_string(o) || qg_number_read(text, strlen(text), &number);
 }
 
-static qg_status read_value(config *c, reader *r, const option *o)
+static qg_status read_value(qg_recipe *c, reader *r, const qg__option *o)
 {
-    char       text[VALUE_BYTES];
+    char       text[QG__VALUE_BYTES];
     const bool quoted = *r->at == '"' || *r->at == '\'';
-    if ((o->kind == OPTION_LIST) != (*r->at == '['))
+    if ((o->kind == QG__LIST) != (*r->at == '['))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
-                       o->kind == OPTION_LIST ? "an array of strings" : "a single value, not an array");
-    if (o->kind == OPTION_LIST) return read_list(c, r, o);
+                       o->kind == QG__LIST ? "an array of strings" : "a single value, not an array");
+    if (o->kind == QG__LIST) return read_list(c, r, o);
     if (quoted ? read_string(r, text) : read_bare(r, o, text)) return QG_EARG;
     if (!takes(o, quoted, text))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        quoted ? "a value without quotes" : "a string in quotes");
-    return set(c, r, o, text);
+    return put(c, r, o, text);
 }
 
-static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
+static qg_status read_line(qg_recipe *c, reader *r, bool seen[QG__RECIPE_KEYS])
 {
     char         key[64];
     const size_t n = strcspn(r->at, " \t\r\n=#\"'[]{},.");
@@ -130,16 +131,16 @@ static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
     if (*r->at != '=') return bad(r, "expected = after the key");
     r->at++;
     skip_blank(r);
-    const option *o = option_find(key);
-    if (!o || !(o->use & SAVED)) {
+    const qg__option *o = qg__recipe_key(key);
+    if (!o || !(o->use & QG__SAVED)) {
         char names[1024] = "";
-        for (int i = 0; i < OPTIONS; i++)
-            if (options[i].use & SAVED) qg__list_append(names, sizeof names, options[i].name);
+        for (int i = 0; i < QG__RECIPE_KEYS; i++)
+            if (qg__recipe_keys[i].use & QG__SAVED) qg__list_append(names, sizeof names, qg__recipe_keys[i].name);
         return qg_fail(QG_EARG, "%s:%d: unknown key '%s'; available: %s", r->origin, r->line, key, names);
     }
-    if (seen[o - options])
+    if (seen[o - qg__recipe_keys])
         return qg_fail(QG_EARG, "%s:%d: %s is set twice", r->origin, r->line, key);
-    seen[o - options] = true;
+    seen[o - qg__recipe_keys] = true;
     return read_value(c, r, o);
 }
 
@@ -169,11 +170,11 @@ static int version_of(const char *text)
     return said ? atoi(said) : is_written_by_a_run(text) ? 1 : QG_DEFAULTS;
 }
 
-qg_status config_parse(config *c, const char *text, const char *origin)
+qg_status qg__recipe_parse(qg_recipe *c, const char *text, const char *origin)
 {
-    bool   seen[OPTIONS] = { false };
+    bool   seen[QG__RECIPE_KEYS] = { false };
     reader r             = { .at = text, .origin = origin, .line = 1, .defaults = version_of(text) };
-    if (r.defaults < QG_DEFAULTS && config_set(c, option_find("defaults"), "1")) return QG_EARG;
+    if (r.defaults < QG_DEFAULTS && qg__recipe_put(c, qg__recipe_key("defaults"), "1")) return QG_EARG;
     while (*r.at) {
         skip_blank(&r);
         if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return QG_EARG;
@@ -186,7 +187,7 @@ qg_status config_parse(config *c, const char *text, const char *origin)
     return QG_OK;
 }
 
-qg_status config_read(config *c, const char *path)
+qg_status qg__recipe_read(qg_recipe *c, const char *path)
 {
     char     *text;
     size_t    n;
@@ -195,7 +196,7 @@ qg_status config_read(config *c, const char *path)
     const bool wide = n >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
     if (wide) status = qg_fail(QG_EARG, "%s: is UTF-16; save it as UTF-8", path);
     else if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
-    else status = config_parse(c, text, path);
+    else status = qg__recipe_parse(c, text, path);
     free(text);
     return status;
 }
@@ -215,7 +216,7 @@ static void put_string(FILE *out, const char *text, size_t n)
 static void put_list(FILE *out, const char *list)
 {
     fputc('[', out);
-    for (const char *line = list; *line; line = list_next(line)) {
+    for (const char *line = list; *line; line = qg__lines_next(line)) {
         if (line != list) fputs(", ", out);
         put_string(out, line, strcspn(line, "\n"));
     }
@@ -223,62 +224,52 @@ static void put_list(FILE *out, const char *list)
 }
 
 /* "2epochs" */
-static bool is_written_as_string(const option *o, const char *value)
+static bool is_written_as_string(const qg__option *o, const char *value)
 {
-    return o->kind == OPTION_INTEGER && o->parse && value[strspn(value, "0123456789")];
+    return o->kind == QG__INTEGER && o->parse && value[strspn(value, "0123456789")];
 }
 
 /* The schemes in the texts of a run of version 1, a list line by line. */
-static const char *as_written(const option *o, const char *value, char text[VALUE_BYTES])
+static const char *as_written(const qg__option *o, const char *value, char text[QG__VALUE_BYTES])
 {
     size_t n = 0;
-    for (const char *line = value; *line && n < VALUE_BYTES; line = list_next(line)) {
-        char item[VALUE_BYTES], old[VALUE_BYTES] = "";
+    for (const char *line = value; *line && n < QG__VALUE_BYTES; line = qg__lines_next(line)) {
+        char item[QG__VALUE_BYTES], old[QG__VALUE_BYTES] = "";
         snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-        QG_ASSERT(!scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
-        n += (size_t)snprintf(text + n, VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
+        QG_ASSERT(!qg__scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
+        n += (size_t)snprintf(text + n, QG__VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
     }
     return text;
 }
 
 typedef struct selection {
-    const config *config;
+    const qg_recipe *recipe;
     unsigned      use;
 } selection;
 
 static qg_status print_selection(const void *what, FILE *out)
 {
     const selection *of      = what;
-    const int        version = of->config->defaults ? of->config->defaults : QG_DEFAULTS;
-    if (of->config->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
-    for (int i = 0; i < OPTIONS; i++) {
-        const char *value = of->config->text[i];
-        char        old[VALUE_BYTES];
-        if (!value || (options[i].use & of->use) != of->use || !strcmp(options[i].name, "defaults")) continue;
-        if (version < QG_DEFAULTS && options[i].use & SCHEMES) value = as_written(&options[i], value, old);
-        fprintf(out, "%s = ", options[i].name);
-        if (options[i].kind == OPTION_LIST) put_list(out, value);
-        else if (is_string(&options[i]) || is_written_as_string(&options[i], value)) put_string(out, value, strlen(value));
+    const int        version = of->recipe->defaults ? of->recipe->defaults : QG_DEFAULTS;
+    if (of->recipe->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) {
+        const char *value = of->recipe->text[i];
+        char        old[QG__VALUE_BYTES];
+        if (!value || (qg__recipe_keys[i].use & of->use) != of->use || !strcmp(qg__recipe_keys[i].name, "defaults")) continue;
+        if (version < QG_DEFAULTS && qg__recipe_keys[i].use & QG__SCHEMES) value = as_written(&qg__recipe_keys[i], value, old);
+        fprintf(out, "%s = ", qg__recipe_keys[i].name);
+        if (qg__recipe_keys[i].kind == QG__LIST) put_list(out, value);
+        else if (is_string(&qg__recipe_keys[i]) || is_written_as_string(&qg__recipe_keys[i], value)) put_string(out, value, strlen(value));
         else fputs(value, out);
         fputc('\n', out);
     }
     return QG_OK;
 }
 
-char *config_print(const config *c, unsigned use)
+char *qg__recipe_print(const qg_recipe *c, unsigned use)
 {
     const selection of = { c, use };
     char           *text;
     size_t          n;
     return qg__text_print(print_selection, &of, &text, &n) ? NULL : text;
-}
-
-qg_status config_write(const config *c, int dir, const char *path)
-{
-    char *text = config_print(c, SAVED);
-    if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
-    qg_file *f = qg_file_begin_in(dir, path);
-    qg_file_put(f, text, strlen(text));
-    free(text);
-    return qg_file_commit(f);
 }

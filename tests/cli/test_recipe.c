@@ -1,0 +1,147 @@
+/* train/recipe.h: a program trains as build/qgrad, or $QGRAD, does. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "qgrad.h"
+#include "tests/support/program.h"
+
+static qg_recipe *small(void)
+{
+    qg_recipe *r = qg_recipe_new();
+    qg_recipe_set(r, "model", SMALL_NET(10));
+    qg_recipe_set(r, "data", "mnist");
+    qg_recipe_set(r, "data-dir", at("set"));
+    qg_recipe_set(r, "seed", "3");
+    qg_recipe_set(r, "threads", "1");
+    qg_recipe_set(r, "weight", "twn");
+    qg_recipe_set(r, "batch", "24");
+    return r;
+}
+
+static void assert_same_files(const char *a, const char *b)
+{
+    static const char *const files[] = { "config.toml", "last.safetensors", "best.safetensors" };
+    for (int i = 0; i < 3; i++) {
+        char one[64], other[64];
+        snprintf(one, sizeof one, "%s/%s", a, files[i]);
+        snprintf(other, sizeof other, "%s/%s", b, files[i]);
+        assert_same_file(at(one), at(other));
+    }
+}
+
+/* Each goes on with what the other began, or gets more epochs. */
+static void test_a_program_trains_as_the_command_line(void **state)
+{
+    qg_recipe    *r = small();
+    qg_fit_result result;
+    qg_recipe_set(r, "epochs", "2");
+    if (qg_recipe_fit(r, (qg_fit_spec){ .dir = at("program") }, &result)) fail_msg("%s", qg_errmsg());
+    assert_true(result.complete);
+    assert_runs(TRAIN "--epochs 2 --out @/line");
+    assert_same_files("program", "line");
+    assert_runs(TRAIN "--epochs 3 --out @/program --resume");
+    qg_recipe_set(r, "epochs", "3");
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("line") }, &result));
+    assert_same_files("program", "line");
+    qg_recipe_set(r, "batch", "12");
+    assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("line") }, &result), QG_EARG, "batch is 24 in the run, but 12 was requested");
+    assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("line"), .mode = QG_FIT_NEW }, &result), QG_ESTATE, "already contains a run");
+    qg_recipe_free(r);
+}
+
+/* Initial weights are read from where they are, and only their digest is part of the run. */
+static void test_a_recipe_starts_from_other_weights(void **state)
+{
+    qg_recipe    *r = small();
+    qg_fit_result result;
+    assert_runs("train " SET "--batch 24 --epochs 1 --out @/before");
+    qg_recipe_set(r, "epochs", "1");
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("tuned"), .init = at("before") }, &result));
+    assert_runs(TRAIN "--epochs 1 --init @/before --out @/tuned-too");
+    assert_same_files("tuned", "tuned-too");
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("tuned"), .init = at("before") }, &result));
+    assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("tuned"), .init = at("tuned-too") }, &result), QG_EARG, "but the run started with");
+    qg_recipe_free(r);
+}
+
+static void test_values_are_what_was_set_or_follows(void **state)
+{
+    qg_recipe *r = qg_recipe_new();
+    assert_null(qg_recipe_get(r, "lr"));                        /* of no model */
+    assert_failed(qg_recipe_check(r), QG_EARG, "--model is missing");
+    qg_recipe_set(r, "model", "lenet5");
+    assert_ok(qg_recipe_check(r));
+    assert_string_equal(qg_recipe_get(r, "optimizer"), "sgd");
+    assert_string_equal(qg_recipe_get(r, "momentum"), "0.9");
+    qg_recipe_set(r, "optimizer", "adam");
+    assert_string_equal(qg_recipe_get(r, "lr"), "0.001");
+    assert_null(qg_recipe_get(r, "momentum"));
+    qg_recipe_set(r, "optimizer", NULL);
+    assert_string_equal(qg_recipe_get(r, "momentum"), "0.9");
+    assert_null(qg_recipe_get(r, "no such key"));
+    qg_recipe_set(r, "layer", "conv1:weight=twn");
+    qg_recipe_set(r, "layer", "conv1:weight=float");
+    assert_string_equal(qg_recipe_get(r, "layer"), "conv1:weight=float");
+    qg_recipe_free(r);
+}
+
+/* A file keeps what has been set, whichever came first. */
+static void test_what_is_set_precedes_a_file(void **state)
+{
+    qg_recipe *r = qg_recipe_new();
+    write_bytes(at("file.toml"), "model = \"lenet5\"\nlr = 0.5\nmomentum = 0.7\nbatch = 3\n", 51);
+    qg_recipe_set(r, "batch", "7");
+    assert_ok(qg_recipe_read(r, at("file.toml")));
+    assert_string_equal(qg_recipe_get(r, "batch"), "7");
+    assert_string_equal(qg_recipe_get(r, "momentum"), "0.7");
+    qg_recipe_set(r, "optimizer", "adam");
+    assert_failed(qg_recipe_check(r), QG_EARG, "momentum is an option of sgd");         /* the file names no other optimizer */
+    qg_recipe_free(r);
+}
+
+static void test_the_first_failure_is_kept(void **state)
+{
+    qg_recipe    *r = qg_recipe_new();
+    qg_fit_result result;
+    assert_int_equal(qg_recipe_set(r, "modell", "lenet5"), QG_EARG);
+    assert_int_equal(qg_recipe_set(r, "batch", "0"), QG_EARG);
+    assert_failed(qg_recipe_check(r), QG_EARG, "unknown key 'modell'; available: model, data,");
+    assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("none") }, &result), QG_EARG, "unknown key 'modell'");
+    assert_null(qg_recipe_train(r));
+    assert_null(qg_recipe_net(r, (qg_shape){ 1, 28, 28, 1 }, 10));
+    qg_recipe_free(r);
+    assert_int_equal(qg_recipe_set(NULL, "model", "lenet5"), QG_EMEM);
+    assert_int_equal(qg_recipe_fit(NULL, (qg_fit_spec){ .dir = at("none") }, &result), QG_EMEM);
+}
+
+/* What a recipe describes, one thing after the other. */
+static void test_a_recipe_builds_what_it_describes(void **state)
+{
+    qg_recipe *r     = small();
+    qg_loader *train = qg_recipe_train(r), *test = qg_recipe_test(r, train);
+    qg_net    *net   = train ? qg_recipe_net(r, qg_loader_shape(train), qg_loader_classes(train)) : NULL;
+    qg_optim  *optim = net ? qg_recipe_optim(r, qg_net_params(net)) : NULL;
+    if (!test || !optim) fail_msg("%s", qg_errmsg());
+    assert_int_equal(qg_loader_shape(train).n, N_TRAIN);
+    assert_int_equal(qg_loader_shape(test).n, N_TEST);
+    assert_true(qg_optim_lr(optim) == 0.01f);
+    qg_recipe_set(r, "optimizer", "bop");
+    assert_null(qg_recipe_optim(r, qg_net_params(net)));
+    assert_non_null(strstr(qg_errmsg(), "bop only trains weights of the scheme bop"));
+    qg_optim_free(optim), qg_net_free(net), qg_loader_free(test), qg_loader_free(train), qg_recipe_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_program_trains_as_the_command_line),
+        cmocka_unit_test(test_a_recipe_starts_from_other_weights),
+        cmocka_unit_test(test_values_are_what_was_set_or_follows),
+        cmocka_unit_test(test_what_is_set_precedes_a_file),
+        cmocka_unit_test(test_the_first_failure_is_kept),
+        cmocka_unit_test(test_a_recipe_builds_what_it_describes),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

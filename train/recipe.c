@@ -1,0 +1,242 @@
+#include "train/recipe_keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int index_of(const char *name)
+{
+    const qg__option *o = qg__recipe_key(name);
+    QG_ASSERT(o);
+    return (int)(o - qg__recipe_keys);
+}
+
+static bool is_among(const qg__option *o, unsigned with, unsigned without)
+{
+    return (o->use & with) == with && !(o->use & without);
+}
+
+const char *qg__lines_next(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+char *qg__lines_with(const char *old, const char *item)
+{
+    const size_t key  = strcspn(item, "=") + 1;
+    char        *list = malloc((old ? strlen(old) + 1 : 0) + strlen(item) + 1);
+    char        *to   = list;
+    for (const char *line = old; list && line && *line; line = qg__lines_next(line)) {
+        const size_t n = strcspn(line, "\n");
+        if (n >= key && !memcmp(line, item, key)) continue;
+        memcpy(to, line, n);
+        to[n] = '\n';
+        to += n + 1;
+    }
+    if (list) strcpy(to, item);
+    return list;
+}
+
+static void *value_of(qg_recipe *r, const qg__option *o) { return (char *)r + o->at; }
+
+/* The text, from malloc, of a key whose value is set. */
+static qg_status keep(qg_recipe *r, const qg__option *o, char *text)
+{
+    char **to = &r->text[o - qg__recipe_keys];
+    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    free(*to);
+    *to = text;
+    if (o->kind == QG__TEXT) memcpy(value_of(r, o), to, sizeof *to);
+    return QG_OK;
+}
+
+/* The text, from malloc, of a key as it was given. */
+static qg_status keep_said(qg_recipe *r, const qg__option *o, char *text)
+{
+    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    free(r->said[o - qg__recipe_keys]);
+    r->said[o - qg__recipe_keys] = text;
+    return QG_OK;
+}
+
+qg_status qg__recipe_put(qg_recipe *r, const qg__option *o, const char *text)
+{
+    char        canonical[QG__VALUE_BYTES];
+    const bool  list = o->kind == QG__LIST;
+    const char *old  = list ? r->text[o - qg__recipe_keys] : NULL, *said = list ? r->said[o - qg__recipe_keys] : NULL;
+    if (qg__option_parse(o, text, value_of(r, o), canonical)) return QG_EARG;
+    if (o->use & QG__SCHEMES && keep_said(r, o, qg__lines_with(said, text))) return QG_EMEM;
+    return keep(r, o, qg__lines_with(old, canonical));
+}
+
+void qg__recipe_unset(qg_recipe *r, const char *name)
+{
+    const int i = index_of(name);
+    free(r->text[i]), free(r->said[i]);
+    r->text[i] = r->said[i] = NULL;
+    memset(value_of(r, &qg__recipe_keys[i]), 0, qg__recipe_keys[i].bytes);
+}
+
+static qg_status over_list(qg_recipe *r, const qg__option *o, const char *list)
+{
+    for (const char *line = list; *line; line = qg__lines_next(line)) {
+        char item[QG__VALUE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+        const qg_status status = qg__recipe_put(r, o, item);
+        if (status) return status;
+    }
+    return QG_OK;
+}
+
+qg_status qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, unsigned without)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < QG__RECIPE_KEYS && !status; i++) {
+        const qg__option *o    = &qg__recipe_keys[i];
+        const char   *text = top->text[i];
+        if (!text || !is_among(o, with, without)) continue;
+        if (o->kind == QG__LIST) {
+            status = over_list(r, o, top->said[i] ? top->said[i] : text);
+        } else {
+            memcpy(value_of(r, o), (const char *)top + o->at, o->bytes);
+            status = keep(r, o, qg__lines_with(NULL, text));
+            if (!status && top->said[i]) status = keep_said(r, o, qg__lines_with(NULL, top->said[i]));
+        }
+    }
+    return status;
+}
+
+const char *qg__recipe_value(const qg_recipe *r, const char *name) { return r->text[index_of(name)]; }
+
+/* Whether text equals value or, for lists, contains all of its lines. */
+static bool is_said(const qg__option *o, const char *value, const char *text)
+{
+    if (o->kind != QG__LIST) return !strcmp(value, text);
+    for (const char *line = text; *line; line = qg__lines_next(line)) {
+        const size_t n  = strcspn(line, "\n");
+        const char  *at = value;
+        while (*at && (strcspn(at, "\n") != n || memcmp(at, line, n))) at = qg__lines_next(at);
+        if (!*at) return false;
+    }
+    return true;
+}
+
+/* NULL: unset. */
+static const char *meant(const qg_recipe *r, const qg__option *o)
+{
+    const char *text = r->text[o - qg__recipe_keys];
+    return text ? text : o->kind == QG__FLAG ? "false" : o->absent;
+}
+
+const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without)
+{
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) {
+        const qg__option *o    = &qg__recipe_keys[i];
+        const char   *said = meant(r, o);
+        if (!asked->text[i] || !is_among(o, with, without)) continue;
+        if (!said || !is_said(o, said, asked->text[i])) return o;
+    }
+    return NULL;
+}
+
+const qg__option *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without)
+{
+    const qg__option *o = qg__recipe_conflict(a, b, with, without);
+    return o ? o : qg__recipe_conflict(b, a, with, without);
+}
+
+void qg__recipe_clear(qg_recipe *r)
+{
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) free(r->text[i]), free(r->said[i]);
+    free(r->identity), free(r->file);
+    *r = (qg_recipe){ 0 };
+}
+
+/* --- recipes as objects ------------------------------------------------------------------- */
+
+qg_recipe *qg_recipe_new(void)
+{
+    qg_recipe *r = calloc(1, sizeof *r);
+    if (!r) qg_fail(QG_EMEM, "out of memory for a recipe");
+    return r;
+}
+
+static void free_other(qg_recipe **r)
+{
+    if (*r) qg__recipe_clear(*r);
+    free(*r);
+    *r = NULL;
+}
+
+void qg_recipe_free(qg_recipe *r)
+{
+    if (!r) return;
+    free_other(&r->base), free_other(&r->full);
+    qg__recipe_clear(r);
+    free(r);
+}
+
+qg_status qg__recipe_status(const qg_recipe *r)
+{
+    if (!r) return qg_fail(QG_EMEM, "out of memory: the recipe is NULL");
+    return r->failed ? qg_fail(r->failed, "%s", r->failure) : QG_OK;
+}
+
+static qg_status keep_failure(qg_recipe *r, qg_status status)
+{
+    r->failed = status;
+    if (status) snprintf(r->failure, sizeof r->failure, "%s", qg_errmsg());
+    return status;
+}
+
+static qg_status unknown(const char *key)
+{
+    char names[1024] = "";
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg__recipe_keys[i].name);
+    return qg_fail(QG_EARG, "unknown key '%s'; available: %s", key ? key : "", names);
+}
+
+qg_status qg_recipe_set(qg_recipe *r, const char *key, const char *text)
+{
+    const qg__option *o      = key ? qg__recipe_key(key) : NULL;
+    const qg_status   status = qg__recipe_status(r);
+    if (status) return status;
+    free_other(&r->full);
+    if (!o) return keep_failure(r, unknown(key));
+    if (!text) qg__recipe_unset(r, key);
+    return text ? keep_failure(r, qg__recipe_put(r, o, text)) : QG_OK;
+}
+
+qg_status qg_recipe_read(qg_recipe *r, const char *path)
+{
+    qg_status status = qg__recipe_status(r);
+    if (status) return status;
+    free_other(&r->full);
+    if (!r->base && !(r->base = qg_recipe_new())) return keep_failure(r, QG_EMEM);
+    return keep_failure(r, path ? qg__recipe_read(r->base, path) : qg_fail(QG_EARG, "the path of a recipe is NULL"));
+}
+
+qg_recipe *qg__recipe_full(qg_recipe *r)
+{
+    bool usage;
+    if (qg__recipe_status(r)) return NULL;
+    if (r->full) return r->full;
+    r->full = qg_recipe_new();
+    if (r->full && qg__recipe_resolve(r, r->base, false, NULL, r->full, &usage)) free_other(&r->full);
+    return r->full;
+}
+
+const char *qg_recipe_get(qg_recipe *r, const char *key)
+{
+    const qg__option *o    = key ? qg__recipe_key(key) : NULL;
+    const qg_recipe  *full = o ? qg__recipe_full(r) : NULL;
+    return full ? full->text[o - qg__recipe_keys] : NULL;
+}
+
+qg_status qg_recipe_check(qg_recipe *r)
+{
+    const qg_recipe *full   = qg__recipe_full(r);
+    const qg_status  status = full ? qg__recipe_check(full) : qg_errcode();
+    return status ? status : qg__recipe_trains(full);
+}

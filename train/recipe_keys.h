@@ -1,0 +1,311 @@
+/* train/recipe_keys.h — the keys of a recipe, and what their texts mean.  Internal. */
+#ifndef QG_RECIPE_KEYS_H
+#define QG_RECIPE_KEYS_H
+
+#include "datasets/normalise.h"
+#include "datasets/sets.h"
+#include "layers/models/models.h"
+#include "train/init.h"
+#include "train/recipe.h"
+
+/* --- keys --------------------------------------------------------------------------------- */
+
+typedef enum qg__option_kind {
+    QG__FLAG,               /* --json;            json = true;          a bool */
+    QG__INTEGER,            /* --epochs 10;       epochs = 10;          an int or a uint64_t; with .parse a string is legal, too */
+    QG__REAL,               /* --lr 0.01;         lr = 0.01;            a float or a double */
+    QG__WORD,               /* --optimizer adam;  optimizer = "adam";   an enum, in the order of the words */
+    QG__TEXT,               /* --out DIR;         out = "DIR";          a const char * */
+    QG__VALUE,              /* --model lenet5;    model = "lenet5";     a type of the library's */
+    QG__LIST                /* --layer A --layer B;  layer = ["A", "B"] */
+} qg__option_kind;
+
+/* Bits of qg__option.use. */
+enum {
+    QG__SAVED     = 1024,                   /* a key of a recipe */
+    QG__DECIDES   = 2048,                   /* decides a run's bytes: in its checkpoints, fixed when it goes on */
+    QG__IDENTITY  = QG__DECIDES | QG__SAVED,
+    QG__PER_RUN   = 4096,                   /* differs between runs of one recipe */
+    QG__QUANTIZES = 8192,                   /* says what is quantized, how and when */
+    QG__OPTIMIZES = 16384,                  /* the optimizer, and its own options */
+    QG__EXTENDS   = 2097152,                /* may change if a run that began with it would have taken the same steps */
+    QG__COMMAS    = 4194304,                /* commas belong to the value, whatever follows them */
+    QG__SCHEMES   = 134217728               /* its value names a scheme */
+};
+
+enum { QG__VALUE_BYTES = 512 };
+
+typedef struct qg__option {
+    const char     *name;       /* "weight-decay" */
+    qg__option_kind kind;
+    unsigned        use;
+    size_t          at, bytes;  /* of its value, in a qg_recipe */
+    const char     *value;      /* "N" in help; of QG__WORD all words, joined by |: "sgd|adam" */
+    double          min, max;   /* of QG__INTEGER and QG__REAL */
+    /* Read the value, and write its canonical text.  NULL: determined by the kind. */
+    qg_status     (*parse)(const char *text, void *value, char *canonical, size_t bytes);
+    const char     *fallback;   /* used unless the user or the model's recipe sets the key; NULL: unset */
+    const char     *absent;     /* what a run meant whose configuration lacks the key, since its version did not have it;
+                                   NULL: fallback */
+    const char     *help;
+} qg__option;
+
+enum qg__recipe_key {
+    QG__KEY_MODEL, QG__KEY_DATA, QG__KEY_NORMALISE, QG__KEY_AUGMENT, QG__KEY_VALIDATION,
+    QG__KEY_WEIGHT, QG__KEY_INPUT, QG__KEY_GRADIENT, QG__KEY_FIRST_LAST, QG__KEY_LAYER,
+    QG__KEY_QUANTIZE_AFTER, QG__KEY_QUANTIZE_WEIGHTS_AFTER, QG__KEY_FOLD_BATCHNORM,
+    QG__KEY_FREEZE_BATCHNORM_AFTER, QG__KEY_REESTIMATE_BATCHNORM, QG__KEY_NORM_SYNC,
+    QG__KEY_EPOCHS, QG__KEY_PATIENCE, QG__KEY_BATCH, QG__KEY_LOSS, QG__KEY_LABEL_SMOOTHING,
+    QG__KEY_OPTIMIZER, QG__KEY_LR, QG__KEY_MOMENTUM, QG__KEY_NESTEROV, QG__KEY_BETA1,
+    QG__KEY_BETA2, QG__KEY_GAMMA, QG__KEY_THRESHOLD, QG__KEY_WEIGHT_DECAY, QG__KEY_CLIP_NORM,
+    QG__KEY_EMA, QG__KEY_NORM_DECAY, QG__KEY_NORM_LR_SCALE, QG__KEY_QUANTIZER_DECAY,
+    QG__KEY_QUANTIZER_LR_SCALE, QG__KEY_SCHEDULE, QG__KEY_SEED, QG__KEY_DATA_DIR, QG__KEY_THREADS,
+    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE, QG__KEY_TEACHER,
+    QG__KEY_DISTIL, QG__KEY_DATA_DIGEST, QG__KEY_CLASS_DIGEST, QG__KEY_EPOCH_STEPS, QG__KEY_RANKS,
+    QG__KEY_INIT_DIGEST, QG__KEY_TEACHER_DIGEST, QG__KEY_INIT_RECIPE, QG__KEY_REPRODUCES,
+    QG__KEY_REPORTED, QG__KEY_PROVENANCE, QG__KEY_DEVIATIONS, QG__KEY_DEFAULTS,
+    QG__RECIPE_KEYS
+};
+
+extern const qg__option qg__recipe_keys[QG__RECIPE_KEYS];
+
+const qg__option *qg__recipe_key(const char *name);     /* NULL: no such key */
+
+/* Parses the value in text and writes its canonical text.  An item of a list is added.  The caller, who has the text,
+ * sets the pointer of a QG__TEXT.  Fails with QG_EARG; the message names the key, the value and the legal values. */
+QG_MUST_CHECK
+qg_status   qg__option_parse(const qg__option *o, const char *text, void *value, char canonical[QG__VALUE_BYTES]);
+
+/* "50m", "90s", "1h", "1.5h" or a number of seconds.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__duration_parse(const char *text, void *seconds, char *canonical, size_t bytes);
+
+/* --- values ------------------------------------------------------------------------------- */
+
+/* In the order of the key's words. */
+typedef enum qg__norm_sync { QG__NORM_SYNC_ON, QG__NORM_SYNC_OFF } qg__norm_sync;
+typedef enum qg__reestimation { QG__REESTIMATE_OFF, QG__REESTIMATE_ON } qg__reestimation;
+typedef enum qg__first_last { QG__FIRST_LAST_FLOAT, QG__FIRST_LAST_QUANTIZED } qg__first_last;
+typedef enum qg__loss_function { QG__CROSS_ENTROPY, QG__SQUARED_HINGE } qg__loss_function;
+typedef enum qg__optimizer { QG__SGD, QG__ADAM, QG__BOP, QG__OPTIMIZERS } qg__optimizer;
+typedef enum qg__provenance { QG__FROM_PAPER, QG__FROM_CODE, QG__FROM_REPLICATION, QG__FROM_MEMORY } qg__provenance;
+
+typedef struct qg__chosen_model {
+    const qg_model *type;
+    double          option[QG_MODEL_KEYS];
+    char            text[QG__VALUE_BYTES];  /* of qg_model_text; else empty */
+} qg__chosen_model;
+
+enum { QG__EXCEPTIONS = 64, QG__LAYER_NAME = 64 };
+
+/* Another quantizer for one operand of one layer. */
+typedef struct qg__exception {
+    char      layer[QG__LAYER_NAME];
+    qg_choice choice;                       /* its .layer is set when a net is declared */
+} qg__exception;
+
+typedef struct qg__exceptions {
+    qg__exception item[QG__EXCEPTIONS];
+    int           count;
+} qg__exceptions;
+
+/* How long something waits. */
+typedef struct qg__delay {
+    uint64_t count;                         /* of steps, or of epochs */
+    bool     epochs;
+} qg__delay;
+
+struct qg_recipe {                          /* {0} is empty */
+    char *text[QG__RECIPE_KEYS];            /* the canonical text; NULL: unset; a list has one item per line */
+    char *said[QG__RECIPE_KEYS];            /* of a key that names schemes: the same as it was given, since what a canonical text
+                                               omits depends on the version of the defaults */
+    qg_recipe *base, *full;                 /* of an object: what qg_recipe_read read; with what follows from it, or NULL */
+    qg_status  failed;                      /* .. its first failure, and why */
+    char       failure[512];
+    char      *identity, *file;             /* of qg__recipe_spec: in checkpoints, and as config.toml */
+    qg_note    about[5];
+
+    /* The values of the texts; 0 or NULL if a key is unset. */
+    qg__chosen_model model;
+    qg__data         data;
+    const char      *data_dir;              /* NULL: the data set's own */
+    size_t           cache;                 /* qg_loader_spec.cache_bytes */
+    qg_normalise     normalise;
+    qg_augment       augment;               /* of the training images */
+    qg_holdout       validation;            /* held out of them */
+    qg_quant         weight, input, gradient;
+    qg__first_last   first_last;
+    qg__exceptions   exceptions;
+    int              epochs, batch, threads;
+    uint64_t         seed;
+    double           lr;
+    qg_schedule      schedule;
+    qg__delay        quantize_after, quantize_weights_after, freeze_batchnorm_after;
+    uint64_t         epoch_steps;           /* of the run, if one of these counts epochs; 0: not known yet */
+    bool             fold_batchnorm, nesterov;
+    qg__norm_sync    norm_sync;
+    qg__reestimation reestimate;
+    qg__loss_function loss;
+    qg__optimizer    optimizer;
+    int              patience;
+    float            label_smoothing, clip_norm, ema;
+    float            momentum, weight_decay, beta1, beta2, gamma, threshold;
+    qg_group_spec    norms, quantizers;
+    const char      *freeze;                /* "conv1,conv2" or NULL */
+    qg_fit_teacher   teacher;               /* its temperature and weight */
+    const char      *named, *init_except, *teacher_run;
+    const char      *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
+    int              ranks;
+    int              defaults;              /* version of the defaults (quant/scheme.h); 0: the current one */
+    const char      *reproduces, *reported, *deviations;
+    qg__provenance   provenance;
+};
+
+/* --- recipes as values -------------------------------------------------------------------- */
+
+/* Set a key.  A list grows; an item replaces the one that has the same text before its '='.  Fails as
+ * qg__option_parse and with QG_EMEM; the key then has no meaningful value. */
+QG_MUST_CHECK
+qg_status   qg__recipe_put(qg_recipe *r, const qg__option *o, const char *text);
+void        qg__recipe_unset(qg_recipe *r, const char *name);
+
+/* Sets in r the keys that are set in top and whose use has all bits of with and none of without. */
+QG_MUST_CHECK
+qg_status   qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, unsigned without);
+void        qg__recipe_clear(qg_recipe *r);             /* frees what it has: {0} */
+
+/* The canonical text of a key of the table; NULL: unset. */
+const char *qg__recipe_value(const qg_recipe *r, const char *name);
+
+/* A text that a run wrote says with which version of the defaults: a line `defaults = 2`.  Runs of version 1 did not say it; they
+ * are known by keys that only runs write.  Their schemes become texts of the current version when they are read, and are written as
+ * they were, so that such a run keeps its bytes.
+ *
+ * Sets the keys in the text of a file; origin is for messages, "FILE:LINE: ..".  Fails with QG_EARG (syntax, an
+ * unknown key, an illegal value), and may then have set some keys. */
+QG_MUST_CHECK
+qg_status   qg__recipe_parse(qg_recipe *r, const char *text, const char *origin);
+QG_MUST_CHECK
+qg_status   qg__recipe_read(qg_recipe *r, const char *path);        /* the same of a file */
+
+/* The text of a file with every set key whose use has all these bits; from malloc, NULL if out of memory. */
+char       *qg__recipe_print(const qg_recipe *r, unsigned use);
+
+/* The item after this one in the text of a list; "" after the last.  old without the line that equals item before its '=',
+ * followed by item; from malloc. */
+const char *qg__lines_next(const char *item);
+char       *qg__lines_with(const char *old, const char *item);
+
+/* The first key with all bits of with and none of without that is set in asked and has another value in r, or NULL.  Of a list
+ * every item must be in r. */
+const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without);
+
+/* The same in both directions: the first such key in which a and b differ, or NULL. */
+const qg__option *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without);
+
+/* --- where the values come from (train/recipe_resolve.c) ----------------------------------- */
+
+/* Combines asked, a file and the model's recipe: defaults < model < file < asked; file may be NULL.  With a stored recipe (of a
+ * run that goes on) the result is that one, and asked must not contradict a key that decides the run's bytes.
+ * inits: the run starts from other weights than the file says.  Fails with QG_EARG; *usage tells whether asked is at fault or
+ * the stored recipe. */
+QG_MUST_CHECK
+qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out,
+                               bool *usage);
+
+/* The recipe of a new run, as the version of run would have combined it: whether run is what was asked for. */
+QG_MUST_CHECK
+qg_status   qg__recipe_resolve_as(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *run, qg_recipe *out);
+
+/* Checks that the values of a resolved recipe are compatible.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_check(const qg_recipe *r);
+QG_MUST_CHECK
+qg_status   qg__recipe_check_net(const qg_recipe *r);           /* what the model is asked about */
+QG_MUST_CHECK
+qg_status   qg__recipe_check_cache(const qg_recipe *r);         /* which is part of it */
+
+/* A stored recipe with what its version meant by the keys that it lacks. */
+QG_MUST_CHECK
+qg_status   qg__recipe_as_stored(const qg_recipe *stored, qg_recipe *out);
+
+/* The config.toml of a run.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_stored(const char *path, qg_recipe *r);
+
+/* The same, resolved and checked. */
+QG_MUST_CHECK
+qg_status   qg__recipe_of_run(const char *path, qg_recipe *r);
+
+/* --- what is built (train/recipe_build.c) -------------------------------------------------- */
+
+/* Whether a delay counts epochs. */
+bool        qg__recipe_waits_epochs(const qg_recipe *r);
+
+/* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_trains(const qg_recipe *r);
+
+/* Whether a training that has finished so many epochs, the best of which counts from 1, is over. */
+bool        qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch);
+
+/* NULL: failed.  as: the preprocessing of a checkpoint, or for test images that of the training images.  It may be NULL
+ * for training images, which then decide it, and where qg_normalise_fits says that there are no statistics. */
+qg_loader  *qg__recipe_data(const qg_recipe *r, bool test, const qg_preprocess *as);
+
+/* The test images for these training images, whose classes they must have.  NULL: failed, or train is NULL. */
+qg_loader  *qg__recipe_test_of(const qg_recipe *r, const qg_loader *train);
+qg_loader_spec qg__recipe_loading(const qg_recipe *r, bool test);       /* what its loaders are made with */
+
+/* Built; NULL: failed.  images.n is how many are trained on in an epoch, which sets the pace of
+ * surrogates that are annealed over the run; elsewhere it has no effect. */
+qg_net     *qg__recipe_net(const qg_recipe *r, qg_shape images, int classes);
+qg_optim   *qg__recipe_optim(const qg_recipe *r, qg_params *p);
+qg_fit_spec qg__recipe_fit(const qg_recipe *r);         /* what it decides of a training, without net, images and optimizer */
+
+/* --- a training (train/recipe_run.c) -------------------------------------------------------- */
+
+/* The same, and the configuration in checkpoints and in config.toml; borrows r.  Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status   qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec);
+
+/* Notes in r the digests of the images, which decide about a run as its keys do but are no keys of a new one, the number of ranks,
+ * and what delays in epochs mean in steps.  goes_on: the file of a run that goes on, whose images these must be; NULL: a new one.
+ * Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test);
+
+/* Starts net from the weights in source, and notes their digest; their path is not part of a recipe.  NULL: the recipe must need
+ * none, or the run has a checkpoint.  Fails with QG_EARG: the run started from others; and as qg__init_weights. */
+QG_MUST_CHECK
+qg_status   qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool goes_on, bool has_checkpoint, qg__init_report *init);
+
+/* Of an object: its failure, with the message; what it means, which belongs to r, or NULL, failed. */
+QG_MUST_CHECK
+qg_status   qg__recipe_status(const qg_recipe *r);
+qg_recipe  *qg__recipe_full(qg_recipe *r);
+
+/* --- values by name ----------------------------------------------------------------------- */
+
+/* "vgg7", "vgg7:width=0.25" or a net as text: the model, its options (0 selects the model's default), and the
+ * canonical text.  Fails with QG_EARG; the message lists the legal values. */
+QG_MUST_CHECK
+qg_status   qg__model_parse(const char *text, qg__chosen_model *model, char *canonical, size_t bytes);
+void        qg__model_names(char *text, size_t bytes);          /* "lenet5, vgg7, .." */
+
+/* "twn" or "twn:threshold=0.5,..": the quantizer, and its canonical text, which omits options at their default
+ * except bits and range.  Fails with QG_EARG; the message lists the legal values. */
+QG_MUST_CHECK
+qg_status   qg__scheme_parse(const char *text, qg_role role, qg_quant *out, char *canonical, size_t bytes);
+
+/* The value of a key, by its name, that names a scheme, "ttq" or "conv1:weight=ttq", with the same meaning under another version
+ * of the defaults (quant/scheme.h).  Fails as qg__scheme_parse. */
+QG_MUST_CHECK
+qg_status   qg__scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes);
+
+/* "conv1:weight=SCHEME", "conv1:input=SCHEME" or "conv1:gradient=SCHEME" to *out, whose layer points to name.  Fails with
+ * QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__choice_parse(const char *text, qg_choice *out, char name[QG__LAYER_NAME], char *canonical, size_t bytes);
+
+#endif

@@ -1,0 +1,220 @@
+/* The training that a recipe describes: what qg_fit is told, and what the recipe notes of images and weights. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/kernels/parallel.h"
+#include "core/ranks.h"
+#include "train/recipe_keys.h"
+#include "train/run.h"
+
+/* --- for qg_fit --------------------------------------------------------------------------- */
+
+/* A surrogate that is annealed reaches its end with the run, so in a longer one it was another. */
+static bool anneals(const qg_recipe *r)
+{
+    bool any = r->weight.surrogate.to != 0 || r->input.surrogate.to != 0;
+    for (int i = 0; i < r->exceptions.count; i++) {
+        const qg_choice *c = &r->exceptions.item[i].choice;
+        any |= c->weight.surrogate.to != 0 || c->input.surrogate.to != 0;
+    }
+    return any;
+}
+
+static const char *or_unset(const char *text) { return text ? text : "unset"; }
+
+/* Keys may have been added since the file was written, so values are compared and not texts.  Whether the span may differ
+ * is qg_fit's to say. */
+static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
+{
+    const qg_recipe  *r      = user;
+    qg_recipe         stored = { .epochs = 0 };
+    qg_status         status = qg__recipe_parse(&stored, said, path);
+    const qg__option *o      = status ? NULL : qg__recipe_difference(r, &stored, QG__IDENTITY, QG__EXTENDS);
+    if (!status && stored.text[QG__KEY_EPOCHS]) was->epochs = stored.epochs;
+    if (!status) was->patience = stored.patience;
+    if (!status && stored.text[QG__KEY_SCHEDULE]) was->schedule = stored.schedule;
+    if (!status && !o && was->epochs != r->epochs && anneals(r))
+        status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
+                         was->epochs);
+    if (o)
+        status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
+                         or_unset(stored.text[o - qg__recipe_keys]), or_unset(r->text[o - qg__recipe_keys]));
+    qg__recipe_clear(&stored);
+    return status;
+}
+
+qg_status qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec)
+{
+    static const char *const about[] = { "model", "data", "weight", "input", "gradient" };
+    free(r->identity), free(r->file);
+    r->identity = qg__recipe_print(r, QG__IDENTITY);
+    r->file     = qg__recipe_print(r, QG__SAVED);
+    for (int i = 0; i < 5; i++) r->about[i] = (qg_note){ about[i], qg__recipe_value(r, about[i]) };
+    r->about[1].value = r->data.name;
+    *spec             = qg__recipe_fit(r);
+    spec->config      = r->identity;
+    spec->file        = r->file;
+    spec->about       = r->about;
+    spec->abouts      = 5;
+    spec->same        = same;
+    spec->user        = r;
+    return r->identity && r->file ? QG_OK : qg_fail(QG_EMEM, "out of memory for the configuration");
+}
+
+/* --- what it notes ------------------------------------------------------------------------ */
+
+/* Runs of older versions recorded no digest and continue without one. */
+static qg_status note_digest(qg_recipe *r, const char *goes_on, const char *key, const char *what, uint64_t digest)
+{
+    const char *stored = qg__recipe_value(r, key);
+    char        found[32];
+    if (!stored && goes_on) return QG_OK;
+    snprintf(found, sizeof found, "%016" PRIx64, digest);
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", r->data.name, what, found, stored,
+                       goes_on ? goes_on : "its recipe");
+    return qg__recipe_put(r, qg__recipe_key(key), found);
+}
+
+/* Results of norms that are not synchronised depend on the number of ranks, which is therefore part of the recipe. */
+static qg_status note_ranks(qg_recipe *r, bool goes_on)
+{
+    char        here[16];
+    const char *stored = qg__recipe_value(r, "ranks");
+    snprintf(here, sizeof here, "%d", qg_ranks());
+    if (r->norm_sync != QG__NORM_SYNC_OFF) return QG_OK;
+    if (goes_on && stored && strcmp(stored, here))
+        return qg_fail(QG_EARG, "norm-sync off: the run began on %s ranks, which its batch norms depend on, and cannot go on with %s",
+                       stored, here);
+    return qg__recipe_put(r, qg__recipe_key("ranks"), here);
+}
+
+qg_status qg__recipe_note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
+{
+    const uint64_t names  = qg_loader_class_digest(train);
+    char           steps[16];
+    qg_status      status = note_digest(r, goes_on, "data-digest", "images", qg__data_digest(train, test));
+    if (!status && names) status = note_digest(r, goes_on, "class-digest", "names of the classes", names);
+    if (!status) status = note_ranks(r, goes_on);
+    if (status || !qg__recipe_waits_epochs(r)) return status;
+    snprintf(steps, sizeof steps, "%d", qg_loader_batches(train));
+    return qg__recipe_put(r, qg__recipe_key("epoch-steps"), steps);
+}
+
+/* Without initial weights: a run that has a checkpoint needs none. */
+static qg_status begin_without(const qg_recipe *r, bool has_checkpoint)
+{
+    const char *other = r->init_recipe, *digest = r->init_digest;
+    if ((!other && !digest && !r->init_except) || has_checkpoint) return QG_OK;
+    if (!other && !digest) return qg_fail(QG_EARG, "init-except: the run starts from no other weights; pass --init RUN");
+    if (digest) return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
+    return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
+                   qg__recipe_value(r, "seed"));
+}
+
+qg_status qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool goes_on, bool has_checkpoint, qg__init_report *init)
+{
+    const char *stored = r->init_digest;
+    if (!source) return begin_without(r, has_checkpoint);
+    const qg_status status = qg__init_weights(net, source, NULL, r->init_except, init);
+    if (status && *init->misfit)
+        return qg_fail(status, "--init: %s; to start these layers afresh, pass --init-except %s", qg_errmsg(), init->misfit);
+    if (status) return qg_fail(status, "--init: %s", qg_errmsg());
+    if (goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
+    if (stored && strcmp(stored, init->digest))
+        return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, init->digest, stored);
+    return qg__recipe_put(r, qg__recipe_key("init-digest"), init->digest);
+}
+
+/* --- one call ----------------------------------------------------------------------------- */
+
+typedef struct training {
+    qg_recipe     recipe;
+    qg__run_paths paths;
+    bool          goes_on;          /* with a run that has a config.toml */
+    qg_loader    *train, *test;
+    qg_net       *net;
+    qg_optim     *optim;
+} training;
+
+static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
+{
+    qg_recipe stored = { .epochs = 0 };
+    bool      usage;
+    qg_status status = spec->dir ? qg__run_paths_of(spec->dir, &t->paths) : qg_fail(QG_EARG, "fit: dir is missing");
+    if (status) return status;
+    t->goes_on = spec->mode == QG_FIT_RESUME && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
+    if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
+    if (!status) status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, &t->recipe, &usage);
+    qg__recipe_clear(&stored);
+    if (!status) status = qg__recipe_check(&t->recipe);
+    return status ? status : qg__recipe_trains(&t->recipe);
+}
+
+/* The images of the recipe, and of a run that goes on the preprocessing: a matrix of whitening takes a minute to compute, and
+ * another processor may compute another one. */
+static qg_status open_images(training *t)
+{
+    const bool     whitens = t->recipe.normalise.kind == QG_WHITEN;
+    qg_preprocess *stored  = t->goes_on && whitens ? qg_preprocess_open(t->paths.file[QG__RUN_LAST]) : NULL;
+    t->train               = qg__recipe_data(&t->recipe, false, stored);
+    qg_preprocess_free(stored);
+    t->test = qg__recipe_test_of(&t->recipe, t->train);
+    if (!t->test) return qg_errcode();
+    return qg__recipe_note_data(&t->recipe, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->train, t->test);
+}
+
+static qg_status build(training *t, const char *init)
+{
+    qg__init_report came;
+    qg_recipe      *r      = &t->recipe;
+    bool            begun  = false;
+    qg_status       status = open_images(t);
+    if (status) return status;
+    t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
+    if (!t->net) return qg_errcode();
+    if (t->goes_on) status = qg_file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
+    if (!status) status = qg__recipe_init(r, t->net, init, t->goes_on, begun, &came);
+    if (status) return status;
+    t->optim = qg__recipe_optim(r, qg_net_params(t->net));
+    return t->optim ? QG_OK : qg_errcode();
+}
+
+static qg_status fit(training *t, const qg_recipe *asked, const qg_fit_spec *of, qg_fit_result *result)
+{
+    qg_fit_spec spec;
+    qg_status   status = resolve(t, asked, of);
+    if (status) return status;
+    if (t->recipe.teacher_run || t->recipe.teacher_digest)
+        return qg_fail(QG_EARG, "teacher: a recipe learns from a teacher in qgrad train; elsewhere, pass it to qg_fit");
+    qg_set_threads(t->recipe.threads);
+    status = build(t, of->init);
+    if (!status) status = qg__recipe_spec(&t->recipe, &spec);
+    if (status) return status;
+    spec.dir        = of->dir;
+    spec.mode       = of->mode;
+    spec.budget     = of->budget;
+    spec.stop       = of->stop;
+    spec.events     = of->events;
+    spec.train      = t->train;
+    spec.test       = t->test;
+    spec.validation = qg_loader_validation(t->train);
+    spec.optim      = t->optim;
+    spec.renew_file = asked->data_dir != NULL;          /* they may have moved */
+    return qg_fit(t->net, spec, result);
+}
+
+qg_status qg_recipe_fit(qg_recipe *r, qg_fit_spec spec, qg_fit_result *result)
+{
+    training  t      = { .goes_on = false };
+    qg_status status = qg__recipe_status(r);
+    if (!status) status = fit(&t, r, &spec, result);
+    qg_optim_free(t.optim);
+    qg_net_free(t.net);
+    qg_loader_free(t.test);
+    qg_loader_free(t.train);
+    qg__recipe_clear(&t.recipe);
+    return status;
+}
