@@ -1,3 +1,4 @@
+/* Parameters: declarations that become one block of memory. */
 #include "core/params.h"
 
 #include <string.h>

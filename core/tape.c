@@ -1,3 +1,5 @@
+/* The tape.  Ops append vars to it; qg_backward walks from the newest var to the oldest and lets the op of each add to the
+ * gradients of its operands.  Values and gradients of a step share an arena, which the next step rewinds. */
 #include "core/tape.h"
 
 #include <limits.h>

@@ -1,3 +1,5 @@
+/* A net: layers in the order of their declaration.  qg_net_build gives them sizes, parameters, initial values and a plan, and
+ * qg_net_forward runs the plan. */
 #include "layers/net.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SGD: checks its spec and chooses a rule, one of the loops of optim/sgd_kernel.c. */
 #include "core/kernels/cpu.h"
 #include "optim/rule.h"
 

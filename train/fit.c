@@ -1,3 +1,4 @@
+/* Training in a run directory: steps, a test after each epoch, checkpoints, and how a run begins, continues and ends. */
 #include "train/fit.h"
 
 #include <inttypes.h>

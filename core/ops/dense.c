@@ -1,3 +1,4 @@
+/* The dense product, y = x w^T + b: its gradients, the constant by which the tape knows it, and its value. */
 #include <string.h>
 
 #include "core/kernels/gemm.h"
