@@ -14,10 +14,28 @@ static qg_status build(qg_net *net, qg_layer *l)
 
 /* --- relu, hardtanh, sigmoid, tanh -------------------------------------------------------- */
 
+static int pack_kind(const qg_layer *l, qg_graph *g, qg_node_kind kind, int x)
+{
+    return qg_graph_add(g, l, (qg_node){ .kind = kind, .x = x }, NULL);
+}
+
 static qg_var *forward_relu(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)l, (void)z;
     return qg_relu(t, x);
+}
+
+static bool join_relu(qg_layer *l, qg_step *s)
+{
+    (void)l;
+    if (s->relu) return false;
+    return s->relu = true;
+}
+
+static int pack_relu(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return pack_kind(l, g, QG_NODE_RELU, x);
 }
 
 static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -26,10 +44,25 @@ static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_hardtanh(t, x);
 }
 
+static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    float    *ends;
+    const int y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CLIP, .x = x }, &ends);
+    if (ends) ends[0] = -1.0f, ends[1] = 1.0f;
+    return y;
+}
+
 static qg_var *forward_sigmoid(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)l, (void)z;
     return qg_sigmoid(t, x);
+}
+
+static int pack_sigmoid(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return pack_kind(l, g, QG_NODE_SIGMOID, x);
 }
 
 static qg_var *forward_tanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -38,40 +71,47 @@ static qg_var *forward_tanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_tanh(t, x);
 }
 
+static int pack_tanh(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return pack_kind(l, g, QG_NODE_TANH, x);
+}
+
 static const qg_layer_type relu = {
     .name = "relu",
     .size = sizeof(qg_layer),
+    .traits = QG_RECTIFIES,
     .build = build,
     .forward = forward_relu,
+    .join = join_relu,
+    .pack = pack_relu,
 };
 static const qg_layer_type hardtanh = {
     .name = "hardtanh",
     .size = sizeof(qg_layer),
     .build = build,
     .forward = forward_hardtanh,
+    .pack = pack_hardtanh,
 };
 static const qg_layer_type sigmoid = {
     .name = "sigmoid",
     .size = sizeof(qg_layer),
     .build = build,
     .forward = forward_sigmoid,
+    .pack = pack_sigmoid,
 };
 static const qg_layer_type tanh_type = {
     .name = "tanh",
     .size = sizeof(qg_layer),
     .build = build,
     .forward = forward_tanh,
+    .pack = pack_tanh,
 };
 
 qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
 qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
 qg_layer *qg_net_sigmoid(qg_net *net)  { return qg_net_append(net, &sigmoid, NULL, "sigmoid", NULL); }
 qg_layer *qg_net_tanh(qg_net *net)     { return qg_net_append(net, &tanh_type, NULL, "tanh", NULL); }
-
-bool qg__is_relu(const qg_layer *l)     { return l->type == &relu; }
-bool qg__is_hardtanh(const qg_layer *l) { return l->type == &hardtanh; }
-bool qg__is_sigmoid(const qg_layer *l)  { return l->type == &sigmoid; }
-bool qg__is_tanh(const qg_layer *l)     { return l->type == &tanh_type; }
 
 /* --- affine ------------------------------------------------------------------------------- */
 
@@ -101,12 +141,24 @@ static void describe_affine(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%g x %c %g", (double)f->a, f->b < 0 ? '-' : '+', fabs((double)f->b));
 }
 
+static int pack_affine(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    const affine *f = (const affine *)l;
+    float        *numbers;
+    const int     c = l->out.c,
+              y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_AFFINE, .x = x }, &numbers);
+    for (int k = 0; numbers && k < c; k++) numbers[k] = f->a, numbers[c + k] = f->b;
+    return y;
+}
+
 static const qg_layer_type affine_type = {
     .name = "affine",
     .size = sizeof(affine),
     .build = build_affine,
     .forward = forward_affine,
     .describe = describe_affine,
+    .pack = pack_affine,
 };
 
 qg_layer *qg_net_affine(qg_net *net, float a, float b)
@@ -115,14 +167,6 @@ qg_layer *qg_net_affine(qg_net *net, float a, float b)
     if (!f) return NULL;
     f->a = a, f->b = b;
     return &f->layer;
-}
-
-bool qg__affine_of(const qg_layer *l, float *a, float *b)
-{
-    if (l->type != &affine_type) return false;
-    const affine *f = (const affine *)l;
-    *a = f->a, *b = f->b;
-    return true;
 }
 
 /* --- dropout ------------------------------------------------------------------------------ */
@@ -154,13 +198,11 @@ static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
 static const qg_layer_type dropout_type = {
     .name = "dropout",
     .size = sizeof(dropout),
+    .traits = QG_PASSES,
     .build = build_dropout,
     .forward = forward_dropout,
     .describe = describe_dropout,
 };
-
-bool qg__is_dropout(const qg_layer *l) { return l->type == &dropout_type; }
-float *qg__dropout_rate(qg_layer *l) { return l->type == &dropout_type ? &((dropout *)l)->rate : NULL; }
 
 qg_layer *qg_net_dropout(qg_net *net, float rate)
 {
@@ -202,14 +244,25 @@ static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
     (void)qg_scheme_spelling(((const quantize *)l)->slot.q.scheme, QG_INPUT, text, bytes);
 }
 
+/* What follows reads values that are quantized. */
+static bool join_quantize(qg_layer *l, qg_step *s)
+{
+    const qg_slot *slot = &((quantize *)l)->slot;
+    if (!qg_quant_fuses(slot->q)) return false;
+    s->slot = slot;
+    return true;
+}
+
 static qg_slot *slot_of_quantize(qg_layer *l, qg_role role) { return role == QG_INPUT ? &((quantize *)l)->slot : NULL; }
 
 static const qg_layer_type quantize_type = {
     .name = "quantize",
     .size = sizeof(quantize),
+    .traits = QG_QUANTIZES,
     .build = build_quantize,
     .start = start_quantize,
     .forward = forward_quantize,
+    .join = join_quantize,
     .describe = describe_quantize,
     .slot = slot_of_quantize,
 };
@@ -220,11 +273,6 @@ qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
     if (!l) return NULL;
     l->slot.q = activation;
     return &l->layer;
-}
-
-const qg_slot *qg__quantize_slot(qg_layer *l)
-{
-    return l->type == &quantize_type ? &((quantize *)l)->slot : NULL;
 }
 
 /* --- add, concat -------------------------------------------------------------------------- */
@@ -245,11 +293,27 @@ static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_add(t, x, z);
 }
 
+/* The batch norm adds the other operand, which must have been computed by then. */
+static bool join_add(qg_layer *l, qg_step *s)
+{
+    const qg_layer *other = l->after == s->layer ? l->with : l->after;
+    if (s->z || s->pool || s->relu || other->index > s->layer->index) return false;
+    s->z = other;
+    return true;
+}
+
+static int pack_add(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_ADD, .x = x, .z = z }, NULL);
+}
+
 static const qg_layer_type add = {
     .name = "add",
     .size = sizeof(qg_layer),
     .build = build_add,
     .forward = forward_add,
+    .join = join_add,
+    .pack = pack_add,
 };
 
 static qg_status build_concat(qg_net *net, qg_layer *l)
@@ -270,11 +334,17 @@ static qg_var *forward_concat(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_concat(t, 2, (qg_var *[]){ x, z });
 }
 
+static int pack_concat(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CONCAT, .x = x, .z = z }, NULL);
+}
+
 static const qg_layer_type concat = {
     .name = "concat",
     .size = sizeof(qg_layer),
     .build = build_concat,
     .forward = forward_concat,
+    .pack = pack_concat,
 };
 
 static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a, qg_layer *b)
@@ -294,7 +364,7 @@ static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a
 }
 
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)    { return append_pair(net, &add, a, b); }
-qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b) { return append_pair(net, &concat, a, b); }
-
-bool qg__is_add(const qg_layer *l)    { return l->type == &add; }
-bool qg__is_concat(const qg_layer *l) { return l->type == &concat; }
+qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b)
+{
+    return append_pair(net, &concat, a, b);
+}

@@ -81,14 +81,28 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
     if (((const qg_batchnorm *)l)->spec.whole) snprintf(text, bytes, "whole");
 }
 
-static const qg_layer_type batchnorm = { .name    = "batchnorm",
-                                         .size    = sizeof(qg_batchnorm),
-                                         .build   = build,
-                                         .start   = start,
-                                         .run     = run,
-                                         .describe = describe };
+/* With one factor and one offset for all channels, each has them. */
+static int pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    const qg_batchnorm *bn = (const qg_batchnorm *)l;
+    const int           c = l->out.c;
+    float              *a;
+    const int           y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_AFFINE, .x = x }, &a);
+    if (!a) return y;
+    qg__norm_scales(bn, a, a + c);
+    for (int k = 1; k < c && bn->spec.whole; k++) a[k] = a[0], a[c + k] = a[c];
+    return y;
+}
 
-qg_batchnorm *qg__batchnorm(qg_layer *l) { return l->type == &batchnorm ? (qg_batchnorm *)l : NULL; }
+static const qg_layer_type batchnorm = { .name = "batchnorm",
+                                         .size = sizeof(qg_batchnorm),
+                                         .traits = QG_NORMALISES,
+                                         .build = build,
+                                         .start = start,
+                                         .run = run,
+                                         .pack = pack,
+                                         .describe = describe };
 
 qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec)
 {

@@ -77,7 +77,7 @@ const qg_slot *qg__read_slot(const qg_product *p)
 {
     if (p->input_slot.q.scheme) return &p->input_slot;
     qg_layer *l = p->layer.after;
-    while (l && (qg__is_maxpool(l) || qg__is_dropout(l))) l = l->after;
+    while (qg__has_trait(l, QG_CHOOSES | QG_PASSES)) l = l->after;
     return l ? qg__quantize_slot(l) : NULL;
 }
 

@@ -6,12 +6,24 @@
 #include "layers/net.h"
 #include "quant/scheme.h"
 
-typedef struct qg_step qg_step;             /* internal: layers/plan.h */
-typedef struct qg_slot qg_slot;
+typedef struct qg_step  qg_step;            /* internal: layers/plan.h */
+typedef struct qg_slot  qg_slot;
+typedef struct qg_graph qg_graph;           /* a net that leaves the library: qg_graph_add */
+
+/* What the result of a layer is in QG_EVAL, as the layers around it have to know. */
+typedef enum qg_trait {
+    QG_PASSES     = 1,                      /* its input, unchanged: a dropout */
+    QG_RECTIFIES  = 2,                      /* max(x, 0) of each value: a relu */
+    QG_CHOOSES    = 4,                      /* maxima of its input, of codes codes: max pooling */
+    QG_QUANTIZES  = 8,                      /* its input, quantized by slot(l, QG_INPUT) */
+    QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product */
+    QG_NORMALISES = 32                      /* a batch norm of layers/batchnorm.c; internal */
+} qg_trait;
 
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */
+    unsigned    traits;                     /* qg_trait, or-ed */
 
     /* Checks the declaration, sets l->out and l->macs from l->in, and declares parameters.  qg_net_build
      * calls it once. */
@@ -25,6 +37,16 @@ typedef struct qg_layer_type {
 
     /* Replaces forward for a layer that also computes others folded into it (layers/plan.h). */
     qg_var   *(*run)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
+
+    /* Adds l to the step of a batch norm before it (layers/plan.h).  false: the step cannot compute
+     * l, too.  NULL: no step can. */
+    bool      (*join)(qg_layer *l, qg_step *s);
+
+    /* Adds nodes to the graph that compute from the values x and z what l computes in QG_EVAL, with
+     * the same bits; z is QG_NO_VALUE for a layer with one input.  Returns the value of the last
+     * node (qg_graph_add).  Not called for QG_MULTIPLIES, QG_QUANTIZES and QG_PASSES.  NULL: no
+     * packed file can express l. */
+    int       (*pack)(const qg_layer *l, qg_graph *g, int x, int z);
 
     /* Text for the summary: "5x5, 32, ternary".  NULL: none. */
     void      (*describe)(const qg_layer *l, char *text, size_t bytes);
@@ -59,15 +81,17 @@ struct qg_slot {
 
 /* A product, conv2d or dense: its parameters and quantizers. */
 typedef struct qg_product {
-    qg_layer  layer;
-    qg_param *weight, *bias;                /* bias may be NULL */
-    bool      no_bias;
-    qg_slot   weight_slot, input_slot, gradient_slot;
+    qg_layer     layer;
+    qg_conv_spec conv;                      /* of dense: stride 1, no padding; the window is the
+                                               whole input */
+    qg_param    *weight, *bias;             /* bias may be NULL */
+    bool         no_bias;
+    qg_slot      weight_slot, input_slot, gradient_slot;
     const struct qg_batchnorm *batchnorm;   /* per channel, the only reader: its batch mean would
                                                subtract a bias again; NULL: other readers */
 } qg_product;
 
-/* l as a product; NULL: l is another kind of layer. */
+/* l as a product; NULL: l does not multiply. */
 qg_product *qg_layer_product(qg_layer *l);
 
 /* A batch norm is folded into the weight (qg_net_spec.fold_batchnorm). */
@@ -114,5 +138,45 @@ qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself 
  * quantizer must see all values in this step (qg_scheme.observes), so call qg_slot_apply on the result
  * of the norm.  Both give the same bits. */
 bool      qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
+
+/* --- files of other programs ------------------------------------------------------------------ */
+
+/* What a node computes; and the numbers it has, one list after another, each with a value for every
+ * channel.  a x + b is rounded twice.  All numbers must be finite. */
+typedef enum qg_node_kind {
+    QG_NODE_AFFINE,             /* a x + b; a, b */
+    QG_NODE_RELU,
+    QG_NODE_CLIP,               /* to lo .. hi; these two alone */
+    QG_NODE_SIGMOID,
+    QG_NODE_TANH,
+    QG_NODE_PRELU,              /* as qg_prelu; slope */
+    QG_NODE_RPRELU,             /* as qg_rprelu; x shift, slope, y shift */
+    QG_NODE_MAXPOOL,            /* windows; of floats or of codes, which it keeps */
+    QG_NODE_AVGPOOL,            /* windows */
+    QG_NODE_ADD,                /* x + z */
+    QG_NODE_CONCAT,             /* the channels of x, then those of z */
+    QG_NODE_SHORTCUT,           /* as qg_shortcut: stride, channels */
+    QG_NODE_KINDS
+} qg_node_kind;
+
+enum { QG_NO_VALUE = -1 };
+
+typedef struct qg_node {
+    qg_node_kind kind;
+    int          x, z;          /* the values it reads; z of QG_NODE_ADD and QG_NODE_CONCAT only */
+    int          kernel_h, kernel_w, stride, pad;      /* of windows */
+    bool         exclude_pad;   /* of means: as in qg_pool_spec */
+    int          channels;      /* of the result of QG_NODE_SHORTCUT */
+    const char  *part;          /* "mean": the node is called "layer1.mean".  NULL: it is called as
+                                   the layer; for the last one, which gives the layer's result */
+} qg_node;
+
+/* Appends a node and returns its value.  *numbers receives the list of its numbers, which the
+ * caller sets; NULL: it has none, or the graph has failed and keeps the reason.  numbers itself may
+ * be NULL for a kind that has none.
+ *
+ * Fails    QG_NO_VALUE.  QG_EARG, which the export reports: the node reads a value that no node
+ *          before it has, or its windows or operands do not fit. */
+int qg_graph_add(qg_graph *g, const qg_layer *l, qg_node node, float **numbers);
 
 #endif

@@ -25,43 +25,15 @@ static void cover(qg_step *s, qg_layer *l)
     s->result                    = l;
 }
 
-/* The batch norm adds the other operand of the sum that follows; it must have been computed by then. */
-static bool take_add(qg_step *s, const qg_layer *l)
-{
-    const qg_layer *other = l->after == s->layer ? l->with : l->after;
-    if (other->index > s->layer->index) return false;
-    s->z = other;
-    return true;
-}
-
 /* The layer that s may compute next; NULL: its result so far is read by others. */
 static qg_layer *follower(const qg_layer *l) { return l->result ? NULL : only_reader(l); }
 
-/* Walks forward from the batch norm while the next layer can join it.  Max pooling commutes with nondecreasing
- * functions, so relu - maxpool and maxpool - relu are the same pass. */
+/* Walks forward from the batch norm while the next layer can join it, at most to a quantizer. */
 static void fold_into_batchnorm(qg_step *s)
 {
-    for (qg_layer *l = follower(s->layer); l; l = follower(l)) {
-        const qg_product *product  = qg_layer_product(l);
-        const qg_slot    *quantize = qg__quantize_slot(l);
-        const int         pool     = qg__maxpool_size(l);
-        if (pool > 1 && pool <= QG_NORM_POOL && s->pool == 0 && !s->z) {
-            s->pool = pool;
-        } else if (qg__is_relu(l) && !s->relu) {
-            s->relu = true;
-        } else if (product && qg_quant_fuses(product->input_slot.q)) {
-            s->slot = &product->input_slot;
-            l->net->step[l->index].input_done = true;
-            return;
-        } else if (quantize && qg_quant_fuses(quantize->q)) {
-            s->slot = quantize;
-            cover(s, l);
-            return;
-        } else if (!qg__is_add(l) || s->z || s->pool || s->relu || !take_add(s, l)) {
-            return;
-        }
+    for (qg_layer *l = follower(s->layer); l && !s->slot && l->type->join && l->type->join(l, s);
+         l = follower(l))
         cover(s, l);
-    }
 }
 
 /* Folding requires a quantized weight, no layer between product and norm, and an offset of the norm, which becomes
@@ -118,5 +90,28 @@ const qg_step *qg__net_step(const qg_net *net, const qg_layer *l)
 qg_var *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     const qg_layer_type *type = s->layer->type;
+    if (s->layer->net->skips && qg__has_trait(s->layer, QG_PASSES)) return x;
     return type->run ? type->run(s, t, x, z) : type->forward(s->layer, t, x, z);
+}
+
+/* --- traits ------------------------------------------------------------------------------- */
+
+bool qg__has_trait(const qg_layer *l, unsigned traits)
+{
+    return l && (l->type->traits & traits) != 0;
+}
+
+qg_product *qg_layer_product(qg_layer *l)
+{
+    return qg__has_trait(l, QG_MULTIPLIES) ? (qg_product *)l : NULL;
+}
+
+qg_batchnorm *qg__batchnorm(qg_layer *l)
+{
+    return qg__has_trait(l, QG_NORMALISES) ? (qg_batchnorm *)l : NULL;
+}
+
+const qg_slot *qg__quantize_slot(qg_layer *l)
+{
+    return qg__has_trait(l, QG_QUANTIZES) ? qg_layer_slot(l, QG_INPUT) : NULL;
 }

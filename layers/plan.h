@@ -9,7 +9,7 @@
  * Two kinds of layer take others in:
  *
  *     batch norm    the sum, relu, max pooling (windows side by side) and activation quantizer that follow it become
- *                   one qg_norm
+ *                   one qg_norm; each of them says whether it can (qg_layer_type.join)
  *     product       the batch norm that follows it is folded into the quantized weight (qg_fold_weight)
  */
 #ifndef QG_PLAN_H
@@ -50,6 +50,7 @@ struct qg_net {
     qg_status   status;         /* the first failure, and its message */
     char        why[512];
     bool        built;
+    bool        skips;          /* in every mode, layers that QG_EVAL passes (train/calibrate.c) */
 };
 
 /* Plans a declared net, whose layers know their readers.  Fails with QG_EMEM, and with QG_EARG if
@@ -67,35 +68,14 @@ qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
 void           qg__net_fail(qg_net *net, qg_status s);
 
-/* --- what the plan asks of single layers ---------------------------------------------------- */
+/* --- what a layer states (qg_layer_type.traits) ---------------------------------------------- */
 
-qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none; unlike qg_net_find no failure */
-qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l is no batch norm */
-int            qg__maxpool_size(const qg_layer *l); /* of windows side by side; 0: l is no such pooling */
-bool           qg__is_relu(const qg_layer *l);
-bool           qg__is_add(const qg_layer *l);
-bool           qg__is_maxpool(const qg_layer *l);   /* with any windows */
-bool           qg__is_dropout(const qg_layer *l);
-float         *qg__dropout_rate(qg_layer *l);       /* NULL: l is no dropout */
-const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */
+qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l does not normalise */
+const qg_slot *qg__quantize_slot(qg_layer *l);      /* NULL: l does more than quantize */
+bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* one of these, at least */
 
-/* --- what files of other programs ask of them (layers/export/) ------------------------------- */
 
-typedef struct qg__pooling {
-    bool max, exclude_pad;
-    int  h, w, stride, pad;
-} qg__pooling;
-
-bool           qg__pooling_of(const qg_layer *l, qg__pooling *p);       /* false: l is no pooling; so below */
-bool           qg__affine_of(const qg_layer *l, float *a, float *b);
-int            qg__shortcut_stride(const qg_layer *l);                  /* 0: l is no shortcut */
-/* x_shift, slope and y_shift; of PReLU both shifts are NULL.  The slope has one number or one per channel. */
-bool           qg__prelu_of(const qg_layer *l, const qg_param *of[3]);
-bool           qg__is_hardtanh(const qg_layer *l);
-bool           qg__is_sigmoid(const qg_layer *l);
-bool           qg__is_tanh(const qg_layer *l);
-bool           qg__is_concat(const qg_layer *l);
-
+qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
 bool           qg__batchnorm_frozen(const qg_batchnorm *bn, uint64_t step);    /* in this step of training */
 
 /* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */

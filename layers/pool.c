@@ -57,6 +57,53 @@ static qg_var *forward_global(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_global_avgpool(t, x);
 }
 
+/* Max pooling commutes with nondecreasing functions, so relu - maxpool and maxpool - relu are the
+ * same pass. */
+static bool join_max(qg_layer *l, qg_step *s)
+{
+    const qg_pool2d_spec p = ((const pool *)l)->spec;
+    const bool           side_by_side = p.stride == p.size && p.pad == 0;
+    if (!side_by_side || p.size < 2 || p.size > QG_NORM_POOL || s->pool || s->z) return false;
+    s->pool = p.size;
+    return true;
+}
+
+static qg_node node_of(const qg_layer *l, qg_node_kind kind, int x)
+{
+    const qg_pool2d_spec s = ((const pool *)l)->spec;
+    return (qg_node){ .kind = kind,
+                      .x = x,
+                      .kernel_h = s.size,
+                      .kernel_w = s.size,
+                      .stride = s.stride,
+                      .pad = s.pad,
+                      .exclude_pad = s.exclude_pad };
+}
+
+static int pack_max(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return qg_graph_add(g, l, node_of(l, QG_NODE_MAXPOOL, x), NULL);
+}
+
+static int pack_avg(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return qg_graph_add(g, l, node_of(l, QG_NODE_AVGPOOL, x), NULL);
+}
+
+static int pack_global(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    return qg_graph_add(g, l,
+                        (qg_node){ .kind = QG_NODE_AVGPOOL,
+                                   .x = x,
+                                   .kernel_h = l->in.h,
+                                   .kernel_w = l->in.w,
+                                   .stride = 1 },
+                        NULL);
+}
+
 static void describe(const qg_layer *l, char *text, size_t bytes)
 {
     const qg_pool2d_spec s = ((const pool *)l)->spec;
@@ -68,8 +115,11 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
 static const qg_layer_type max_type = {
     .name = "maxpool",
     .size = sizeof(pool),
+    .traits = QG_CHOOSES,
     .build = build,
     .forward = forward_max,
+    .join = join_max,
+    .pack = pack_max,
     .describe = describe,
 };
 static const qg_layer_type avg_type = {
@@ -77,6 +127,7 @@ static const qg_layer_type avg_type = {
     .size = sizeof(pool),
     .build = build,
     .forward = forward_avg,
+    .pack = pack_avg,
     .describe = describe,
 };
 static const qg_layer_type global_type = {
@@ -84,6 +135,7 @@ static const qg_layer_type global_type = {
     .size = sizeof(pool),
     .build = build_global,
     .forward = forward_global,
+    .pack = pack_global,
 };
 
 static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_pool2d_spec spec)
@@ -100,23 +152,7 @@ qg_layer *qg_net_avgpool(qg_net *net, int size) { return append(net, &avg_type, 
 qg_layer *qg_net_global_avgpool(qg_net *net)    { return append(net, &global_type, (qg_pool2d_spec){ 0 }); }
 
 qg_layer *qg_net_maxpool_with(qg_net *net, qg_pool2d_spec spec) { return append(net, &max_type, spec); }
-qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec) { return append(net, &avg_type, spec); }
-
-bool qg__is_maxpool(const qg_layer *l) { return l->type == &max_type; }
-
-bool qg__pooling_of(const qg_layer *l, qg__pooling *p)
+qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec)
 {
-    const bool global = l->type == &global_type;
-    if (!global && l->type != &max_type && l->type != &avg_type) return false;
-    const qg_pool2d_spec s = ((const pool *)l)->spec;
-    *p = global ? (qg__pooling){ .h = l->in.h, .w = l->in.w, .stride = 1 }
-                : (qg__pooling){ .max = l->type == &max_type, .exclude_pad = s.exclude_pad, .h = s.size, .w = s.size,
-                                 .stride = s.stride, .pad = s.pad };
-    return true;
-}
-
-int qg__maxpool_size(const qg_layer *l)
-{
-    const qg_pool2d_spec s = l->type == &max_type ? ((const pool *)l)->spec : (qg_pool2d_spec){ 0 };
-    return s.stride == s.size && s.pad == 0 ? s.size : 0;
+    return append(net, &avg_type, spec);
 }

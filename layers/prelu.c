@@ -56,22 +56,44 @@ static qg_var *forward_shifts(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_rprelu(t, x, g, a, qg_parameter(t, p->y_shift));
 }
 
+/* One number per channel, or the same for all. */
+static float *put(const qg_param *p, int c, float *numbers)
+{
+    for (int k = 0; k < c; k++) *numbers++ = p->value[p->shape.c == 1 ? 0 : k];
+    return numbers;
+}
+
+static int pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    const prelu       *p    = (const prelu *)l;
+    const qg_node_kind kind = p->x_shift ? QG_NODE_RPRELU : QG_NODE_PRELU;
+    float             *numbers;
+    const int          y = qg_graph_add(g, l, (qg_node){ .kind = kind, .x = x }, &numbers);
+    if (numbers && p->x_shift) numbers = put(p->x_shift, l->out.c, numbers);
+    if (numbers) numbers = put(p->slope, l->out.c, numbers);
+    if (numbers && p->y_shift) put(p->y_shift, l->out.c, numbers);
+    return y;
+}
+
 static void describe(const qg_layer *l, char *text, size_t bytes)
 {
     if (((const prelu *)l)->spec.shared) snprintf(text, bytes, "one slope");
 }
 
-static const qg_layer_type prelu_type  = { .name     = "prelu",
-                                           .size     = sizeof(prelu),
-                                           .build    = build,
-                                           .start    = start,
-                                           .forward  = forward,
-                                           .describe = describe };
-static const qg_layer_type rprelu_type = { .name     = "rprelu",
-                                           .size     = sizeof(prelu),
-                                           .build    = build_shifts,
-                                           .start    = start,
-                                           .forward  = forward_shifts,
+static const qg_layer_type prelu_type = { .name = "prelu",
+                                          .size = sizeof(prelu),
+                                          .build = build,
+                                          .start = start,
+                                          .forward = forward,
+                                          .pack = pack,
+                                          .describe = describe };
+static const qg_layer_type rprelu_type = { .name = "rprelu",
+                                           .size = sizeof(prelu),
+                                           .build = build_shifts,
+                                           .start = start,
+                                           .forward = forward_shifts,
+                                           .pack = pack,
                                            .describe = describe };
 
 static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_prelu_spec spec)
@@ -83,12 +105,7 @@ static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_prelu_spec sp
 }
 
 qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec)  { return append(net, &prelu_type, spec); }
-qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec) { return append(net, &rprelu_type, spec); }
-
-bool qg__prelu_of(const qg_layer *l, const qg_param *of[3])
+qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec)
 {
-    if (l->type != &prelu_type && l->type != &rprelu_type) return false;
-    const prelu *p = (const prelu *)l;
-    of[0] = p->x_shift, of[1] = p->slope, of[2] = p->y_shift;
-    return true;
+    return append(net, &rprelu_type, spec);
 }

@@ -9,7 +9,6 @@
 typedef struct conv2d {
     qg_product     product;
     qg_conv2d_spec spec;
-    qg_conv_spec   conv;
 } conv2d;
 
 typedef struct dense {
@@ -187,6 +186,16 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
     return (qg_tensor){ shape, folded };
 }
 
+/* The batch norm before it quantizes its input. */
+static bool join(qg_layer *l, qg_step *s)
+{
+    const qg_product *p = (const qg_product *)l;
+    if (!qg_quant_fuses(p->input_slot.q)) return false;
+    s->slot = &p->input_slot;
+    l->net->step[l->index].input_done = true;
+    return false;
+}
+
 static qg_slot *product_slot(qg_layer *l, qg_role role)
 {
     qg_product *p = (qg_product *)l;
@@ -199,7 +208,7 @@ enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
 
 static double conv2d_fan_out(const conv2d *c, qg_shape w)
 {
-    return (double)(qg_count(w) / (size_t)w.c / (size_t)c->conv.groups);
+    return (double)(qg_count(w) / (size_t)w.c / (size_t)c->product.conv.groups);
 }
 
 /* Padding of an extent for as many windows as there are strides in it, rounded up. */
@@ -258,8 +267,13 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     if (h < s.kernel || w < s.kernel_w)
         return qg_fail(QG_ESHAPE, "%s: kernel %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d",
                        l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
-    c->conv = (qg_conv_spec){ .stride = s.stride, .pad_h = down / 2, .pad_w = across / 2, .extra_h = down % 2,
-                              .extra_w = across % 2, .pad_value = s.pad_value, .groups = groups };
+    c->product.conv = (qg_conv_spec){ .stride = s.stride,
+                                      .pad_h = down / 2,
+                                      .pad_w = across / 2,
+                                      .extra_h = down % 2,
+                                      .extra_w = across % 2,
+                                      .pad_value = s.pad_value,
+                                      .groups = groups };
     const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c / groups };
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
     l->macs = (uint64_t)qg_row(l->out) * (uint64_t)qg_row(weight);
@@ -283,14 +297,14 @@ static bool gathers(const qg_step *s, const qg_tape *t)
 
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    qg_conv_spec spec = ((const conv2d *)s->layer)->conv;
+    qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
     spec.sums         = gathers(s, t);
     return qg_conv2d(t, x, w, b, spec);
 }
 
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
 {
-    return qg__conv2d_shape(t, x, w, NULL, ((const conv2d *)s->layer)->conv);
+    return qg__conv2d_shape(t, x, w, NULL, ((const qg_product *)s->layer)->conv);
 }
 
 static const kind convolution = { convolve, convolved, { .name = "conv2d" } };
@@ -298,9 +312,11 @@ static const kind convolution = { convolve, convolved, { .name = "conv2d" } };
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const conv2d *c = (const conv2d *)s->layer;
-    return run(s, t, x, &convolution,
-               (qg_windows){ c->spec.kernel, c->spec.kernel_w, c->conv.stride, c->conv.pad_h, c->conv.pad_w });
+    const conv2d      *c = (const conv2d *)s->layer;
+    const qg_conv_spec conv = c->product.conv;
+    return run(
+        s, t, x, &convolution,
+        (qg_windows){ c->spec.kernel, c->spec.kernel_w, conv.stride, conv.pad_h, conv.pad_w });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -311,16 +327,19 @@ static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
     if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
     if (s.pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
     if (s.same) at += snprintf(text + at, bytes - (size_t)at, " same");
-    if (c->conv.groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", c->conv.groups);
+    const int groups = c->product.conv.groups;
+    if (groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", groups);
 }
 
-static const qg_layer_type conv2d_type = { .name     = "conv2d",
-                                           .size     = sizeof(conv2d),
-                                           .build    = conv2d_build,
-                                           .start    = conv2d_start,
-                                           .run      = conv2d_run,
+static const qg_layer_type conv2d_type = { .name = "conv2d",
+                                           .size = sizeof(conv2d),
+                                           .traits = QG_MULTIPLIES,
+                                           .build = conv2d_build,
+                                           .start = conv2d_start,
+                                           .run = conv2d_run,
+                                           .join = join,
                                            .describe = conv2d_describe,
-                                           .slot     = product_slot };
+                                           .slot = product_slot };
 
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
@@ -378,18 +397,21 @@ static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
     return run(s, t, x, &connection, (qg_windows){ in.h, in.w, 1, 0, 0 });
 }
 
-static const qg_layer_type dense_type = { .name    = "dense",
-                                          .size    = sizeof(dense),
-                                          .build   = dense_build,
-                                          .start   = dense_start,
-                                          .run     = dense_run,
-                                          .slot    = product_slot };
+static const qg_layer_type dense_type = { .name = "dense",
+                                          .size = sizeof(dense),
+                                          .traits = QG_MULTIPLIES,
+                                          .build = dense_build,
+                                          .start = dense_start,
+                                          .run = dense_run,
+                                          .join = join,
+                                          .slot = product_slot };
 
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {
     dense *d = qg_net_append(net, &dense_type, spec.after, "fc", spec.name);
     if (!d) return NULL;
     d->spec                    = spec;
+    d->product.conv = (qg_conv_spec){ .stride = 1, .groups = 1 };
     d->product.no_bias         = spec.no_bias;
     d->product.weight_slot.q   = spec.weight;
     d->product.input_slot.q    = spec.input;
@@ -397,26 +419,25 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
     return &d->product.layer;
 }
 
+/* A window that is the whole input has the shape of the weight, also where the input is a row of as
+ * many numbers. */
 void qg__product_sizes(const qg_product *p, qg_shape x, qg__product *sizes)
 {
-    const qg_shape w = p->weight->shape;
-    *sizes = (qg__product){ .g = { .h = x.h, .w = x.w, .c = x.c, .oc = w.n, .kh = w.h, .kw = w.w }, .groups = 1 };
-    if (p->layer.type == &dense_type) {
-        sizes->g = (qg__geometry){ .h = w.h, .w = w.w, .c = w.c, .oh = 1, .ow = 1, .oc = w.n, .kh = w.h, .kw = w.w, .stride = 1 };
-        return;
-    }
-    const qg_conv_spec s = ((const conv2d *)p)->conv;
-    sizes->g.stride = s.stride;
-    sizes->g.top    = s.pad_h;
-    sizes->g.left   = s.pad_w;
-    sizes->g.oh     = (x.h + 2 * s.pad_h + s.extra_h - w.h) / s.stride + 1;
-    sizes->g.ow     = (x.w + 2 * s.pad_w + s.extra_w - w.w) / s.stride + 1;
-    sizes->groups   = s.groups;
-    sizes->pad      = s.pad_value;
-}
-
-qg_product *qg_layer_product(qg_layer *l)
-{
-    if (!l) return NULL;
-    return l->type == &conv2d_type || l->type == &dense_type ? (qg_product *)l : NULL;
+    const qg_shape     w = p->weight->shape;
+    const qg_conv_spec s = p->conv;
+    const bool whole = qg_row(x) == qg_row(w) && !s.pad_h && !s.pad_w && !s.extra_h && !s.extra_w;
+    if (whole) x.h = w.h, x.w = w.w, x.c = w.c;
+    *sizes = (qg__product){ .g = { .h = x.h,
+                                   .w = x.w,
+                                   .c = x.c,
+                                   .oc = w.n,
+                                   .kh = w.h,
+                                   .kw = w.w,
+                                   .stride = s.stride,
+                                   .top = s.pad_h,
+                                   .left = s.pad_w },
+                            .groups = s.groups,
+                            .pad = s.pad_value };
+    sizes->g.oh = (x.h + 2 * s.pad_h + s.extra_h - w.h) / s.stride + 1;
+    sizes->g.ow = (x.w + 2 * s.pad_w + s.extra_w - w.w) / s.stride + 1;
 }

@@ -25,6 +25,16 @@ static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_shortcut(t, x, s->stride, s->channels);
 }
 
+static int pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    (void)z;
+    const shortcut *s = (const shortcut *)l;
+    return qg_graph_add(
+        g, l,
+        (qg_node){ .kind = QG_NODE_SHORTCUT, .x = x, .stride = s->stride, .channels = s->channels },
+        NULL);
+}
+
 static void describe(const qg_layer *l, char *text, size_t bytes)
 {
     const shortcut *s = (const shortcut *)l;
@@ -37,6 +47,7 @@ static const qg_layer_type type = {
     .build = build,
     .forward = forward,
     .describe = describe,
+    .pack = pack,
 };
 
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels)
@@ -47,5 +58,3 @@ qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels
     s->channels = channels;
     return &s->layer;
 }
-
-int qg__shortcut_stride(const qg_layer *l) { return l->type == &type ? ((const shortcut *)l)->stride : 0; }

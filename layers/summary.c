@@ -4,7 +4,7 @@
 
 #include "core/io/paths.h"
 #include "layers/export/packed.h"
-#include "layers/export/steps.h"
+#include "layers/export/graph.h"
 #include "layers/plan.h"
 #include "layers/summary.h"
 
@@ -28,7 +28,7 @@ static size_t weights(qg_layer *l)
 size_t qg_layer_packed_bytes(qg_layer *l)
 {
     const qg_product *p = qg_layer_product(l);
-    return p ? qg__export_product_bytes(p) : 0;
+    return p ? qg__record_product_bytes(p) : 0;
 }
 
 static bool is_quantizers(qg_layer *l, const qg_param *p)

@@ -27,8 +27,7 @@ typedef struct calibration {
     int            count;
     qg__statistics statistics;
     range         *range;
-    float        **rate, *declared;     /* of the dropout layers */
-    int            ranges, rates;
+    int            ranges;
 } calibration;
 
 /* --- what there is to calibrate ----------------------------------------------------------- */
@@ -65,13 +64,7 @@ static qg_status add_range(calibration *c, qg_layer *l, qg_slot *slot, qg_role r
 
 static qg_status add_layer(calibration *c, qg_layer *l)
 {
-    float    *rate   = qg__dropout_rate(l);
     qg_status status = QG_OK;
-    if (rate) {
-        c->declared[c->rates] = *rate;
-        c->rate[c->rates++]   = rate;
-        *rate                 = 0;
-    }
     if (l->frozen) return QG_OK;
     for (int i = 0; i < QG_ROLES && !status; i++) {
         qg_slot *slot = l->type->slot ? l->type->slot(l, qg_roles[i]) : NULL;
@@ -85,9 +78,8 @@ static qg_status begin(calibration *c)
     const size_t layers = (size_t)qg_net_layers(c->net);
     c->tape             = qg_tape_new();
     c->range            = take(c, QG_ROLES * layers, sizeof *c->range);
-    c->rate             = take(c, layers, sizeof *c->rate);
-    c->declared         = take(c, layers, sizeof *c->declared);
-    if (!c->tape || !c->range || !c->rate || !c->declared) return QG_EMEM;
+    c->net->skips = true;
+    if (!c->tape || !c->range) return QG_EMEM;
     qg_status status = qg__statistics_begin(&c->statistics, c->net, 0);
     for (int i = 0; i < (int)layers && !status; i++) status = add_layer(c, qg_net_layer(c->net, i));
     return status;
@@ -98,7 +90,7 @@ static void end(calibration *c)
 {
     qg__statistics_end(&c->statistics);
     for (int i = 0; i < c->ranges; i++) c->range[i].slot->q.frozen = c->range[i].was_frozen;
-    for (int i = 0; i < c->rates; i++) *c->rate[i] = c->declared[i];
+    c->net->skips = false;
     qg_tape_free(c->tape);
     qg_arena_release(&c->arena);
 }

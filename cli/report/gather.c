@@ -160,8 +160,7 @@ static void count_values(size_t n, const float *q, shown_input *out)
 
 static qg_var *run_layer(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    if (!l->with) return qg_apply(l, t, x);
-    return qg__is_add(l) ? qg_add(t, x, z) : qg_concat(t, 2, (qg_var *const[]){ x, z });
+    return l->with ? l->type->forward(l, t, x, z) : qg_apply(l, t, x);
 }
 
 /* Layer by layer, as declared, so that what a layer reads can be seen. */

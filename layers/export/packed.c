@@ -7,15 +7,15 @@
 #include "core/io/file.h"
 #include "core/io/hash.h"
 #include "core/io/utf8.h"
-#include "layers/export/steps.h"
+#include "layers/export/graph.h"
 #include "layers/plan.h"
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-static size_t text_bytes(const qg__export_steps *s, qg_packed_spec spec)
+static size_t text_bytes(const qg__records *s, qg_packed_spec spec)
 {
     size_t n = 0;
-    for (int i = 0; i < s->count; i++) n += strlen(s->step[i].name) + 1;
+    for (int i = 0; i < s->count; i++) n += strlen(s->record[i].name) + 1;
     for (int i = 0; i < spec.notes; i++) n += strlen(spec.note[i].key) + 1 + strlen(spec.note[i].value) + 1;
     return n;
 }
@@ -23,11 +23,11 @@ static size_t text_bytes(const qg__export_steps *s, qg_packed_spec spec)
 /* As the file has them, which knows no single number for all channels. */
 static int numbers_of(const qg_net *net, qg_packed_spec spec) { return spec.numbers == 1 ? net->spec.channels : spec.numbers; }
 
-static size_t size_of(const qg_net *net, const qg__export_steps *s, qg_packed_spec spec)
+static size_t size_of(const qg_net *net, const qg__records *s, qg_packed_spec spec)
 {
     size_t floats = 2 * (size_t)numbers_of(net, spec), rows = 0;
     for (int i = 0; i < s->count; i++) {
-        const qg__packed_step *r = &s->step[i].r;
+        const qg__packed_step *r = &s->record[i].r;
         floats += qg__step_floats(r);
         rows += qg__row_bytes(r) * (size_t)r->oc;
     }
@@ -59,18 +59,18 @@ static qg_status check_spec(const qg_net *net, qg_packed_spec spec, bool sizes_o
     return QG_OK;
 }
 
-static qg_status steps_of(const qg_net *net, qg_packed_spec spec, bool sizes_only, qg__export_steps *s)
+static qg_status records_of(const qg_net *net, qg_packed_spec spec, bool sizes_only, qg__records *s)
 {
-    const qg_status status = qg__export_steps_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
+    const qg_status status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
     return status ? status : check_spec(net, spec, sizes_only);
 }
 
 qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
 {
-    qg__export_steps s;
-    const qg_status  status = steps_of(net, spec, true, &s);
+    qg__records     s;
+    const qg_status status = records_of(net, spec, true, &s);
     if (!status) *bytes = size_of(net, &s, spec);
-    qg__export_steps_free(&s);
+    qg__records_free(&s);
     return status;
 }
 
@@ -112,14 +112,15 @@ static cursor put_text(cursor to, const char *text)
 }
 
 /* The lowest version that can express the steps. */
-static uint32_t version_of(const qg__export_steps *s)
+static uint32_t version_of(const qg__records *s)
 {
     for (int i = 0; i < s->count; i++)
-        if (s->step[i].r.w_zeros) return 2;
+        if (s->record[i].r.w_zeros) return 2;
     return 1;
 }
 
-static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, const qg__export_steps *s, size_t bytes)
+static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, const qg__records *s,
+                       size_t bytes)
 {
     memset(at, 0, QG__HEADER_BYTES);
     memcpy(at, "\211qgnet\r\n", 8);
@@ -158,7 +159,7 @@ static void put_codes(cursor to, const qg__packed_step *r, size_t n, const float
     }
 }
 
-static cursor put_rows(cursor to, const qg__export_step *s)
+static cursor put_rows(cursor to, const qg__record *s)
 {
     const qg__packed_step *r = &s->r;
     const size_t           n = qg__row_numbers(r);
@@ -170,16 +171,18 @@ static cursor put_rows(cursor to, const qg__export_step *s)
     return to;
 }
 
-static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const qg__export_steps *s, size_t bytes)
+static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const qg__records *s,
+                     size_t bytes)
 {
     cursor at = file + QG__HEADER_BYTES;
     put_header(file, net, spec, s, bytes);
-    for (int i = 0; i < s->count; i++) at = put_step(at, &s->step[i].r);
+    for (int i = 0; i < s->count; i++) at = put_step(at, &s->record[i].r);
     at = put_numbers(at, net, spec, spec.mean);
     at = put_numbers(at, net, spec, spec.deviation);
-    for (int i = 0; i < s->count; i++) at = put_floats(at, qg__step_floats(&s->step[i].r), s->step[i].floats);
-    for (int i = 0; i < s->count; i++) at = put_rows(at, &s->step[i]);
-    for (int i = 0; i < s->count; i++) at = put_text(at, s->step[i].name);
+    for (int i = 0; i < s->count; i++)
+        at = put_floats(at, qg__step_floats(&s->record[i].r), s->record[i].floats);
+    for (int i = 0; i < s->count; i++) at = put_rows(at, &s->record[i]);
+    for (int i = 0; i < s->count; i++) at = put_text(at, s->record[i].name);
     for (int i = 0; i < spec.notes; i++) at = put_text(put_text(at, spec.note[i].key), spec.note[i].value);
     const uint64_t head = qg_hash_words(QG_HASH_BASIS, file, QG__HEADER_BYTES - 8);
     qg_put_u64(file + QG__HEADER_BYTES - 8, qg_hash_words(head, file + QG__HEADER_BYTES, bytes - QG__HEADER_BYTES));
@@ -187,15 +190,15 @@ static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const 
 
 qg_status qg_export_packed_bytes(const qg_net *net, qg_packed_spec spec, unsigned char **file, size_t *bytes)
 {
-    qg__export_steps s;
-    qg_status        status = steps_of(net, spec, false, &s);
+    qg__records s;
+    qg_status   status = records_of(net, spec, false, &s);
     if (!status) {
         const size_t n = size_of(net, &s, spec);
         *file          = malloc(n);
         if (*file) put_file(*file, net, spec, &s, *bytes = n);
         else status = qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
     }
-    qg__export_steps_free(&s);
+    qg__records_free(&s);
     return status;
 }
 

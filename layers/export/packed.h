@@ -33,9 +33,10 @@ typedef struct qg_packed_spec {
 
 /* Replaces the file, all or nothing (core/io/file.h).
  *
- * Fails    QG_EARG: no packed file can express a layer, as one of your own type, or a quantizer, as one with a scale per
- *          channel of its input; the message names the layer and says why.  QG_EARG: the spec says neither how bytes
- *          are normalised nor .floats_only.  QG_ESTATE: a quantizer has seen no batch yet.  QG_ENAN: a number is
+ * Fails    QG_EARG: no packed file can express a layer, as one of your own type without .pack, or a
+ *          quantizer, as one with a scale per channel of its input; the message names the layer and
+ *          says why.  QG_EARG: the spec says neither how bytes are normalised nor .floats_only.
+ *          QG_ESTATE: a quantizer has seen no batch yet.  QG_ENAN: a number is
  *          not finite.  QG_ESHAPE, QG_EMEM, QG_EIO. */
 QG_MUST_CHECK
 qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec spec);

@@ -9,7 +9,7 @@
 #include "infer/kernels/isa.h"
 #include "infer/net.h"
 #include "layers/export/packed.h"
-#include "layers/export/steps.h"
+#include "layers/export/graph.h"
 #include "layers/models/models.h"
 #include "layers/models/text.h"
 #include "layers/plan.h"
@@ -87,12 +87,12 @@ static const qg_var *evaluated(rig *r, int n)
 /* --- the engine ----------------------------------------------------------------------------- */
 
 /* Bytes of packed weights in memory. */
-static size_t resident(qg_isa isa, const qg__export_steps *s)
+static size_t resident(qg_isa isa, const qg__records *s)
 {
     size_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
-        const qg__packed_step *r = &s->step[i].r;
-        const qg__codes        x = r->x ? qg__codes_of_value(&s->step[r->x - 1].r) : (qg__codes){ 0 };
+        const qg__packed_step *r = &s->record[i].r;
+        const qg__codes x = r->x ? qg__codes_of_value(&s->record[r->x - 1].r) : (qg__codes){ 0 };
         const qg__product      p = qg__product_of(r, x);
         if (r->kind == QG__PRODUCT) bytes += qg__product_weight_bytes(isa, &p);
     }
@@ -103,7 +103,7 @@ typedef struct engine {
     const qg_infer *net;
     void           *memory, *context;
     size_t          bytes;          /* of the context */
-    qg__export_steps steps;         /* what it was made from */
+    qg__records     records;        /* what it was made from */
 } engine;
 
 static void load(engine *e, const qg_net *net, const char *what)
@@ -124,15 +124,15 @@ static void load(engine *e, const qg_net *net, const char *what)
     e->bytes   = qg_infer_context_bytes(e->net, N);
     e->context = aligned_alloc(LINE, e->bytes);
     assert_non_null(e->context);
-    assert_ok(qg__export_steps_of(net, 1, false, &e->steps));
-    assert_int_equal(e->steps.count, qg_infer_steps(e->net));
-    assert_int_equal(resident(qg__infer_isa(), &e->steps), qg_infer_weight_bytes(e->net));
+    assert_ok(qg__records_of(net, 1, false, &e->records));
+    assert_int_equal(e->records.count, qg_infer_steps(e->net));
+    assert_int_equal(resident(qg__infer_isa(), &e->records), qg_infer_weight_bytes(e->net));
 }
 
 static void unload(engine *e)
 {
     free(e->memory), free(e->context);
-    qg__export_steps_free(&e->steps);
+    qg__records_free(&e->records);
 }
 
 /* --- step by step --------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ typedef struct comparison {
 } comparison;
 
 /* The code of number i of the step's value, from 0. */
-static int code_at(const qg__export_step *s, const uint8_t *value, size_t i)
+static int code_at(const qg__record *s, const uint8_t *value, size_t i)
 {
     const qg__codes q = { s->r.q_lowest, s->r.q_step, s->r.q_count };
     const size_t    oc = (size_t)s->r.oc;
@@ -164,13 +164,13 @@ static int code_of(const float *threshold, int count, float x)
 }
 
 /* The step that has quantized the value: s itself, or the one whose value it pools.  .r.q_count 0: none. */
-static const qg__export_step *quantizer_of(const engine *e, const qg__export_step *s)
+static const qg__record *quantizer_of(const engine *e, const qg__record *s)
 {
-    while (s->r.kind == QG__MAXPOOL && s->r.x > 0) s = &e->steps.step[s->r.x - 1];
+    while (s->r.kind == QG__MAXPOOL && s->r.x > 0) s = &e->records.record[s->r.x - 1];
     return s;
 }
 
-static const float *thresholds(const qg__export_step *s)
+static const float *thresholds(const qg__record *s)
 {
     return s->floats + (s->r.kind == QG__PRODUCT ? (s->r.two_sided ? 3 : 2) * (size_t)s->r.oc : 0);
 }
@@ -186,15 +186,19 @@ static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
 static void compare_step(void *user, int i)
 {
     comparison            *c = user;
-    const qg__export_step *s = &c->e->steps.step[i];
+    const qg__record      *s = &c->e->records.record[i];
     const uint8_t         *value = (const uint8_t *)c->e->context + (size_t)c->n * c->e->net->value[i + 1].at;
-    const bool             input = ends_with(s->name, ".input"), part = strcmp(s->name, s->layer->name) && !input;
-    const qg_layer        *l = input ? s->layer->after : s->layer;
-    if (part || !l) return;
+    const bool             input = ends_with(s->name, ".input");
+    char                   name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(s->name) - (input ? strlen(".input") : 0)),
+             s->name);
+    const qg_layer *l = qg__net_named(c->r->net, name); /* NULL: a part of a layer */
+    if (input) l = l->after;
+    if (!l) return;
     const qg_step *step = step_with_result(c->r->net, l);
     const qg_var  *y    = c->out[l->index];
     if (!step || !y) return;
-    const qg__export_step *by    = quantizer_of(c->e, s);
+    const qg__record      *by = quantizer_of(c->e, s);
     const int              count = by->r.q_count;
     const bool             clips = input && !count;     /* or rectifies */
     if (clips || (!count && step->slot)) return;        /* one of both has quantized for a reader already */
@@ -462,9 +466,9 @@ static void weights_stay_packed_in_memory(void **state)
                                          .width = (*m)->image.w > 32 ? 32 : (*m)->image.w, .channels = (*m)->image.c, .classes = 10, .seed = 5, .weight = schemes[k].w,
                                          .input = schemes[k].x, .first_last = k % 2 ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED };
             qg_net              *net = qg_model_declare(*m, spec);
-            qg__export_steps     s;
+            qg__records          s;
             assert_true(qg_net_build(net));
-            assert_ok(qg__export_steps_of(net, 1, true, &s));
+            assert_ok(qg__records_of(net, 1, true, &s));
             const double most = schemes[k].x.scheme && strstr(few, (*m)->name) ? 1.31 : 1.2;
             const double file = (double)qg_net_packed_bytes(net);
             for (int path = 0; path <= (int)widest_path(); path++) {
@@ -473,7 +477,7 @@ static void weights_stay_packed_in_memory(void **state)
                 if (!(bytes <= most * file))
                     fail_msg("%s, %d: weights of %.0f bytes in memory, the file has %.0f", (*m)->name, k, bytes, file);
             }
-            qg__export_steps_free(&s);
+            qg__records_free(&s);
             qg_net_free(net);
         }
 }

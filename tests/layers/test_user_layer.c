@@ -1,9 +1,11 @@
 /* A layer of one's own: nothing of the library knows it, and it is as good as a built-in one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/testing.h"
 
+#include "infer/infer.h"
 #include "qgrad.h"
 #include "tests/support/nets.h"
 #include "tests/support/room.h"
@@ -37,11 +39,23 @@ static qg_var *offset_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_bias(t, x, qg_parameter(t, ((offset *)l)->b));
 }
 
-static const qg_layer_type offset_type = { .name    = "offset",
-                                           .size    = sizeof(offset),
-                                           .build   = offset_build,
-                                           .start   = offset_start,
-                                           .forward = offset_forward };
+/* 1 x + b */
+static int offset_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    float    *numbers;
+    const int c = l->out.c,
+              y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_AFFINE, .x = x }, &numbers);
+    for (int k = 0; numbers && k < c; k++)
+        numbers[k] = 1, numbers[c + k] = ((const offset *)l)->b->value[k];
+    return y;
+}
+
+static const qg_layer_type offset_type = { .name = "offset",
+                                           .size = sizeof(offset),
+                                           .build = offset_build,
+                                           .start = offset_start,
+                                           .forward = offset_forward,
+                                           .pack = offset_pack };
 
 static qg_layer *add_offset(qg_net *net, float start)
 {
@@ -215,7 +229,7 @@ static qg_net *net_with_gain(qg_quant weight)
     return net;
 }
 
-/* 9 weights and 3 shifts.  No packed file can have a layer that the library does not know. */
+/* 9 weights and 3 shifts.  No packed file can have a layer that does not say how. */
 static void its_weights_count_in_bytes(void **state)
 {
     qg_net *plain = net_with_gain((qg_quant){ 0 }), *ternary = net_with_gain(qg_ttq((qg_ttq_spec){ 0 }));
@@ -240,11 +254,168 @@ static void its_quantizer_is_in_the_summary(void **state)
     qg_net_free(net);
 }
 
+/* --- in files ------------------------------------------------------------------------------- */
+
+/* clip(x / 5 + 1/2, 0, 1) and the larger of two pixels: several nodes, and one that keeps codes. */
+static qg_status same_build(qg_net *net, qg_layer *l)
+{
+    l->out = l->in;
+    return QG_OK;
+}
+
+static qg_var *gate_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    return qg_clip(t, qg_affine(t, x, 0.2f, 0.5f), 0, 1);
+}
+
+static int gate_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    float    *numbers, *ends;
+    const int line =
+        qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_AFFINE, .x = x, .part = "line" }, &numbers);
+    for (int k = 0; numbers && k < l->out.c; k++) numbers[k] = 0.2f, numbers[l->out.c + k] = 0.5f;
+    const int y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CLIP, .x = line }, &ends);
+    if (ends) ends[0] = 0, ends[1] = 1;
+    return y;
+}
+
+static qg_status larger_build(qg_net *net, qg_layer *l)
+{
+    l->out = l->in;
+    l->out.h = l->in.h - 1, l->out.w = l->in.w - 1;
+    return QG_OK;
+}
+
+static qg_var *larger_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    return qg_maxpool_with(t, x, (qg_pool_spec){ .size = 2, .stride = 1 });
+}
+
+static int larger_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(
+        g, l,
+        (qg_node){ .kind = QG_NODE_MAXPOOL, .x = x, .kernel_h = 2, .kernel_w = 2, .stride = 1 },
+        NULL);
+}
+
+static const qg_layer_type gate_type = { .name = "gate",
+                                         .size = sizeof(qg_layer),
+                                         .build = same_build,
+                                         .forward = gate_forward,
+                                         .pack = gate_pack };
+static const qg_layer_type larger_type = { .name = "larger",
+                                           .size = sizeof(qg_layer),
+                                           .traits = QG_CHOOSES,
+                                           .build = larger_build,
+                                           .forward = larger_forward,
+                                           .pack = larger_pack };
+
+/* The engine computes the bits of evaluation.  conv1's codes pass through the pooling to fc1. */
+static void it_is_exported(void **state)
+{
+    const qg_quant twn = qg_twn((qg_twn_spec){ 0 }),
+                   sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 6 });
+    qg_net_append(net, &gate_type, NULL, "gate", NULL);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .weight = twn });
+    add_offset(net, -0.01f);
+    qg_net_batchnorm(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .weight = twn });
+    qg_net_append(net, &larger_type, NULL, "larger", NULL);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = twn, .input = sign });
+    add_offset(net, 0.25f);
+    if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
+
+    float           image[N * H * W], scores[N * CLASSES];
+    uint16_t        label[N];
+    unsigned char  *file;
+    size_t          bytes, memory, work;
+    const qg_infer *engine;
+    qg_tape        *t = qg_tape_new();
+    fill_bands(images, CLASSES, 5, image, label);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    const qg_var *y = qg_net_forward(net, t, (qg_tensor){ images, image });
+    assert_non_null(y);
+    if (qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes))
+        fail_msg("%s", qg_errmsg());
+    assert_int_equal(bytes, qg_net_packed_bytes(net));
+    assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
+    void *m = aligned_alloc(64, memory);
+    assert_int_equal(qg_infer_load(file, bytes, m, memory, &engine), QG_INFER_OK);
+    work = qg_infer_context_bytes(engine, N);
+    void *own = aligned_alloc(64, work);
+    assert_int_equal(qg_infer_run(engine, N, image, scores, own, work), QG_INFER_OK);
+    assert_memory_equal(scores, y->data, sizeof scores);
+    assert_int_equal(qg_infer_steps(engine), 9); /* gate1 is two, and fc1.input is part of conv2 */
+    free(file), free(m), free(own);
+    qg_tape_free(t);
+    qg_net_free(net);
+}
+
+/* A type that is wrong about itself is told so, and no file is written. */
+static int astray_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_ADD, .x = x, .z = 7 }, NULL);
+}
+
+static int narrow_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(
+        g, l,
+        (qg_node){ .kind = QG_NODE_AVGPOOL, .x = x, .kernel_h = 12, .kernel_w = 1, .stride = 1 },
+        NULL);
+}
+
+static int other_shape_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return qg_graph_add(
+        g, l,
+        (qg_node){ .kind = QG_NODE_AVGPOOL, .x = x, .kernel_h = 2, .kernel_w = 2, .stride = 2 },
+        NULL);
+}
+
+static int absent_pack(const qg_layer *l, qg_graph *g, int x, int z)
+{
+    return 5;
+}
+
+static void a_wrong_graph_is_refused(void **state)
+{
+    static const struct {
+        int (*pack)(const qg_layer *l, qg_graph *g, int x, int z);
+        const char *says;
+    } rows[] = {
+        { astray_pack, "gate1: a node of its graph reads a value that no node before it has" },
+        { narrow_pack, "gate1: a node of its graph has windows that do not fit into its input" },
+        { other_shape_pack, "gate1: its graph gives [1,4,3,1], the layer [1,9,7,1]" },
+        { absent_pack, "gate1: its graph gives a value that no node has" },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        const qg_layer_type type = { .name = "gate",
+                                     .size = sizeof(qg_layer),
+                                     .build = same_build,
+                                     .forward = gate_forward,
+                                     .pack = rows[i].pack };
+        qg_net             *net =
+            qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 6 });
+        size_t bytes;
+        qg_net_append(net, &type, NULL, "gate", NULL);
+        qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+        assert_non_null(qg_net_build(net));
+        assert_failed(qg_export_packed_size(net, (qg_packed_spec){ 0 }, &bytes), QG_EARG,
+                      rows[i].says);
+        qg_net_free(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_weights_count_in_bytes),
         cmocka_unit_test(its_quantizer_is_in_the_summary),
+        cmocka_unit_test(it_is_exported),
+        cmocka_unit_test(a_wrong_graph_is_refused),
         cmocka_unit_test(it_has_a_name_and_parameters),
         cmocka_unit_test(a_failed_declaration_keeps_its_reason),
         cmocka_unit_test(a_long_prefix_is_refused),
