@@ -77,7 +77,7 @@ static int pack_tanh(const qg_layer *l, qg_graph *g, int x, int z)
     return pack_kind(l, g, QG_NODE_TANH, x);
 }
 
-static const qg_layer_type relu = {
+const qg_layer_type qg__relu_type = {
     .name = "relu",
     .size = sizeof(qg_layer),
     .traits = QG_RECTIFIES,
@@ -86,21 +86,21 @@ static const qg_layer_type relu = {
     .join = join_relu,
     .pack = pack_relu,
 };
-static const qg_layer_type hardtanh = {
+const qg_layer_type qg__hardtanh_type = {
     .name = "hardtanh",
     .size = sizeof(qg_layer),
     .build = build,
     .forward = forward_hardtanh,
     .pack = pack_hardtanh,
 };
-static const qg_layer_type sigmoid = {
+const qg_layer_type qg__sigmoid_type = {
     .name = "sigmoid",
     .size = sizeof(qg_layer),
     .build = build,
     .forward = forward_sigmoid,
     .pack = pack_sigmoid,
 };
-static const qg_layer_type tanh_type = {
+const qg_layer_type qg__tanh_type = {
     .name = "tanh",
     .size = sizeof(qg_layer),
     .build = build,
@@ -108,10 +108,15 @@ static const qg_layer_type tanh_type = {
     .pack = pack_tanh,
 };
 
-qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
-qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
-qg_layer *qg_net_sigmoid(qg_net *net)  { return qg_net_append(net, &sigmoid, NULL, "sigmoid", NULL); }
-qg_layer *qg_net_tanh(qg_net *net)     { return qg_net_append(net, &tanh_type, NULL, "tanh", NULL); }
+static qg_layer *append(qg_net *net, const qg_layer_type *type)
+{
+    return qg_net_append(net, type, NULL, type->name, NULL);
+}
+
+qg_layer *qg_net_relu(qg_net *net)     { return append(net, &qg__relu_type); }
+qg_layer *qg_net_hardtanh(qg_net *net) { return append(net, &qg__hardtanh_type); }
+qg_layer *qg_net_sigmoid(qg_net *net)  { return append(net, &qg__sigmoid_type); }
+qg_layer *qg_net_tanh(qg_net *net)     { return append(net, &qg__tanh_type); }
 
 /* --- affine ------------------------------------------------------------------------------- */
 
@@ -119,6 +124,16 @@ typedef struct affine {
     qg_layer layer;
     float    a, b;
 } affine;
+
+static const qg_key affine_keys[] = {
+    { .name = "scale", .min = -INFINITY, .max = INFINITY },
+    { .name = "shift", .min = -INFINITY, .max = INFINITY },
+    { .name = NULL }
+};
+static const qg_field affine_fields[] = {
+    { QG_FIELD_FLOAT, offsetof(affine, a) },
+    { QG_FIELD_FLOAT, offsetof(affine, b) },
+};
 
 static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -152,9 +167,11 @@ static int pack_affine(const qg_layer *l, qg_graph *g, int x, int z)
     return y;
 }
 
-static const qg_layer_type affine_type = {
+const qg_layer_type qg__affine_type = {
     .name = "affine",
     .size = sizeof(affine),
+    .keys = affine_keys,
+    .fields = affine_fields,
     .build = build_affine,
     .forward = forward_affine,
     .describe = describe_affine,
@@ -163,7 +180,7 @@ static const qg_layer_type affine_type = {
 
 qg_layer *qg_net_affine(qg_net *net, float a, float b)
 {
-    affine *f = qg_net_append(net, &affine_type, NULL, "affine", NULL);
+    affine *f = qg_net_append(net, &qg__affine_type, NULL, "affine", NULL);
     if (!f) return NULL;
     f->a = a, f->b = b;
     return &f->layer;
@@ -175,6 +192,9 @@ typedef struct dropout {
     qg_layer layer;
     float    rate;
 } dropout;
+
+static const qg_key   dropout_keys[]   = { { .name = "rate", .max = 1 }, { .name = NULL } };
+static const qg_field dropout_fields[] = { { QG_FIELD_FLOAT, offsetof(dropout, rate) } };
 
 static qg_status build_dropout(qg_net *net, qg_layer *l)
 {
@@ -195,10 +215,12 @@ static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%g", (double)((const dropout *)l)->rate);
 }
 
-static const qg_layer_type dropout_type = {
+const qg_layer_type qg__dropout_type = {
     .name = "dropout",
     .size = sizeof(dropout),
     .traits = QG_PASSES,
+    .keys = dropout_keys,
+    .fields = dropout_fields,
     .build = build_dropout,
     .forward = forward_dropout,
     .describe = describe_dropout,
@@ -206,7 +228,7 @@ static const qg_layer_type dropout_type = {
 
 qg_layer *qg_net_dropout(qg_net *net, float rate)
 {
-    dropout *d = qg_net_append(net, &dropout_type, NULL, "drop", NULL);
+    dropout *d = qg_net_append(net, &qg__dropout_type, NULL, "drop", NULL);
     if (!d) return NULL;
     d->rate = rate;
     return &d->layer;
@@ -255,7 +277,7 @@ static bool join_quantize(qg_layer *l, qg_step *s)
 
 static qg_slot *slot_of_quantize(qg_layer *l, qg_role role) { return role == QG_INPUT ? &((quantize *)l)->slot : NULL; }
 
-static const qg_layer_type quantize_type = {
+const qg_layer_type qg__quantize_type = {
     .name = "quantize",
     .size = sizeof(quantize),
     .traits = QG_QUANTIZES,
@@ -269,7 +291,7 @@ static const qg_layer_type quantize_type = {
 
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
 {
-    quantize *l = qg_net_append(net, &quantize_type, NULL, "quant", NULL);
+    quantize *l = qg_net_append(net, &qg__quantize_type, NULL, "quant", NULL);
     if (!l) return NULL;
     l->slot.q = activation;
     return &l->layer;
@@ -307,9 +329,10 @@ static int pack_add(const qg_layer *l, qg_graph *g, int x, int z)
     return qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_ADD, .x = x, .z = z }, NULL);
 }
 
-static const qg_layer_type add = {
+const qg_layer_type qg__add_type = {
     .name = "add",
     .size = sizeof(qg_layer),
+    .traits = QG_READS_TWO,
     .build = build_add,
     .forward = forward_add,
     .join = join_add,
@@ -339,9 +362,10 @@ static int pack_concat(const qg_layer *l, qg_graph *g, int x, int z)
     return qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CONCAT, .x = x, .z = z }, NULL);
 }
 
-static const qg_layer_type concat = {
+const qg_layer_type qg__concat_type = {
     .name = "concat",
     .size = sizeof(qg_layer),
+    .traits = QG_READS_TWO,
     .build = build_concat,
     .forward = forward_concat,
     .pack = pack_concat,
@@ -363,8 +387,12 @@ static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a
     return l;
 }
 
-qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)    { return append_pair(net, &add, a, b); }
+qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
+{
+    return append_pair(net, &qg__add_type, a, b);
+}
+
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b)
 {
-    return append_pair(net, &concat, a, b);
+    return append_pair(net, &qg__concat_type, a, b);
 }

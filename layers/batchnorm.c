@@ -2,6 +2,24 @@
 
 #include "layers/evaluate.h"
 
+static const qg_key keys[] = {
+    { .name = "eps", .max = INFINITY },
+    { .name = "momentum", .max = 1 },
+    { .name = "no-scale", .is = QG_KEY_FLAG },
+    { .name = "no-shift", .is = QG_KEY_FLAG },
+    { .name = "whole", .is = QG_KEY_FLAG },
+    { .name = "freeze-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
+    { .name = NULL }
+};
+static const qg_field fields[] = {
+    { QG_FIELD_FLOAT, offsetof(qg_batchnorm, spec.eps) },
+    { QG_FIELD_FLOAT, offsetof(qg_batchnorm, spec.momentum) },
+    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.no_scale) },
+    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.no_shift) },
+    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.whole) },
+    { QG_FIELD_STEPS, offsetof(qg_batchnorm, spec.freeze_after) },
+};
+
 static qg_status build(qg_net *net, qg_layer *l)
 {
     (void)net;
@@ -68,7 +86,7 @@ static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
     spec.pool = s->pool;
     spec.add  = z;
     spec.relu = s->relu;
-    const bool fused = !s->slot || qg_slot_fuse(s->slot, t, &spec);
+    const bool fused = !s->slot || qg__slot_fuse(s->slot, t, &spec);
     qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
     qg_var    *beta  = bn->beta ? qg_parameter(t, bn->beta) : NULL;
     if (bn->spec.whole) return whole(t, x, gamma, beta, spec);
@@ -95,8 +113,10 @@ static int pack(const qg_layer *l, qg_graph *g, int x, int z)
     return y;
 }
 
-static const qg_layer_type batchnorm = { .name = "batchnorm",
+const qg_layer_type qg__batchnorm_type = { .name = "batchnorm",
                                          .size = sizeof(qg_batchnorm),
+                                         .keys = keys,
+                                         .fields = fields,
                                          .traits = QG_NORMALISES,
                                          .build = build,
                                          .start = start,
@@ -106,7 +126,7 @@ static const qg_layer_type batchnorm = { .name = "batchnorm",
 
 qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec)
 {
-    qg_batchnorm *bn = qg_net_append(net, &batchnorm, spec.after, "bn", spec.name);
+    qg_batchnorm *bn = qg_net_append(net, &qg__batchnorm_type, spec.after, "bn", spec.name);
     if (!bn) return NULL;
     bn->spec = spec;
     if (spec.freeze_after == 0) bn->spec.freeze_after = net->spec.freeze_batchnorm_after;

@@ -369,7 +369,8 @@ static qg_status evaluation(request q, qg_tape *t, float *memory, qg__evaluation
 {
     const qg_product *p = q.p;
     const room        r = divide(p, memory);
-    const qg_tensor   w = q.folded ? qg_product_weight(p, r.folded) : (qg_tensor){ p->weight->shape, p->weight->value };
+    const qg_tensor   own = { p->weight->shape, p->weight->value };
+    const qg_tensor   w   = q.folded ? qg__product_weight(p, r.folded) : own;
     const bool        coded = takes_weight(p, q.step, &e->p) && is_finite(w);
     const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, q.step, t, r, e);
     if (s) return s;

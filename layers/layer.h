@@ -17,13 +17,33 @@ typedef enum qg_trait {
     QG_CHOOSES    = 4,                      /* maxima of its input, of codes codes: max pooling */
     QG_QUANTIZES  = 8,                      /* its input, quantized by slot(l, QG_INPUT) */
     QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product */
-    QG_NORMALISES = 32                      /* a batch norm of layers/batchnorm.c; internal */
+    QG_NORMALISES = 32,                     /* a batch norm of layers/batchnorm.c; internal */
+    QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with */
 } qg_trait;
+
+/* Where the value of a key is in the struct of a layer. */
+typedef enum qg_field_kind {
+    QG_FIELD_INT,
+    QG_FIELD_BOOL,
+    QG_FIELD_FLOAT,
+    QG_FIELD_STEPS                          /* uint64_t */
+} qg_field_kind;
+
+typedef struct qg_field {
+    qg_field_kind is;
+    size_t        at;                       /* offsetof */
+} qg_field;
 
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */
     unsigned    traits;                     /* qg_trait, or-ed */
+
+    /* The names, ranges and defaults of what a declaration sets, without names, inputs and
+     * quantizers, as they stand in the text of a net (qg_net_print); and their places.  NULL: a
+     * declaration sets nothing. */
+    const qg_key   *keys;
+    const qg_field *fields;
 
     /* Checks the declaration, sets l->out and l->macs from l->in, and declares parameters.  qg_net_build
      * calls it once. */
@@ -97,14 +117,12 @@ qg_product *qg_layer_product(qg_layer *l);
 /* A batch norm is folded into the weight (qg_net_spec.fold_batchnorm). */
 bool        qg_product_is_folded(const qg_product *p);
 
-/* The weight as its quantizer sees it in QG_EVAL.  If a batch norm is folded into it, that is computed
- * into folded, which has its size; otherwise folded may be NULL. */
-qg_tensor   qg_product_weight(const qg_product *p, float *folded);
-
 /* The quantizer of this operand of l, possibly {0}; NULL: l has no such operand. */
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
 
-/* The weight of l as its quantizer sees it in QG_EVAL, as qg_product_weight; .data is NULL if l has none. */
+/* The weight of l as its quantizer sees it in QG_EVAL; .data is NULL if l has none.  If a batch
+ * norm is folded into it, that is computed into folded, which has its size; otherwise folded may
+ * be NULL. */
 qg_tensor      qg_layer_weight(qg_layer *l, float *folded);
 size_t         qg_layer_packed_bytes(qg_layer *l);          /* in a packed file, of the weight of a product and its numbers
                                                                per channel; 0: another layer */
@@ -133,11 +151,6 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role);
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself for {0} */
-
-/* The same as part of a qg_norm: sets spec->act, or spec->relu while the quantizer waits.  false: the
- * quantizer must see all values in this step (qg_scheme.observes), so call qg_slot_apply on the result
- * of the norm.  Both give the same bits. */
-bool      qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
 
 /* --- files of other programs ------------------------------------------------------------------ */
 

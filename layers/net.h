@@ -181,4 +181,29 @@ QG_MUST_CHECK qg_status qg_net_save(qg_net *net, const char *path);
 QG_MUST_CHECK qg_status qg_net_load(qg_net *net, const char *path);     /* all or nothing */
 void       qg_net_free(qg_net *net);
 
+/* --- as text -------------------------------------------------------------------------------- */
+
+/* The canonical text of a net, from which qg_net_parse declares the same net again: the same layers
+ * with the same names, and for the same seed the same bits.  One line describes the image, and one
+ * each layer: its name, its type with what differs from the defaults, and its quantizers as on the
+ * command line.  A layer reads the one before it unless the line has after=NAME.
+ *
+ *     net(height=28,width=28,channels=1) seed=1
+ *     conv1 conv2d(out=32,kernel=5) weight=twn
+ *     bn1 batchnorm
+ *     relu1 relu
+ *     pool1 maxpool(size=2)
+ *     fc1 dense(out=10) weight=twn input=sign
+ *
+ * A built net has the text that it had before.  Parameters and qg_net_freeze are not part of it.
+ *
+ * Memory   The caller frees the text.
+ * Fails    NULL.  QG_EARG: a layer's type, a scheme or a surrogate is your own, so that only your
+ *          program can declare the net; the message names the layer.  QG_EMEM. */
+char      *qg_net_print(const qg_net *net);
+
+/* Declares the net that a text describes; the caller builds it.
+ * Fails    NULL.  QG_EARG: the message names the line and what is wrong with it.  QG_EMEM. */
+qg_net    *qg_net_parse(const char *text);
+
 #endif

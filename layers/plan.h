@@ -24,6 +24,9 @@ typedef struct qg_batchnorm {
     qg_param         *gamma, *beta, *mean, *var;    /* gamma, beta NULL: left out */
 } qg_batchnorm;
 
+/* 2^53: more whole numbers no key can tell apart. */
+#define QG__MAX_STEPS 9007199254740992.0
+
 struct qg_step {
     qg_layer           *layer;          /* what runs */
     const qg_layer     *x, *z;          /* whose results it reads; NULL: the image, nothing */
@@ -76,6 +79,29 @@ bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* one of
 
 
 qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
+
+/* --- quantizers and weights ------------------------------------------------------------------- */
+
+uint64_t       qg__slot_delay(const qg_net *net, qg_role role);        /* the net's, in steps */
+
+
+/* qg_slot_apply as part of a qg_norm: sets spec->act, or spec->relu while the quantizer waits.
+ * false: the quantizer must see all values in this step (qg_scheme.observes), so call qg_slot_apply
+ * on the result of the norm.  Both give the same bits. */
+bool           qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
+
+qg_tensor      qg__product_weight(const qg_product *p, float *folded);      /* as qg_layer_weight */
+
+/* --- the types of the library, for qg_net_parse ----------------------------------------------- */
+
+extern const qg_layer_type qg__conv2d_type, qg__dense_type, qg__batchnorm_type;
+extern const qg_layer_type qg__relu_type, qg__hardtanh_type, qg__sigmoid_type, qg__tanh_type;
+extern const qg_layer_type qg__prelu_type, qg__rprelu_type, qg__affine_type, qg__dropout_type;
+extern const qg_layer_type qg__maxpool_type, qg__avgpool_type, qg__global_type;
+extern const qg_layer_type qg__quantize_type, qg__add_type, qg__concat_type, qg__shortcut_type;
+
+/* --- batch norms ------------------------------------------------------------------------------ */
+
 bool           qg__batchnorm_frozen(const qg_batchnorm *bn, uint64_t step);    /* in this step of training */
 
 /* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <stdio.h>
 
 #include "layers/plan.h"
@@ -7,10 +8,31 @@ typedef struct pool {
     qg_pool2d_spec spec;
 } pool;
 
+static const qg_key keys[] = {
+    { .name = "size", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "exclude-pad", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+static const qg_field fields[] = {
+    { QG_FIELD_INT, offsetof(pool, spec.size) },
+    { QG_FIELD_INT, offsetof(pool, spec.stride) },
+    { QG_FIELD_INT, offsetof(pool, spec.pad) },
+    { QG_FIELD_BOOL, offsetof(pool, spec.exclude_pad) },
+};
+
+static qg_pool_spec spec_of(const qg_layer *l)
+{
+    const qg_pool2d_spec s      = ((const pool *)l)->spec;
+    const int            stride = s.stride ? s.stride : s.size;
+    return (qg_pool_spec){ s.size, stride, s.pad, s.exclude_pad };
+}
+
 static qg_status build(qg_net *net, qg_layer *l)
 {
     (void)net;
-    const qg_pool2d_spec s = ((pool *)l)->spec;
+    const qg_pool_spec s = spec_of(l);
     if (s.size < 1) return qg_fail(QG_EARG, "%s: size is %d, must be at least 1", l->name, s.size);
     if (s.stride < 1 || s.pad < 0 || s.pad >= s.size)
         return qg_fail(QG_EARG, "%s: stride %d must be at least 1 and pad %d in 0..%d, less than the size", l->name, s.stride,
@@ -31,12 +53,6 @@ static qg_status build_global(qg_net *net, qg_layer *l)
     (void)net;
     l->out = (qg_shape){ 1, 1, 1, l->in.c };
     return QG_OK;
-}
-
-static qg_pool_spec spec_of(const qg_layer *l)
-{
-    const qg_pool2d_spec s = ((const pool *)l)->spec;
-    return (qg_pool_spec){ .size = s.size, .stride = s.stride, .pad = s.pad, .exclude_pad = s.exclude_pad };
 }
 
 static qg_var *forward_max(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -61,8 +77,8 @@ static qg_var *forward_global(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
  * same pass. */
 static bool join_max(qg_layer *l, qg_step *s)
 {
-    const qg_pool2d_spec p = ((const pool *)l)->spec;
-    const bool           side_by_side = p.stride == p.size && p.pad == 0;
+    const qg_pool_spec p            = spec_of(l);
+    const bool         side_by_side = p.stride == p.size && p.pad == 0;
     if (!side_by_side || p.size < 2 || p.size > QG_NORM_POOL || s->pool || s->z) return false;
     s->pool = p.size;
     return true;
@@ -70,7 +86,7 @@ static bool join_max(qg_layer *l, qg_step *s)
 
 static qg_node node_of(const qg_layer *l, qg_node_kind kind, int x)
 {
-    const qg_pool2d_spec s = ((const pool *)l)->spec;
+    const qg_pool_spec s = spec_of(l);
     return (qg_node){ .kind = kind,
                       .x = x,
                       .kernel_h = s.size,
@@ -106,31 +122,35 @@ static int pack_global(const qg_layer *l, qg_graph *g, int x, int z)
 
 static void describe(const qg_layer *l, char *text, size_t bytes)
 {
-    const qg_pool2d_spec s = ((const pool *)l)->spec;
+    const qg_pool_spec s = spec_of(l);
     int at = snprintf(text, bytes, "%dx%d", s.size, s.size);
     if (s.stride != s.size) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
     if (s.pad) snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
 }
 
-static const qg_layer_type max_type = {
+const qg_layer_type qg__maxpool_type = {
     .name = "maxpool",
     .size = sizeof(pool),
     .traits = QG_CHOOSES,
+    .keys = keys,
+    .fields = fields,
     .build = build,
     .forward = forward_max,
     .join = join_max,
     .pack = pack_max,
     .describe = describe,
 };
-static const qg_layer_type avg_type = {
+const qg_layer_type qg__avgpool_type = {
     .name = "avgpool",
     .size = sizeof(pool),
+    .keys = keys,
+    .fields = fields,
     .build = build,
     .forward = forward_avg,
     .pack = pack_avg,
     .describe = describe,
 };
-static const qg_layer_type global_type = {
+const qg_layer_type qg__global_type = {
     .name = "global avgpool",
     .size = sizeof(pool),
     .build = build_global,
@@ -142,17 +162,31 @@ static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_pool2d_spec s
 {
     pool *p = qg_net_append(net, type, spec.after, "pool", spec.name);
     if (!p) return NULL;
-    if (spec.stride == 0) spec.stride = spec.size;
+    if (spec.stride == spec.size) spec.stride = 0;
     p->spec = spec;
     return &p->layer;
 }
 
-qg_layer *qg_net_maxpool(qg_net *net, int size) { return append(net, &max_type, (qg_pool2d_spec){ .size = size }); }
-qg_layer *qg_net_avgpool(qg_net *net, int size) { return append(net, &avg_type, (qg_pool2d_spec){ .size = size }); }
-qg_layer *qg_net_global_avgpool(qg_net *net)    { return append(net, &global_type, (qg_pool2d_spec){ 0 }); }
+qg_layer *qg_net_maxpool_with(qg_net *net, qg_pool2d_spec spec)
+{
+    return append(net, &qg__maxpool_type, spec);
+}
 
-qg_layer *qg_net_maxpool_with(qg_net *net, qg_pool2d_spec spec) { return append(net, &max_type, spec); }
+qg_layer *qg_net_maxpool(qg_net *net, int size)
+{
+    return qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = size });
+}
+
+qg_layer *qg_net_global_avgpool(qg_net *net)
+{
+    return append(net, &qg__global_type, (qg_pool2d_spec){ 0 });
+}
 qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec)
 {
-    return append(net, &avg_type, spec);
+    return append(net, &qg__avgpool_type, spec);
+}
+
+qg_layer *qg_net_avgpool(qg_net *net, int size)
+{
+    return qg_net_avgpool_with(net, (qg_pool2d_spec){ .size = size });
 }

@@ -11,6 +11,16 @@ typedef struct prelu {
     qg_param     *slope, *x_shift, *y_shift;    /* the shifts of PReLU are NULL */
 } prelu;
 
+static const qg_key keys[] = {
+    { .name = "start", .min = -INFINITY, .max = INFINITY },
+    { .name = "shared", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+static const qg_field fields[] = {
+    { QG_FIELD_FLOAT, offsetof(prelu, spec.start) },
+    { QG_FIELD_BOOL, offsetof(prelu, spec.shared) },
+};
+
 static qg_status build(qg_net *net, qg_layer *l)
 {
     (void)net;
@@ -81,15 +91,19 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
     if (((const prelu *)l)->spec.shared) snprintf(text, bytes, "one slope");
 }
 
-static const qg_layer_type prelu_type = { .name = "prelu",
+const qg_layer_type qg__prelu_type = { .name = "prelu",
                                           .size = sizeof(prelu),
+                                          .keys = keys,
+                                          .fields = fields,
                                           .build = build,
                                           .start = start,
                                           .forward = forward,
                                           .pack = pack,
                                           .describe = describe };
-static const qg_layer_type rprelu_type = { .name = "rprelu",
+const qg_layer_type qg__rprelu_type = { .name = "rprelu",
                                            .size = sizeof(prelu),
+                                           .keys = keys,
+                                           .fields = fields,
                                            .build = build_shifts,
                                            .start = start,
                                            .forward = forward_shifts,
@@ -104,8 +118,11 @@ static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_prelu_spec sp
     return &p->layer;
 }
 
-qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec)  { return append(net, &prelu_type, spec); }
+qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec)
+{
+    return append(net, &qg__prelu_type, spec);
+}
 qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec)
 {
-    return append(net, &rprelu_type, spec);
+    return append(net, &qg__rprelu_type, spec);
 }

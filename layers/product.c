@@ -1,5 +1,6 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots and
  * possibly a bias; they differ in shapes and in the op they record. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "core/ops/ops.h"
@@ -172,7 +173,7 @@ static const qg_batchnorm *folded_norm(const qg_product *p)
 
 bool qg_product_is_folded(const qg_product *p) { return folded_norm(p) != NULL; }
 
-qg_tensor qg_product_weight(const qg_product *p, float *folded)
+qg_tensor qg__product_weight(const qg_product *p, float *folded)
 {
     const qg_batchnorm *bn    = folded_norm(p);
     const qg_shape      shape = p->weight->shape;
@@ -203,6 +204,30 @@ static qg_slot *product_slot(qg_layer *l, qg_role role)
 }
 
 /* --- conv2d ------------------------------------------------------------------------------- */
+
+static const qg_key conv2d_keys[] = {
+    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "kernel", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "kernel-w", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "stride", .fallback = 1, .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "same", .is = QG_KEY_FLAG },
+    { .name = "groups", .fallback = 1, .min = QG_DEPTHWISE, .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "pad-value", .min = -INFINITY, .max = INFINITY },
+    { .name = "no-bias", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+static const qg_field conv2d_fields[] = {
+    { QG_FIELD_INT, offsetof(conv2d, spec.out) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.kernel) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.kernel_w) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.stride) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.pad) },
+    { QG_FIELD_BOOL, offsetof(conv2d, spec.same) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.groups) },
+    { QG_FIELD_FLOAT, offsetof(conv2d, spec.pad_value) },
+    { QG_FIELD_BOOL, offsetof(conv2d, product.no_bias) },
+};
 
 enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
 
@@ -254,7 +279,8 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     qg_conv2d_spec s         = c->spec;
     const bool     depthwise = s.groups == QG_DEPTHWISE;
     if (depthwise && s.out == 0) s.out = l->in.c;
-    const int groups = depthwise ? l->in.c : s.groups ? s.groups : 1;
+    if (s.kernel_w == 0) s.kernel_w = s.kernel;
+    const int groups = depthwise ? l->in.c : s.groups;
     qg_status status = check_numbers(l, s);
     if (!status) status = check_groups(c, groups, s.out);
     if (status) return status;
@@ -312,18 +338,17 @@ static const kind convolution = { convolve, convolved, { .name = "conv2d" } };
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const conv2d      *c = (const conv2d *)s->layer;
-    const qg_conv_spec conv = c->product.conv;
-    return run(
-        s, t, x, &convolution,
-        (qg_windows){ c->spec.kernel, c->spec.kernel_w, conv.stride, conv.pad_h, conv.pad_w });
+    const qg_product  *p = (const qg_product *)s->layer;
+    const qg_shape     w = p->weight->shape;
+    const qg_conv_spec c = p->conv;
+    return run(s, t, x, &convolution, (qg_windows){ w.h, w.w, c.stride, c.pad_h, c.pad_w });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
 {
     const conv2d        *c = (const conv2d *)l;
     const qg_conv2d_spec s = c->spec;
-    int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w);
+    int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w ? s.kernel_w : s.kernel);
     if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
     if (s.pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
     if (s.same) at += snprintf(text + at, bytes - (size_t)at, " same");
@@ -331,8 +356,10 @@ static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
     if (groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", groups);
 }
 
-static const qg_layer_type conv2d_type = { .name = "conv2d",
+const qg_layer_type qg__conv2d_type = { .name = "conv2d",
                                            .size = sizeof(conv2d),
+                                           .keys = conv2d_keys,
+                                           .fields = conv2d_fields,
                                            .traits = QG_MULTIPLIES,
                                            .build = conv2d_build,
                                            .start = conv2d_start,
@@ -343,10 +370,11 @@ static const qg_layer_type conv2d_type = { .name = "conv2d",
 
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
-    conv2d *c = qg_net_append(net, &conv2d_type, spec.after, "conv", spec.name);
+    conv2d *c = qg_net_append(net, &qg__conv2d_type, spec.after, "conv", spec.name);
     if (!c) return NULL;
     if (spec.stride == 0) spec.stride = 1;
-    if (spec.kernel_w == 0) spec.kernel_w = spec.kernel;
+    if (spec.groups == 0) spec.groups = 1;
+    if (spec.kernel_w == spec.kernel) spec.kernel_w = 0;
     c->spec                    = spec;
     c->product.no_bias         = spec.no_bias;
     c->product.weight_slot.q   = spec.weight;
@@ -357,12 +385,23 @@ qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 
 /* --- dense -------------------------------------------------------------------------------- */
 
+static const qg_key dense_keys[] = {
+    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "no-bias", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+static const qg_field dense_fields[] = {
+    { QG_FIELD_INT, offsetof(dense, spec.out) },
+    { QG_FIELD_BOOL, offsetof(dense, product.no_bias) },
+};
+
 static qg_status dense_build(qg_net *net, qg_layer *l)
 {
     (void)net;
     dense *d = (dense *)l;
     if (d->spec.out < 1) return qg_fail(QG_EARG, "%s: out is %d, must be at least 1", l->name, d->spec.out);
     l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
+    d->product.conv = (qg_conv_spec){ .stride = 1, .groups = 1 };
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
     const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
@@ -397,8 +436,10 @@ static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
     return run(s, t, x, &connection, (qg_windows){ in.h, in.w, 1, 0, 0 });
 }
 
-static const qg_layer_type dense_type = { .name = "dense",
+const qg_layer_type qg__dense_type = { .name = "dense",
                                           .size = sizeof(dense),
+                                          .keys = dense_keys,
+                                          .fields = dense_fields,
                                           .traits = QG_MULTIPLIES,
                                           .build = dense_build,
                                           .start = dense_start,
@@ -408,10 +449,9 @@ static const qg_layer_type dense_type = { .name = "dense",
 
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {
-    dense *d = qg_net_append(net, &dense_type, spec.after, "fc", spec.name);
+    dense *d = qg_net_append(net, &qg__dense_type, spec.after, "fc", spec.name);
     if (!d) return NULL;
     d->spec                    = spec;
-    d->product.conv = (qg_conv_spec){ .stride = 1, .groups = 1 };
     d->product.no_bias         = spec.no_bias;
     d->product.weight_slot.q   = spec.weight;
     d->product.input_slot.q    = spec.input;

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <stdio.h>
 
 #include "layers/plan.h"
@@ -6,6 +7,16 @@ typedef struct shortcut {
     qg_layer layer;
     int      stride, channels;
 } shortcut;
+
+static const qg_key keys[] = {
+    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "channels", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = NULL }
+};
+static const qg_field fields[] = {
+    { QG_FIELD_INT, offsetof(shortcut, stride) },
+    { QG_FIELD_INT, offsetof(shortcut, channels) },
+};
 
 static qg_status build(qg_net *net, qg_layer *l)
 {
@@ -41,9 +52,11 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "stride %d, to %d", s->stride, s->channels);
 }
 
-static const qg_layer_type type = {
+const qg_layer_type qg__shortcut_type = {
     .name = "shortcut",
     .size = sizeof(shortcut),
+    .keys = keys,
+    .fields = fields,
     .build = build,
     .forward = forward,
     .describe = describe,
@@ -52,7 +65,7 @@ static const qg_layer_type type = {
 
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels)
 {
-    shortcut *s = qg_net_append(net, &type, after, "shortcut", NULL);
+    shortcut *s = qg_net_append(net, &qg__shortcut_type, after, "shortcut", NULL);
     if (!s) return NULL;
     s->stride   = stride;
     s->channels = channels;

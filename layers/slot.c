@@ -13,7 +13,7 @@ qg_tensor qg_layer_weight(qg_layer *l, float *folded)
 {
     const qg_product *p    = qg_layer_product(l);
     const qg_slot    *slot = qg_layer_slot(l, QG_WEIGHT);
-    if (p) return qg_product_weight(p, folded);
+    if (p) return qg__product_weight(p, folded);
     return slot && slot->of ? (qg_tensor){ slot->of->shape, slot->of->value } : (qg_tensor){ .data = NULL };
 }
 
@@ -31,7 +31,7 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
     return QG_OK;
 }
 
-static uint64_t delay_of(const qg_net *net, qg_role role)
+uint64_t qg__slot_delay(const qg_net *net, qg_role role)
 {
     return role == QG_WEIGHT ? net->spec.quantize_weights_after : role == QG_INPUT ? net->spec.quantize_inputs_after : 0;
 }
@@ -43,7 +43,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme || s) return s;
     slot->q.role    = role;
     slot->q.numbers = qg_count(x);
-    if (slot->q.after == 0) slot->q.after = delay_of(l->net, role);
+    if (slot->q.after == 0) slot->q.after = qg__slot_delay(l->net, role);
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
@@ -82,7 +82,7 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     return qg_quantize(t, slot->q, x, learned);
 }
 
-bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
 {
     qg_var *learned[QG_MAX_LEARNED];
     vars(slot, t, learned);

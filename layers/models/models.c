@@ -103,11 +103,11 @@ bool qg__model_has_float_ends(const qg_model_spec *s)
                                                : s->first_last == QG_FIRST_LAST_FLOAT;
 }
 
-qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)
+qg__model_quants qg__model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)
 {
-    qg_model_quants q = { 0 };
+    qg__model_quants q = { 0 };
     if (!(first || last) || !qg__model_has_float_ends(spec)) {
-        q = (qg_model_quants){ spec->weight, spec->input, spec->gradient };
+        q = (qg__model_quants){ spec->weight, spec->input, spec->gradient };
         if (first) q.input = (qg_quant){ 0 };
     }
     for (int i = 0; i < spec->choices; i++) {
@@ -143,12 +143,12 @@ qg_net_spec qg__model_net(const qg_model_spec *spec)
                           .quantize_inputs_after  = spec->quantize_inputs_after };
 }
 
-qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
-                                   bool last)
+qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number,
+                                    bool first, bool last)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", prefix, number);
-    return qg_model_quant(spec, name, first, last);
+    return qg__model_quant(spec, name, first, last);
 }
 
 void qg__model_relu(qg_net *net, qg_quant next_input)

@@ -84,10 +84,4 @@ qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
 /* Whether one of these is a scheme with which models keep their first and last layer in float (qg_scheme.float_ends). */
 bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient);
 
-/* The quantizers that spec gives to the product called name.  first: it reads the image. */
-typedef struct qg_model_quants {
-    qg_quant weight, input, gradient;
-} qg_model_quants;
-qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last);
-
 #endif

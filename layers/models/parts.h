@@ -32,9 +32,17 @@ qg_net_spec     qg__model_net(const qg_model_spec *spec);
 /* Whether the first and last product are not quantized. */
 bool            qg__model_has_float_ends(const qg_model_spec *spec);
 
-/* qg_model_quant of "conv3" or "fc3". */
-qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
-                                   bool last);
+/* The quantizers that spec gives to the product called name.  first: it reads the image. */
+typedef struct qg__model_quants {
+    qg_quant weight, input, gradient;
+} qg__model_quants;
+
+qg__model_quants qg__model_quant(const qg_model_spec *spec, const char *name, bool first,
+                                 bool last);
+
+/* The same for "conv3" or "fc3". */
+qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number,
+                                    bool first, bool last);
 
 /* Declares the layers between two products: batch norm, nonlinearity, pooling (0: none).
  *

@@ -20,14 +20,14 @@ static qg_layer *batchnorm(residual *r, qg_layer *x)
 }
 
 /* Quantizers of a convolution yet to be declared, skip convolutions ahead. */
-static qg_model_quants ahead(const residual *r, int skip)
+static qg__model_quants ahead(const residual *r, int skip)
 {
     return qg__model_numbered(r->s, "conv", r->convs + skip + 1, r->convs + skip == 0, false);
 }
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
 
-static qg_layer *conv3(residual *r, qg_layer *x, qg_model_quants q, int channels, int stride)
+static qg_layer *conv3(residual *r, qg_layer *x, qg__model_quants q, int channels, int stride)
 {
     r->convs++;
     return qg_net_conv2d(r->net, (qg_conv2d_spec){ .out = channels, .kernel = 3, .pad = 1, .stride = stride,
@@ -42,7 +42,7 @@ static qg_layer *nonlinearity(residual *r, qg_quant input)
 }
 
 /* Readers of an input that is already quantized do not quantize it again. */
-static qg_model_quants reads_quantized(qg_model_quants q)
+static qg__model_quants reads_quantized(qg__model_quants q)
 {
     if (rectifies(q.input)) q.input = (qg_quant){ 0 };
     return q;
@@ -63,7 +63,7 @@ static qg_layer *project(residual *r, qg_layer *x, int channels)
 {
     char name[32];
     snprintf(name, sizeof name, "shortcut%d", ++r->shortcuts);
-    const qg_model_quants q = reads_quantized(qg_model_quant(r->s, name, false, false));
+    const qg__model_quants q = reads_quantized(qg__model_quant(r->s, name, false, false));
     qg_layer *y = qg_net_conv2d(r->net, (qg_conv2d_spec){ .out = channels, .kernel = 1, .stride = 2, .no_bias = true,
                                                           .after = x, .name = name, QG_QUANTS(q) });
     return r->pre ? y : batchnorm(r, y);
@@ -75,7 +75,7 @@ static qg_layer *project(residual *r, qg_layer *x, int channels)
  * The block before has already quantized the input of the first convolution. */
 static qg_layer *post_block(residual *r, qg_layer *x, int channels, bool widen)
 {
-    const qg_model_quants a = reads_quantized(ahead(r, 0)), b = ahead(r, 1);
+    const qg__model_quants a = reads_quantized(ahead(r, 0)), b = ahead(r, 1);
     qg_layer *shortcut = !widen                      ? x
                          : r->kind == QG_SHORTCUT_B ? project(r, x, channels)
                                                     : narrow(r, x, channels);
@@ -91,7 +91,7 @@ static qg_layer *post_block(residual *r, qg_layer *x, int channels, bool widen)
 static qg_layer *pre_block(residual *r, qg_layer *x, int channels, bool widen)
 {
     const bool            first = r->convs == 1, learned = r->kind == QG_SHORTCUT_B;
-    const qg_model_quants a = ahead(r, 0), b = ahead(r, 1);
+    const qg__model_quants a = ahead(r, 0), b = ahead(r, 1);
     qg_layer             *shortcut = widen && !learned ? narrow(r, x, channels) : x, *p = x;
     if (!first) {
         batchnorm(r, x);
@@ -111,7 +111,7 @@ static qg_net *declare(qg_model_spec s, int n)
                    .s    = &s,
                    .pre  = s.option[QG_MODEL_ORDER] == QG_PRE_ACTIVATION,
                    .kind = (qg_shortcut_kind)s.option[QG_MODEL_SHORTCUT] };
-    const qg_model_quants fc1 = qg_model_quant(&s, "fc1", false, true);
+    const qg__model_quants fc1 = qg__model_quant(&s, "fc1", false, true);
     batchnorm(&r, conv3(&r, NULL, ahead(&r, 0), 16, 1));
     qg_layer *x = nonlinearity(&r, ahead(&r, 0).input);
     for (int block = 0; block < 3 * n; block++) {

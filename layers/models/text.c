@@ -27,7 +27,7 @@ typedef struct author {
 static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is == QG__DENSE; }
 
 /* The quantizers of the product that is part i. */
-static qg_model_quants quants(const author *a, int i)
+static qg__model_quants quants(const author *a, int i)
 {
     int before = 0;
     for (int k = 0; k < i; k++) before += is_product(&a->part[k]);
@@ -73,7 +73,7 @@ static qg_shape shape_after(qg_shape s, const qg__part *p)
 static qg_layer *product(author *a, int i)
 {
     const qg__part *p = &a->part[i];
-    qg_model_quants q = quants(a, i);
+    qg__model_quants q = quants(a, i);
     if (a->input_done) q.input = (qg_quant){ 0 };
     a->input_done = false;
     if (p->is == QG__DENSE)
@@ -218,7 +218,7 @@ static qg_layer *project(author *a, const entry *x, const qg__part *before, int 
 {
     char name[32];
     snprintf(name, sizeof name, "shortcut%d", a->shortcuts);
-    qg_model_quants q = qg_model_quant(a->spec, name, false, false);
+    qg__model_quants q = qg__model_quant(a->spec, name, false, false);
     if (x->quantized) q.input = (qg_quant){ 0 };
     qg_layer *y = qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = a->shape.c, .kernel = 1, .stride = stride, .no_bias = true,
                                                           .after = x->layer, .name = name, QG_QUANTS(q) });

@@ -196,7 +196,7 @@ static void check_codes(rig *r, const char *what)
     assert_true(folded && f.w && f.x);
     f.scale    = folded + w_count;
     f.negative = f.scale + oc;
-    encode(&r->p->weight_slot, qg_product_weight(r->p, folded), f.w, f.scale, f.negative, &codes);
+    encode(&r->p->weight_slot, qg__product_weight(r->p, folded), f.w, f.scale, f.negative, &codes);
     for (size_t o = (size_t)codes.n_scale; o < oc; o++) f.scale[o] = f.scale[0], f.negative[o] = f.negative[0];
     f.two_sided = r->p->weight_slot.q.scheme == &qg_ttq_scheme;
     encode(&r->p->input_slot, (qg_tensor){ { N, r->s.h, r->s.w, r->s.c }, r->x }, f.x, &f.x_scale, NULL, &codes);
@@ -227,7 +227,7 @@ static void check_floats(rig *r, const char *what)
     const qg__geometry g = sizes.g;
     qg_tape_begin(r->t, QG_EVAL, 1, 1);
     const qg_var *x = qg_slot_apply(&r->p->input_slot, r->t, qg_input(r->t, (qg_tensor){ in, r->x }));
-    const qg_var *w = qg_slot_apply(&r->p->weight_slot, r->t, qg_input(r->t, qg_product_weight(r->p, folded)));
+    const qg_var *w = qg_slot_apply(&r->p->weight_slot, r->t, qg_input(r->t, qg__product_weight(r->p, folded)));
     const size_t  row = qg_row(ws);
     const int     c = g.c / sizes.groups;
     assert_true(x && w);

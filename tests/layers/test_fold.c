@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/profile.h"
-#include "layers/layer.h"
+#include "layers/plan.h"
 
 enum { SIDE = 7, BATCH = 5, CLASSES = 3, STEPS = 5 };
 
@@ -189,7 +189,7 @@ static qg_var *keep(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 
 static const qg_scheme keeper = { .name = "keeper", .roles = QG_WEIGHT, .apply = keep };
 
-/* qg_product_weight is what the quantizer gets: bit by bit. */
+/* qg__product_weight is what the quantizer gets: bit by bit. */
 static void a_product_tells_what_its_quantizer_sees(void **state)
 {
     float folded[3 * 9];
@@ -199,7 +199,7 @@ static void a_product_tells_what_its_quantizer_sees(void **state)
         for (uint64_t step = 0; step < STEPS; step++) step_small(&s, step);
         run(&s, QG_EVAL, STEPS);
         const qg_product *conv1 = qg_layer_product(qg_net_layer(s.net, 0));
-        const qg_tensor   w     = qg_product_weight(conv1, fold ? folded : NULL);
+        const qg_tensor   w     = qg__product_weight(conv1, fold ? folded : NULL);
         assert_true(qg_shape_equal(w.shape, asked.shape));
         assert_memory_equal(w.data, asked.data, sizeof folded);
         assert_true((w.data == conv1->weight->value) == !fold);

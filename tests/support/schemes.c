@@ -9,7 +9,7 @@
 #include "core/ops/ops.h"
 #include "core/profile.h"
 #include "core/rng.h"
-#include "layers/layer.h"
+#include "layers/plan.h"
 #include "optim/optim.h"
 #include "tests/support/nets.h"
 #include "tests/support/room.h"
@@ -342,7 +342,7 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
     qg_tape_begin(t, QG_TRAIN, 1, step);
     memset(p->grad, 0, p->length * sizeof *p->grad);
     qg_slot slot = { .q = q };
-    if (fused) qg_slot_fuse(&slot, t, &spec);
+    if (fused) qg__slot_fuse(&slot, t, &spec);
     qg_var *v = qg_norm(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]),
                         qg_parameter(t, p->item[2]), spec);
     if (!fused) v = qg_slot_apply(&slot, t, v);
