@@ -28,7 +28,7 @@ compile() { $cc -std=c11 -O1 -w -I. -D_POSIX_C_SOURCE=200809L -pthread $SANITIZE
 } >"$dir/schemes.c"
 sed 's/d->grad\[0\] -= /d->grad[0] += /' "$dir/schemes.c" >"$dir/wrong.c"
 cmp -s "$dir/schemes.c" "$dir/wrong.c" && fail "no gradient was made wrong"
-objects=$(find "$build/cli" -name '*.o')
+objects=$(for source in cli/*.c cli/*/*.c; do echo "$build/${source%.c}.o"; done)
 compile -o "$dir/qgrad" "$dir/schemes.c" $objects || exit 1
 compile -o "$dir/wrong" "$dir/wrong.c" $objects || exit 1
 
