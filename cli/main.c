@@ -6,7 +6,7 @@
 
 #include "cli/config/options.h"
 #include "cli/config/self.h"
-#include "cli/manual.h"
+#include "cli/completion.h"
 #include "cli/print.h"
 #include "cli/start.h"
 #include "core/io/paths.h"
@@ -105,10 +105,10 @@ static int dispatch(int argc, char **argv)
         return EXIT_DONE;
     }
     if (at == 1 && !strcmp(word, "--version")) {
-        manual_version(stdout);
+        version_print(stdout);
         return EXIT_DONE;
     }
-    if (at == 1 && !strcmp(word, "--bash-completion")) return manual_completion(verbs, N_VERBS, stdout);
+    if (at == 1 && !strcmp(word, "--bash-completion")) return completion_print(verbs, N_VERBS, stdout);
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     const verb *v = verb_named(word);
     return v ? verb_run(v, argv[0], argc - at, argv + at) : misused("unknown command ", word);

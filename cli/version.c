@@ -1,4 +1,4 @@
-#include "cli/manual.h"
+#include "cli/completion.h"
 #include "cli/print.h"
 #include "core/kernels/cpu.h"
 #include "core/io/share.h"
@@ -18,7 +18,7 @@
 #define COMPILER "an unknown compiler"
 #endif
 
-void manual_version(FILE *out)
+void version_print(FILE *out)
 {
     char share[QG__PATH_BYTES];
     fprintf(out, "qgrad " QGRAD_VERSION "\n");

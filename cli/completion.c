@@ -1,4 +1,4 @@
-#include "cli/manual.h"
+#include "cli/completion.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static void dashed(unsigned bits, FILE *out)
         if (options[i].verbs & bits) fprintf(out, " --%s", options[i].key->name);
 }
 
-int manual_completion(const verb *verbs, int n, FILE *out)
+int completion_print(const verb *verbs, int n, FILE *out)
 {
     fprintf(out, "# bash completion for qgrad " QGRAD_VERSION "\n\n"
                  "_qgrad_recipes() {\n"
