@@ -8,7 +8,7 @@ TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/c
 FUZZERS  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
-test-programs: $(TESTS) $(TRAINING)
+test-programs: $(TESTS) $(TRAINING) $(BUILD)/tests/own_net
 # cmocka gives every test a state, which few of them use.
 $(BUILD)/tests/%.o: override CFLAGS += -Wno-unused-parameter
 # An archive, so that each test links only what it uses.
