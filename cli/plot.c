@@ -17,7 +17,6 @@
 #include "core/io/number.h"
 #include "quant/quantizer.h"
 #include "quant/scheme.h"
-#include "quant/schemes/schemes.h"
 
 enum { SAMPLE = 20000, GRID = 801, NUMBERS = SAMPLE + GRID };
 

@@ -8,7 +8,7 @@
 
 #include "core/io/paths.h"
 #include "layers/plan.h"
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 
 enum { LINE_BYTES = 2048, WORD_BYTES = 512 };
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 
 /* Ranges of channels that lie inmost.  They are taken in chunks whose ranges fit the stack, with the rows in the
  * outer loop, so that the innermost loop runs over adjacent floats. */
@@ -35,7 +35,7 @@ typedef struct qg_map_kernels {
                     float *y);
     /* y = qg__tanh(x), quant/smooth.h */
     void (*tanh)(size_t n, const float *x, float *y);
-    /* t = 2 quantize_k(t / (2m) + 1/2) - 1, quant/schemes/dorefa.h; t = tanh(w), steps = 2^k - 1 */
+    /* t = 2 quantize_k(t / (2m) + 1/2) - 1, quant/reference/dorefa.h; t = tanh(w), steps = 2^k - 1 */
     void (*tanh_codes)(size_t n, float m, float steps, float *t);
     /* y = scale if x >= 0, else -scale */
     void (*scaled_sign)(size_t n, const float *x, float scale, float *y);
@@ -47,7 +47,7 @@ typedef struct qg_map_kernels {
     void (*dorefa_up)(size_t n, const float *x, float steps, float *y);
     void (*pact)(size_t n, const float *x, float alpha, float steps, float *y);
     void (*lsq)(size_t n, const float *x, float step, float lo, float hi, float *y);
-    /* y = R(clip(x, lo, hi) scale) step, quant/schemes/qdq.h */
+    /* y = R(clip(x, lo, hi) scale) step, quant/reference/qdq.h */
     void (*scaled_even)(size_t n, const float *x, float lo, float hi, float scale, float step, float *y);
     void (*scaled_up)(size_t n, const float *x, float lo, float hi, float scale, float step, float *y);
     /* u[i] = qg_uniform(key, first + i) */
@@ -68,11 +68,11 @@ typedef struct qg_map_kernels {
     /* dx += direct dy + coupled sign(x),  scaled = through dy */
     void (*mix)(size_t n, const float *x, const float *dy, float direct, float coupled,
                 float through, float *dx, float *scaled);
-    /* dx, and the terms of ds: quant/schemes/lsq.h */
+    /* dx, and the terms of ds: quant/reference/uniform.h */
     void (*lsq_slope)(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *dx,
                       float *term);
 
-    /* --- fake_quant: quant/schemes/fake_quant.h --- */
+    /* --- fake_quant: quant/reference/fake_quant.h --- */
     void (*fake_quant_divide)(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
     void (*fake_quant_multiply)(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
     void (*fake_quant_backward)(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx,

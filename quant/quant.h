@@ -9,9 +9,6 @@
 
 #include "core/ops/ops.h"
 #include "quant/surrogate.h"
-#include "quant/schemes/fake_quant.h"
-#include "quant/schemes/ttq.h"
-#include "quant/schemes/xnor.h"
 
 typedef struct qg_scheme qg_scheme;         /* quant/scheme.h */
 
@@ -40,7 +37,7 @@ typedef struct qg_quant {
 /* --- weights ------------------------------------------------------------------------------ */
 
 /* {-a, 0, +a}: q = a sign(w) where |w| > threshold mean|w|, over the tensor or per output channel.
- *                                                                                  quant/schemes/twn.h */
+ *                                                                                  quant/reference/ternary.h */
 typedef struct qg_twn_spec {
     float        threshold;     /* 0: 0.7 */
     bool         per_channel;   /* the paper has one threshold and one a for the tensor */
@@ -49,7 +46,7 @@ typedef struct qg_twn_spec {
 qg_quant qg_twn(qg_twn_spec spec);
 extern const qg_scheme qg_twn_scheme;
 
-/* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/schemes/twn.h */
+/* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/reference/ternary.h */
 typedef struct qg_ste_tern_spec {
     float        threshold;     /* as a multiple of mean|w|, as in TWN; 0: 0.7 */
     bool         absolute;      /* threshold is a value; 0: 0.05 */
@@ -60,7 +57,13 @@ typedef struct qg_ste_tern_spec {
 qg_quant qg_ste_tern(qg_ste_tern_spec spec);
 extern const qg_scheme qg_ste_tern_scheme;
 
-/* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/schemes/ttq.h */
+/* The sign of the gradient of Wn. */
+typedef enum qg_ttq_rule {
+    QG_TTQ_EXACT,           /* -sum: the derivative of q */
+    QG_TTQ_AS_PRINTED       /* +sum: eq. 7, Blueoil */
+} qg_ttq_rule;
+
+/* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/reference/ternary.h */
 typedef struct qg_ttq_spec {
     float        threshold;     /* as a fraction of max|w|; 0: 0.05 */
     qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
@@ -76,7 +79,7 @@ typedef struct qg_ttq_spec {
 qg_quant qg_ttq(qg_ttq_spec spec);
 extern const qg_scheme qg_ttq_scheme;
 
-/* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/schemes/dorefa.h */
+/* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/reference/dorefa.h */
 typedef struct qg_dorefa_weight_spec {
     int          bits;          /* 1 .. 16; 0: 2; 32: float, the result is {0} */
     bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
@@ -86,7 +89,7 @@ typedef struct qg_dorefa_weight_spec {
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
 extern const qg_scheme qg_dorefa_weight_scheme;
 
-/* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/schemes/binary.h */
+/* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/reference/binary.h */
 typedef struct qg_binary_spec {
     bool         per_channel;
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
@@ -94,7 +97,17 @@ typedef struct qg_binary_spec {
 qg_quant qg_binary(qg_binary_spec spec);
 extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
-/* {-a, +a} per output channel with a gradient rule of XNOR-Net.                    quant/schemes/xnor.h */
+/* Gradient rules of XNOR-Net; formulas in quant/reference/binary.h. */
+typedef enum qg_xnor_rule {
+    QG_XNOR_DEFAULT,        /* of the scheme: identity; of the operators: exact */
+    QG_XNOR_EXACT,          /* the chain rule */
+    QG_XNOR_PAPER,
+    QG_XNOR_AUTHORS,
+    QG_XNOR_AUTHORS_ADAM,
+    QG_XNOR_IDENTITY
+} qg_xnor_rule;
+
+/* {-a, +a} per output channel with a gradient rule of XNOR-Net.                    quant/reference/binary.h */
 typedef struct qg_xnor_spec {
     qg_xnor_rule rule;          /* 0: identity, dw = dq; with as_paper exact */
     bool         centred;       /* as released: subtract the mean over the input channels from the latent
@@ -105,7 +118,7 @@ typedef struct qg_xnor_spec {
 qg_quant qg_xnor(qg_xnor_spec spec);
 extern const qg_scheme qg_xnor_scheme;
 
-/* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/schemes/binary.h */
+/* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/reference/binary.h */
 typedef struct qg_magnitude_aware_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
     bool         plain_gradient;    /* dw = a dq s'(w); else times sqrt(number of weights of the channel) */
@@ -122,7 +135,7 @@ typedef enum qg_glorot_lr {
     QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
 } qg_glorot_lr;
 
-/* {-1, +1}, latent weights kept in [-1, 1].                                      quant/schemes/binary.h */
+/* {-1, +1}, latent weights kept in [-1, 1].                                      quant/reference/binary.h */
 typedef struct qg_binaryconnect_spec {
     bool         stochastic;    /* in QG_TRAIN, draw +1 with probability (w + 1) / 2 */
     bool         float_eval;    /* in QG_EVAL, use the latent weights instead of the sign, as the released code
@@ -136,7 +149,7 @@ typedef struct qg_binaryconnect_spec {
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
 extern const qg_scheme qg_binaryconnect_scheme;
 
-/* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/schemes/binary.h */
+/* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/reference/binary.h */
 typedef struct qg_bnn_spec {
     bool         unit_start;
     qg_glorot_lr glorot_lr;
@@ -154,7 +167,7 @@ extern const qg_scheme qg_bop_scheme;
 
 /* --- activations -------------------------------------------------------------------------- */
 
-/* {-1, +1}: q = sign(x), sign(0) = +1; the default surrogate is clip(x, -1, 1).    quant/schemes/binary.h */
+/* {-1, +1}: q = sign(x), sign(0) = +1; the default surrogate is clip(x, -1, 1).    quant/reference/binary.h */
 typedef struct qg_binary_activation_spec {
     qg_surrogate surrogate;
 } qg_binary_activation_spec;
@@ -162,7 +175,7 @@ qg_quant qg_binary_activation(qg_binary_activation_spec spec);
 extern const qg_scheme qg_sign_scheme;
 
 /* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| in its window, or
- * for dense the mean |x| of the row.  K is a constant of the backward pass.        quant/schemes/xnor.h
+ * for dense the mean |x| of the row.  K is a constant of the backward pass.        quant/reference/binary.h
  * Usable only as the input of a product.  Padding counts as 0 in K, whatever pad_value is. */
 typedef struct qg_xnor_activation_spec {
     bool         no_scale;      /* without K, as the authors released it; the same as qg_binary_activation */
@@ -171,7 +184,7 @@ typedef struct qg_xnor_activation_spec {
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
 extern const qg_scheme qg_xnor_activation_scheme;
 
-/* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/schemes/dorefa.h */
+/* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/reference/dorefa.h */
 typedef struct qg_dorefa_activation_spec {
     int          bits;          /* 1 .. 16; 0: 2; 32: clip to [0, 1] without rounding */
     bool         ties_up;       /* floor(v + 1/2) instead of the paper's ties to even */
@@ -182,7 +195,7 @@ extern const qg_scheme qg_dorefa_activation_scheme;
 
 /* --- gradients ---------------------------------------------------------------------------- */
 
-/* Quantizes dL/dy of a product to k bits, per sample.  The forward pass is unchanged.  quant/schemes/dorefa.h */
+/* Quantizes dL/dy of a product to k bits, per sample.  The forward pass is unchanged.  quant/reference/dorefa.h */
 typedef struct qg_dorefa_gradient_spec {
     int  bits;                  /* 1 .. 16; 0: 6; 32: float, the result is {0} */
     bool no_noise;              /* for experiments; the paper's noise makes the result unbiased */
@@ -221,7 +234,7 @@ typedef struct qg_fake_quant_spec {
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
 extern const qg_scheme qg_fake_quant_scheme;
 
-/* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/schemes/lsq.h */
+/* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/reference/uniform.h */
 typedef struct qg_lsq_spec {
     int          bits;          /* 1 .. 16, signed 2 .. 16; 0: 2 */
     bool         is_signed;     /* required for weights; else codes begin at 0 and the quantizer replaces relu */
@@ -230,7 +243,7 @@ typedef struct qg_lsq_spec {
 qg_quant qg_lsq(qg_lsq_spec spec);
 extern const qg_scheme qg_lsq_scheme;
 
-/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  Replaces relu.           quant/schemes/pact.h */
+/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_pact_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 4 */
     float        alpha;         /* initial value; 0: 10 */
@@ -240,7 +253,7 @@ typedef struct qg_pact_spec {
 qg_quant qg_pact(qg_pact_spec spec);
 extern const qg_scheme qg_pact_scheme;
 
-/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/schemes/linear.h */
+/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_linear_mid_tread_half_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
     float        max_value;     /* M > 0; 0: 2 */
@@ -263,7 +276,7 @@ qg_quant qg_unit(qg_unit_spec spec);
 extern const qg_scheme qg_unit_scheme;
 
 /* Codes of `bits` bits times one factor, so 0 is a level: TensorFlow's quantize_and_dequantize.  It does not replace a
- * relu.                                                                           quant/schemes/qdq.h */
+ * relu.                                                                           quant/reference/qdq.h */
 typedef struct qg_qdq_spec {
     int          bits;          /* 2 .. 16, unsigned 1 .. 16; 0: 8 */
     bool         is_unsigned;   /* codes 0 .. 2^bits - 1, for ranges that begin at 0 */
@@ -277,6 +290,14 @@ typedef struct qg_qdq_spec {
 qg_quant qg_qdq(qg_qdq_spec spec);
 extern const qg_scheme qg_qdq_scheme;
 
+/* --- by name -------------------------------------------------------------------------------- */
+
+/* The quantizer that "ttq:threshold=0.05" names for tensors of a role; "float" is {0}.
+ *
+ * Fails    QG_EARG: no such scheme for this role, or an illegal argument; the message lists what is legal. */
+QG_MUST_CHECK
+qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q);
+
 /* --- use ---------------------------------------------------------------------------------- */
 
 /* x quantized by q; x itself if q is {0}.  learned: one var for each value that the scheme learns or tracks, in the
@@ -284,16 +305,5 @@ extern const qg_scheme qg_qdq_scheme;
  * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
  * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
-
-/* x on the levels between the vars min and max: TensorFlow's fake_quant_with_min_max_vars, or with several ranges
- * fake_quant_with_min_max_vars_per_channel.  Values and gradients have the bits of the operators of that name; formulas in
- * quant/schemes/fake_quant.h.  The gradients of min and max are plain sums over x, so they need small learning rates; the
- * scheme fake_quant divides them by the square root of the number of terms unless gradient=sum, and keeps its range legal.
- *
- * Shapes   x [n,h,w,c]; min and max both [1,1,1,1], one range; [1,1,1,c], one for each index of the last axis, as in
- *          TensorFlow; or [n,1,1,1], one for each of the first, which is the output channel of a weight.  Result like x.
- * Range    min <= max.  A range without 0 is shifted until it has it; min = max = 0 gives zeros and dx = dy.
- * Fails    QG_ESHAPE; QG_EARG: spec.num_bits, or a range that qg_fake_quant_nudge refuses. */
-qg_var *qg_fake_quant_vars(qg_tape *t, qg_var *x, qg_var *min, qg_var *max, qg_fake_quant_attrs spec);
 
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "quant/scheme.h"
-#include "quant/schemes/schemes.h"
 
 struct qg_quantizer {
     qg_quant     q;

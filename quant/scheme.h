@@ -161,6 +161,9 @@ struct qg_scheme {
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 };
 
+/* The library's schemes, NULL at the end.  Only qg_quant_parse reads the list. */
+extern const qg_scheme *const qg_schemes[];
+
 /* Shape of learned entry l for a quantizer on x: [1,1,1,1], or [1,1,1,channels] (x.n for a weight,
  * x.c for an activation). */
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
@@ -210,6 +213,8 @@ void      qg_quant_print(qg_quant q, char *text, size_t bytes);
 enum { QG_DEFAULTS = 2 };
 QG_MUST_CHECK
 qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out);
+QG_MUST_CHECK
+qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q);
 void      qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes);
 
 /* The values of the keys, in their order. */
@@ -273,9 +278,6 @@ qg_code_set   qg_form_set(qg_quant q);
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
-
-/* The explanation that DoReFa's three schemes share (internal). */
-extern const char qg__dorefa_explain[];
 
 /* For qg_scheme.surrogate: over the numbers that share the constants of number i. */
 double qg_point_mean_abs(qg_quant q, size_t i, const qg_point *p);

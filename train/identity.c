@@ -9,7 +9,7 @@
 #include "core/ranks.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 #include "train/distil.h"
 #include "train/run.h"
 

@@ -5,7 +5,6 @@
 #include "cli/config/options.h"
 #include "layers/layer.h"
 #include "quant/scheme.h"
-#include "quant/schemes/schemes.h"
 
 enum { EVERY_USE = QG_WEIGHT | QG_INPUT | QG_GRADIENT };
 

@@ -2,12 +2,11 @@
 #include <math.h>
 
 #include "cli/gradcheck/gradcheck_quantizer.h"
-#include "quant/schemes/dorefa.h"
-#include "quant/schemes/fake_quant.h"
-#include "quant/schemes/lsq.h"
-#include "quant/schemes/pact.h"
-#include "quant/schemes/ttq.h"
-#include "quant/schemes/xnor.h"
+#include "quant/reference/dorefa.h"
+#include "quant/reference/fake_quant.h"
+#include "quant/reference/uniform.h"
+#include "quant/reference/ternary.h"
+#include "quant/reference/binary.h"
 
 static qg_array scalar(float *v) { return (qg_array){ .dtype = QG_F32, .data = v }; }
 

@@ -6,7 +6,7 @@
 
 #include "cli/config/schemes.h"
 #include "cli/gradcheck/gradcheck_quantizer.h"
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 
 enum { NAME_BYTES = 160 };
 

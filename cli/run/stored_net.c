@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 
 enum { NAME_BYTES = 192, OPERANDS = 2 };
 

@@ -4,8 +4,8 @@
  * the codes, int8 uint8 int16 uint16 or int32, and comes from the array that holds them; Tmin and Tmax are
  * its limits, B its bits.  Reals are rounded and saturated before they are cast to integers; NaN becomes 0,
  * clamped to the codes.  Finite operands give finite results or an error that names the range, never an
- * infinity.  These operators have no gradient; for training use quant/schemes/fake_quant.h or
- * quant/schemes/qdq.h, which also has the roundings.
+ * infinity.  These operators have no gradient; for training use quant/reference/fake_quant.h or
+ * quant/reference/qdq.h, which also has the roundings.
  *
  * Memory   The caller owns the outputs, which must not overlap an input.  Nothing is allocated.
  * Fails    QG_EARG for a wrong dtype and for attributes and ranges as stated at each operator; QG_ESHAPE for
@@ -16,7 +16,7 @@
 
 #include "core/io/array.h"
 #include "core/status.h"
-#include "quant/schemes/qdq.h"
+#include "quant/reference/qdq.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,9 @@
-/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop, which has no latent weights. */
+/* Weights of -1 and +1 without a scale: BinaryConnect and BNN. */
 #include <math.h>
 
-#include "quant/schemes/binary.h"
 #include "quant/map.h"
-#include "quant/operand.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR, SCALED };     /* in arg of BinaryConnect */
 enum { BNN_UNIT_START, BNN_GLOROT_LR, BNN_SCALED };                 /* and of BNN */
@@ -41,7 +39,7 @@ static void draw_block(void *context, size_t at, size_t n)
     k->kernels->stochastic_sign(n, k->x + at, k->key, at, k->y + at);
 }
 
-static void draw(size_t n, const float *x, uint64_t key, float *y)
+void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
 {
     struct draws k = { x, y, key, QG_KERNELS(qg__map) };
     qg__in_blocks(n, QG_BLOCK, draw_block, &k);
@@ -54,7 +52,7 @@ static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     const bool train = qg_tape_mode(t) == QG_TRAIN;
     if (!train && q.arg[FLOAT_EVAL] != 0) return x;
     qg_var *y = qg_form_apply(t, q, x, learned);
-    if (y && train && q.arg[STOCHASTIC] != 0) draw(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
+    if (y && train && q.arg[STOCHASTIC] != 0) qg__stochastic_signs(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
     return y;
 }
 
@@ -229,59 +227,4 @@ qg_quant qg_bnn(qg_bnn_spec spec)
                                          .arg       = { [BNN_UNIT_START] = spec.unit_start,
                                                         [BNN_GLOROT_LR]  = (int)spec.glorot_lr,
                                                         [BNN_SCALED]     = !spec.plain_gradient } });
-}
-
-/* --- Bop ---------------------------------------------------------------------------------- */
-
-static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
-{
-    (void)q, (void)learned;
-    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
-}
-
-static const qg_key bop_keys[] = { QG_AS_KEY, { .name = NULL } };
-
-/* Weights that qg_bop trains equal their signs; loaded weights need not. */
-const qg_scheme qg_bop_scheme = {
-    .name      = "bop",
-    .about     = "{-1, +1} without latent weights; requires --optimizer bop",
-    .keys      = bop_keys,
-    .bits      = 1,
-    .roles     = QG_WEIGHT,
-    .scales    = QG_UNSCALED,
-    .flips     = true,
-    .form      = &qg_sign_form,
-    .ops       = QG_FORM_OPS("sign_weight"),
-    .constants = qg_unit_signs,
-    .start     = start_signs,
-    .explain =
-        "Weights of -1 and +1 without latent weights.    Helwegen et al. 2019, arXiv:1906.02107\n"
-        "\n"
-        "    q(w) = sign(w)                          equal to w, which starts as a sign and flips\n"
-        "    s(w) = w\n"
-        "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
-        "\n"
-        "Learns nothing.  The optimizer bop flips these weights and trains the other parameters with Adam;\n"
-        "other optimizers refuse these weights.  gamma is --gamma times the current learning rate divided by\n"
-        "--lr, so one schedule controls both; in the paper gamma has a schedule of its own.\n",
-};
-
-qg_quant qg_bop_weight(void)
-{
-    return qg_quant_defaults((qg_quant){ .scheme = &qg_bop_scheme });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y)
-{
-    const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
-    if (!s) draw(qg_array_count(x), qg__floats(x), key, qg__floats(y));
-    return s;
-}
-
-qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
-{
-    return qg__surrogate_gradient("stochastic_sign_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

@@ -1,25 +1,11 @@
-/* DoReFa's gradients; formulas in quant/schemes/dorefa.h. */
+/* DoReFa's gradients; formulas in quant/reference/dorefa.h. */
 #include <string.h>
 
 #include "core/slices.h"
-#include "quant/schemes/dorefa.h"
 #include "quant/map.h"
-#include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
-#include "quant/scheme.h"
-
-struct forward {
-    const float *x, *noise;
-    float       *y;
-    size_t       row;
-    int          k;
-    uint64_t     key;
-    size_t       drawn;     /* elements of the batch before x */
-    bool         keyed;     /* noise is drawn from key */
-    bool         adds;      /* y += */
-    qg_isa       isa;
-};
+#include "quant/schemes/formulas.h"
 
 /* n <= QG_CHUNK elements of a sample; noise NULL: none.  The factor 2 is not multiplied with m, because 2 m may be
  * infinite; it is exact in any place. */
@@ -37,14 +23,14 @@ static void gradient_chunk(size_t n, const float *dr, float m, int k, const floa
 }
 
 /* The noise of elements first .. first + n - 1. */
-static void draw_noise(const struct forward *f, size_t first, size_t n, float *noise)
+static void draw_noise(const qg__dorefa_rows *f, size_t first, size_t n, float *noise)
 {
     const float steps = qg__steps(f->k);
-    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, f->key, f->drawn + first, noise);
+    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, *f->key, f->drawn + first, noise);
     for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
 }
 
-static void gradient_row(const struct forward *f, size_t at)
+static void gradient_row(const qg__dorefa_rows *f, size_t at)
 {
     const float m = QG_KERNELS_OF(f->isa, qg__reduce)->max_abs(f->row, f->x + at);
     float       drawn[QG_CHUNK];
@@ -55,7 +41,7 @@ static void gradient_row(const struct forward *f, size_t at)
     for (size_t i = at; i < at + f->row; i += QG_CHUNK) {
         const size_t n = qg__smaller(at + f->row - i, QG_CHUNK);
         const float *noise = f->noise ? f->noise + i : NULL;
-        if (f->keyed) {
+        if (f->key) {
             draw_noise(f, i, n, drawn);
             noise = drawn;
         }
@@ -65,38 +51,26 @@ static void gradient_row(const struct forward *f, size_t at)
 
 static void gradient_rows(void *context, size_t first, size_t n)
 {
-    const struct forward *f = context;
+    const qg__dorefa_rows *f = context;
     for (size_t r = first; r < first + n; r++) gradient_row(f, r * f->row);
 }
 
-static void quantize_rows(size_t rows, size_t row, const float *dr, int k, const float *noise,
-                         float *y)
+void qg__dorefa_gradient(qg__dorefa_rows f, size_t rows)
 {
-    if (rows == 0 || row == 0) return;
-    if (k == QG_FLOAT_BITS) {
-        memcpy(y, dr, rows * row * sizeof *y);
-        return;
-    }
-    struct forward f = { .x = dr, .noise = noise, .y = y, .row = row, .k = k, .isa = qg__isa() };
-    qg__in_blocks(rows, 1, gradient_rows, &f);
-}
-
-/* first: the row of the batch that is here first. */
-static void quantize_keyed_rows(size_t rows, size_t row, const float *dr, int k, const uint64_t *key, size_t first,
-                               bool adds, float *y)
-{
-    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .drawn = first * row, .adds = adds, .isa = qg__isa() };
-    if (key) {
-        f.key = *key;
-        f.keyed = true;
-    }
+    f.isa = qg__isa();
     qg__in_blocks(rows, 1, gradient_rows, &f);
 }
 
 static void noise_block(void *context, size_t at, size_t n)
 {
-    const struct forward *f = context;
+    const qg__dorefa_rows *f = context;
     draw_noise(f, at, n, f->y + at);
+}
+
+void qg__dorefa_noise(uint64_t key, int k, size_t n, float *noise)
+{
+    qg__dorefa_rows f = { .y = noise, .k = k, .key = &key, .isa = qg__isa() };
+    qg__in_blocks(n, QG_BLOCK, noise_block, &f);
 }
 
 /* --- on the tape ---------------------------------------------------------------------------- */
@@ -123,8 +97,10 @@ static void gradient_backward(qg_tape *t, qg_var *y)
     const gradient *g = y->saved;
     qg_var         *x = y->in[0];
     if (!x->grad) return;
-    quantize_keyed_rows((size_t)x->shape.n, qg_row(x->shape), y->grad, g->k,
-                        g->noisy ? &g->key : NULL, (size_t)qg__slices_of(x).first, !x->fresh, x->grad);
+    const size_t row = qg_row(x->shape);
+    qg__dorefa_gradient((qg__dorefa_rows){ .x = y->grad, .y = x->grad, .row = row, .k = g->k, .adds = !x->fresh,
+                                           .key   = g->noisy ? &g->key : NULL,
+                                           .drawn = (size_t)qg__slices_of(x).first * row }, (size_t)x->shape.n);
 }
 
 static const qg_op gradient_op = { .name     = "dorefa_gradient",
@@ -168,40 +144,4 @@ qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme = &qg_dorefa_gradient_scheme,
                                          .bits   = spec.bits,
                                          .arg    = { [NO_NOISE] = spec.no_noise } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_status check_bits(const char *op, int k)
-{
-    return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS);
-}
-
-qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
-                                       qg_array *y)
-{
-    const char       *op     = "dorefa_gradient_quantizer";
-    const qg__operand rows[] = { { "dr", dr, .dtypes = QG__F32 },
-                                 { "y", y, .dtypes = QG__F32, .like = "dr" },
-                                 { "noise", noise, .dtypes = QG__F32, .like = "dr", .optional = true } };
-    qg_split          samples = { 0 };
-    qg_status         s       = check_bits(op, k);
-    if (!s) s = QG__CHECK_OPERANDS(op, rows);
-    if (!s) s = qg__check_channels(op, "axis of samples", 0, dr, &samples);
-    if (s) return s;
-    quantize_rows(samples.depth, samples.inner, qg__floats(dr), k, qg__floats(noise),
-                        qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
-{
-    const char *op = "dorefa_gradient_noise";
-    const qg__operand rows[] = { { "noise", noise, .dtypes = QG__F32 } };
-    qg_status         s      = check_bits(op, k);
-    if (!s) s = QG__CHECK_OPERANDS(op, rows);
-    if (s) return s;
-    struct forward f = { .y = qg__floats(noise), .k = k, .key = key, .isa = qg__isa() };
-    qg__in_blocks(qg_array_count(noise), QG_BLOCK, noise_block, &f);
-    return QG_OK;
 }

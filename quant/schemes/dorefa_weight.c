@@ -1,12 +1,10 @@
-/* DoReFa's weights; formulas in quant/schemes/dorefa.h. */
+/* DoReFa's weights; formulas in quant/reference/dorefa.h. */
 #include <math.h>
 #include <string.h>
 
-#include "quant/schemes/dorefa.h"
 #include "quant/map.h"
-#include "quant/operand.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 #include "quant/smooth.h"
 
 enum { THROUGH_MAX };       /* in arg */
@@ -106,17 +104,12 @@ static void max_slope(size_t n, const float *x, const float *dy, float m, float 
 
 /* --- the schemes ------------------------------------------------------------------------------- */
 
-static qg_constants constants_of(int bits, float most)
-{
-    /* tanh is monotone, so its largest value is that of the largest weight. */
-    const float steps = qg__steps(bits);
-    return (qg_constants){ .uniform = { .hi = qg__tanh(most), .steps = steps, .step = 1.0f / steps } };
-}
-
+/* tanh is monotone, so its largest value is that of the largest weight. */
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
+    const float steps = qg__steps(q.bits);
     (void)learned;
-    return constants_of(q.bits, qg_span_max_abs(w));
+    return (qg_constants){ .uniform = { .hi = qg__tanh(qg_span_max_abs(w)), .steps = steps, .step = 1.0f / steps } };
 }
 
 static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, float *dx)
@@ -179,41 +172,4 @@ qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,
                                          .arg         = { [THROUGH_MAX] = spec.through_max } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_status check_bits(const char *op, int k) { return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS); }
-
-qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
-{
-    const char *op = "dorefa_weight_quantizer";
-    qg_status   s  = check_bits(op, k);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const size_t n = qg_array_count(x);
-    const float *w = qg__floats(x);
-    if (k != QG_FLOAT_BITS)
-        qg_form_forward(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }), qg__split_at(x, -1), w, NULL,
-                        qg__floats(y), NULL, NULL);
-    else if (n) memcpy(qg__floats(y), w, n * sizeof *w);
-    return QG_OK;
-}
-
-qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                              qg_dorefa_weight_attrs attrs, qg_array *dx)
-{
-    const char *op = "dorefa_weight_quantizer_gradient";
-    qg_status   s  = check_bits(op, attrs.k);
-    if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (s) return s;
-    const size_t n = qg_array_count(x);
-    const float *w = qg__floats(x);
-    qg_quant     q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2, .through_max = attrs.through_max });
-    q.surrogate    = attrs.surrogate;
-    if (attrs.k == 1 || attrs.k == QG_FLOAT_BITS) q.surrogate = qg__surrogate_or(q.surrogate, qg_surrogate_identity());
-    const qg_constants c = constants_of(2, q.surrogate.slope ? 0.0f : qg__max_abs(n, w));
-    qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &c, w, qg__floats(dy), qg__floats(dx), NULL);
-    return QG_OK;
 }

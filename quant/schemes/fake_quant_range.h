@@ -14,7 +14,7 @@
 #define QG_FAKE_QUANT_RANGE_H
 
 #include "core/io/array.h"
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 #include "quant/scheme.h"
 
 /* Of qg_quant.arg, and of what is learned or tracked. */

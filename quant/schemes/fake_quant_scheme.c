@@ -1,5 +1,5 @@
 /* Fake quantization of weights and activations: one scheme for each kind of range (fake_quant_range.h), its op for
- * one range and its op for a range per channel.  Formulas in quant/schemes/fake_quant.h. */
+ * one range and its op for a range per channel.  Formulas in quant/reference/fake_quant.h. */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
-#include "quant/schemes/linear.h"
-
+/* Blueoil's inputs; formulas in quant/reference/uniform.h. */
 #include <math.h>
 
-#include "quant/operand.h"
 #include "quant/scheme.h"
 
 enum { MAX_VALUE };         /* in arg */
@@ -15,16 +13,11 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-static qg_constants constants_of(int bits, float max)
-{
-    const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
-    return (qg_constants){ .uniform = { .hi = max, .steps = steps, .step = steps > 0.0f ? max / steps : 0.0f } };
-}
-
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
+    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits), max = (float)q.arg[MAX_VALUE];
     (void)x, (void)learned;
-    return constants_of(q.bits, (float)q.arg[MAX_VALUE]);
+    return (qg_constants){ .uniform = { .hi = max, .steps = steps, .step = steps > 0.0f ? max / steps : 0.0f } };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
@@ -65,37 +58,4 @@ qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec)
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [MAX_VALUE] = spec.max_value } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_status check_attrs(const char *op, int bit, float max_value)
-{
-    const qg_status s = qg__check_int(op, "bit", bit, 1, QG_FLOAT_BITS);
-    return s ? s : qg__check_above_zero(op, "max_value", max_value);
-}
-
-qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value, qg_array *y)
-{
-    const char *op = "linear_mid_tread_half_quantizer";
-    qg_status   s  = check_attrs(op, bit, max_value);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants k = constants_of(bit, max_value);
-    qg_form_values(&qg_linear_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
-                                                      float max_value, qg_surrogate s, qg_array *dx)
-{
-    const char *op     = "linear_mid_tread_half_quantizer_gradient";
-    qg_status   status = check_attrs(op, bit, max_value);
-    if (!status) status = qg__check_backward(op, x, dy, dx);
-    if (status) return status;
-    const qg_constants k = constants_of(bit, max_value);
-    const qg_quant     q = { .scheme = &qg_linear_scheme, .surrogate = s };
-    qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
-    return QG_OK;
 }

@@ -1,5 +1,4 @@
-#include "quant/schemes/lsq.h"
-
+/* Learned step size; formulas in quant/reference/uniform.h. */
 #include <math.h>
 
 #include "quant/operand.h"
@@ -195,48 +194,4 @@ qg_quant qg_lsq(qg_lsq_spec spec)
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [SIGNED] = spec.is_signed } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
-{
-    qg_status s = qg__check_above_zero(op, "step", attrs.step);
-    if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
-    if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
-    const int most = attrs.qn > attrs.qp ? attrs.qn : attrs.qp;
-    if (s || isfinite(attrs.step * (float)most)) return s;
-    return qg_fail(QG_EARG, "%s: step is %g, times %d codes beyond float32", op, (double)attrs.step, most);
-}
-
-static qg_constants constants_of(qg_lsq_attrs a)
-{
-    return (qg_constants){ .uniform = { .lo = -(float)a.qn, .hi = (float)a.qp, .step = a.step } };
-}
-
-qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
-{
-    const char *op = "lsq_quantizer";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants k = constants_of(attrs);
-    qg_form_values(&qg_lsq_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attrs attrs, qg_array *dx,
-                                    float *grad_step)
-{
-    const char *op = "lsq_quantizer_gradient";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (s) return s;
-    const qg_constants k = constants_of(attrs);
-    const qg_quant     q = { .scheme = &qg_lsq_scheme, .surrogate = attrs.surrogate };
-    double             sum[1][QG_FORM_SUMS];
-    qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
-    return QG_OK;
 }

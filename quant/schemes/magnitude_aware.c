@@ -1,8 +1,6 @@
-#include "quant/schemes/binary.h"
-
+/* Bi-Real Net's weights; formulas in quant/reference/binary.h. */
 #include <math.h>
 
-#include "quant/operand.h"
 #include "quant/scheme.h"
 
 enum { SCALED };            /* in arg */
@@ -65,28 +63,4 @@ qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
                                          .arg       = { [SCALED] = !spec.plain_gradient } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
-{
-    const char     *op = "magnitude_aware_sign_quantizer";
-    const qg_status s  = qg__check_forward(op, x, y);
-    return s ? s : qg__scaled_sign_axis(op, "last axis", x, x->rank - 1, y, "scale", scale);
-}
-
-qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                                     qg_array *dx)
-{
-    const char *op     = "magnitude_aware_sign_quantizer_gradient";
-    qg_split   c      = { 0 };
-    qg_status   status = qg__check_backward(op, x, dy, dx);
-    if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
-    if (!status && s.whole) status = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
-    if (status) return status;
-    qg__zero(dx);
-    qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true, .surrogate = s }), c, NULL, qg__floats(x), qg__floats(dy),
-                     qg__floats(dx), NULL);
-    return QG_OK;
 }

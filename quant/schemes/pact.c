@@ -1,8 +1,6 @@
-#include "quant/schemes/pact.h"
-
+/* Inputs with a learned clip; formulas in quant/reference/uniform.h. */
 #include <math.h>
 
-#include "quant/operand.h"
 #include "quant/scheme.h"
 
 enum { FIRST_ALPHA, DECAY };        /* in arg */
@@ -17,17 +15,12 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-static qg_constants constants_of(int bits, float alpha)
-{
-    const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
-    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f },
-                           .gain    = { 1.0f } };
-}
-
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
+    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits), alpha = learned[0];
     (void)x;
-    return constants_of(q.bits, learned[0]);
+    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f },
+                           .gain    = { 1.0f } };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
@@ -86,42 +79,4 @@ qg_quant qg_pact(qg_pact_spec spec)
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [FIRST_ALPHA] = spec.alpha, [DECAY] = spec.decay } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_status check_attrs(const char *op, int k, float alpha)
-{
-    qg_status s = qg__check_int(op, "k", k, 1, QG_FLOAT_BITS);
-    if (!s) s = qg__check_above_zero(op, "alpha", alpha);
-    if (s || k == QG_FLOAT_BITS || isfinite(alpha * qg__steps(k))) return s;
-    return qg_fail(QG_EARG, "%s: alpha is %g, times %.0f steps beyond float32", op, (double)alpha,
-                   (double)qg__steps(k));
-}
-
-qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
-{
-    const char *op = "pact_quantizer";
-    qg_status   s  = check_attrs(op, k, alpha);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants all = constants_of(k, alpha);
-    qg_form_values(&qg_pact_form, &all, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha, qg_surrogate s,
-                                     qg_array *dx, float *grad_alpha)
-{
-    const char *op     = "pact_quantizer_gradient";
-    qg_status   status = check_attrs(op, k, alpha);
-    if (!status) status = qg__check_backward(op, x, dy, dx);
-    if (status) return status;
-    const qg_constants all = constants_of(k, alpha);
-    const qg_quant     q   = { .scheme = &qg_pact_scheme, .surrogate = s };
-    double             sum[1][QG_FORM_SUMS];
-    qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_alpha) *grad_alpha = (float)sum[0][0];
-    return QG_OK;
 }

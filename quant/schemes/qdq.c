@@ -1,10 +1,9 @@
-#include "quant/schemes/qdq.h"
-
+/* TensorFlow's quantize_and_dequantize; formulas in quant/reference/qdq.h. */
 #include <float.h>
 #include <math.h>
 
 #include "quant/operand.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { SIGNED, RANGE, MIN, MAX, NARROW, TIES };     /* in arg */
 enum { MEASURED, GIVEN };                           /* of RANGE */
@@ -27,13 +26,13 @@ static const qg_key keys[] = {
 
 /* --- constants ------------------------------------------------------------------------------- */
 
-static qg_quantize_and_dequantize_attrs attrs_of(qg_quant q)
+static qg__qdq_codes codes_of(qg_quant q)
 {
-    return (qg_quantize_and_dequantize_attrs){ .signed_input = q.arg[SIGNED] != 0,
-                                               .num_bits     = q.bits,
-                                               .range_given  = q.arg[RANGE] == GIVEN,
-                                               .round_mode   = q.arg[TIES] != 0 ? QG_HALF_UP : QG_HALF_TO_EVEN,
-                                               .narrow_range = q.arg[NARROW] != 0 };
+    return (qg__qdq_codes){ .bits      = q.bits,
+                            .is_signed = q.arg[SIGNED] != 0,
+                            .narrow    = q.arg[NARROW] != 0,
+                            .given     = q.arg[RANGE] == GIVEN,
+                            .ties_up   = q.arg[TIES] != 0 };
 }
 
 static qg_code_set codes(qg_quant q)
@@ -43,25 +42,25 @@ static qg_code_set codes(qg_quant q)
 }
 
 /* Of the range lo .. hi.  A measured range clips nothing; without a step, every value is 0. */
-static qg_constants constants_of(qg_quantize_and_dequantize_attrs a, float lo, float hi)
+qg_constants qg__qdq_constants(qg__qdq_codes c, float lo, float hi)
 {
-    const int64_t half = INT64_C(1) << (a.num_bits - 1);
-    const float   qlo  = a.signed_input ? (float)(-half + (a.narrow_range ? 1 : 0)) : 0.0f;
-    const float   qhi  = a.signed_input ? (float)(half - 1) : (float)(2 * half - 1);
-    qg_levels     u    = { .from = lo, .to = hi, .variant = a.round_mode == QG_HALF_UP ? 1.0f : 0.0f };
-    if (!a.signed_input && hi <= 0.0f) return (qg_constants){ .uniform = u };
+    const int64_t half = INT64_C(1) << (c.bits - 1);
+    const float   qlo  = c.is_signed ? (float)(-half + (c.narrow ? 1 : 0)) : 0.0f;
+    const float   qhi  = c.is_signed ? (float)(half - 1) : (float)(2 * half - 1);
+    qg_levels     u    = { .from = lo, .to = hi, .variant = c.ties_up ? 1.0f : 0.0f };
+    if (!c.is_signed && hi <= 0.0f) return (qg_constants){ .uniform = u };
     const float s_lo  = qlo * lo > 0.0f ? qlo / lo : FLT_MAX;
     const float s_hi  = qhi * hi > 0.0f ? qhi / hi : FLT_MAX;
     const bool  lower = s_lo < s_hi;
     u.steps = lower ? s_lo : s_hi;
     u.step  = lower ? lo / qlo : hi / qhi;
-    u.lo    = !a.range_given ? -INFINITY : lower ? lo : qlo * u.step;
-    u.hi    = !a.range_given ? INFINITY : lower ? qhi * u.step : hi;
+    u.lo    = !c.given ? -INFINITY : lower ? lo : qlo * u.step;
+    u.hi    = !c.given ? INFINITY : lower ? qhi * u.step : hi;
     return (qg_constants){ .uniform = u };
 }
 
 /* Finite numbers stay finite: y never decreases, so its ends tell.  An infinite number in x makes its own range NaN. */
-static bool is_scalable(bool given, const qg_constants *k)
+bool qg__qdq_is_scalable(bool given, const qg_constants *k)
 {
     const qg_levels u      = k->uniform;
     const float     end[2] = { given ? -FLT_MAX : u.from, given ? FLT_MAX : u.to };
@@ -76,12 +75,12 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     float lo = (float)q.arg[MIN], hi = (float)q.arg[MAX];
     (void)learned;
     if (q.arg[RANGE] == MEASURED) qg_span_min_max(x, &lo, &hi);
-    return constants_of(attrs_of(q), lo, hi);
+    return qg__qdq_constants(codes_of(q), lo, hi);
 }
 
 static qg_status check_constants(qg_quant q, const qg_constants *k)
 {
-    if (is_scalable(q.arg[RANGE] == GIVEN, k)) return QG_OK;
+    if (qg__qdq_is_scalable(q.arg[RANGE] == GIVEN, k)) return QG_OK;
     return qg_fail(QG_EARG, "%s: %.9g .. %.9g is a range that float32 cannot scale to codes of %d bits", q.scheme->name,
                    (double)k->uniform.from, (double)k->uniform.to, q.bits);
 }
@@ -217,133 +216,4 @@ qg_quant qg_qdq(qg_qdq_spec spec)
                                                           [MAX]    = own ? keys[MAX + 2].fallback : spec.max,
                                                           [NARROW] = spec.narrow_range,
                                                           [TIES]   = spec.ties_up } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-const qg_quantize_and_dequantize_attrs qg_quantize_and_dequantize_defaults = {
-    .version = QG_QDQ_V2, .signed_input = true, .num_bits = 8, .round_mode = QG_HALF_TO_EVEN, .axis = QG_NO_AXIS
-};
-
-/* Checks the attributes and makes axis QG_NO_AXIS or an index of x. */
-static qg_status check_attrs(const char *op, qg_quantize_and_dequantize_attrs *a, const qg_array *x)
-{
-    const bool          wraps   = a->version == QG_QDQ_V3;
-    const qg__attribute attrs[] = {
-        { a->signed_input ? "num_bits of signed input" : "num_bits of unsigned input", a->num_bits,
-          a->signed_input ? 2 : 1, a->signed_input ? 61 : 62, NULL },
-        { "round_mode", (int)a->round_mode, QG_HALF_TO_EVEN, QG_HALF_UP, "HALF_TO_EVEN or HALF_UP" },
-        { "version", (int)a->version, QG_QDQ_V2, QG_QDQ_V4, "V2, V3 or V4" },
-        { "axis", a->axis, wraps && x->rank > 0 ? -x->rank : QG_NO_AXIS, x->rank - 1, NULL },
-    };
-    const qg_status s = QG__CHECK_ATTRIBUTES(op, attrs);
-    if (!s && wraps && a->axis < QG_NO_AXIS) a->axis += x->rank;
-    return s;
-}
-
-static qg_status check_ranges(const char *op, int axis, const qg_array *x, const qg_array *min,
-                              const qg_array *max)
-{
-    const qg__operand rows[] = {
-        { "input", x, .dtypes = QG__F32 },
-        { "input_min", min, .dtypes = QG__F32, .along = "input", .axis = axis, .values = QG__FINITE },
-        { "input_max", max, .dtypes = QG__F32, .along = "input", .axis = axis, .values = QG__FINITE,
-          .least = "input_min" },
-    };
-    return QG__CHECK_OPERANDS(op, rows);
-}
-
-/* The operands of the forward, checked. */
-typedef struct operands {
-    qg_quantize_and_dequantize_attrs attrs;
-    qg_split                         d;
-    qg_isa                           isa;
-    const float                     *x, *min, *max;
-} operands;
-
-static qg_constants constants_at(const operands *p, size_t k)
-{
-    float lo, hi;
-    if (p->attrs.range_given) lo = p->min[k], hi = p->max[k];
-    else qg_span_min_max(qg_span_at(p->isa, p->d, k, p->x), &lo, &hi);
-    return constants_of(p->attrs, lo, hi);
-}
-
-static qg_status check_slice(const char *op, const operands *p, size_t k)
-{
-    const bool         given = p->attrs.range_given;
-    const qg_constants c     = constants_at(p, k);
-    if (is_scalable(given, &c)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: %s[%zu] is %.9g .. %.9g, which float32 cannot scale to codes of %d bits", op,
-                   given ? "input_min .. input_max" : "the span of input", k, (double)c.uniform.from,
-                   (double)c.uniform.to, p->attrs.num_bits);
-}
-
-qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, const qg_array *input,
-                                     const qg_array *input_min, const qg_array *input_max,
-                                     qg_array *output)
-{
-    const char *op = "quantize_and_dequantize";
-    qg_status   s  = qg__check_pair(op, "output", output, "input", input);
-    if (!s) s = check_attrs(op, &attrs, input);
-    if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
-    if (s || qg_array_count(input) == 0) return s;
-    if (attrs.version == QG_QDQ_V3) attrs.round_mode = QG_HALF_TO_EVEN;
-    const operands p = { .attrs = attrs,
-                         .d     = qg__split_at(input, attrs.axis),
-                         .isa   = qg__isa(),
-                         .x     = input->data,
-                         .min   = attrs.range_given ? input_min->data : NULL,
-                         .max   = attrs.range_given ? input_max->data : NULL };
-    for (size_t k = 0; !s && k < p.d.depth; k++) s = check_slice(op, &p, k);
-    for (size_t k = 0; !s && k < p.d.depth; k++) {
-        const qg_constants c = constants_at(&p, k);
-        for (size_t o = 0; o < p.d.outer; o++) {
-            const size_t at = (o * p.d.depth + k) * p.d.inner;
-            qg_scaled_form.values(p.isa, &c, p.d.inner, p.x + at, qg__floats(output) + at);
-        }
-    }
-    return s;
-}
-
-qg_status qg_quantize_and_dequantize_v4_gradient(qg_quantize_and_dequantize_attrs attrs,
-                                                 const qg_array *gradients, const qg_array *input,
-                                                 const qg_array *input_min,
-                                                 const qg_array *input_max,
-                                                 qg_array *input_backprop,
-                                                 qg_array *input_min_backprop,
-                                                 qg_array *input_max_backprop)
-{
-    const char       *op     = "quantize_and_dequantize_v4_gradient";
-    const qg__operand rows[] = {
-        { "input", input, .dtypes = QG__F32 },
-        { "gradients", gradients, .dtypes = QG__F32, .like = "input" },
-        { "input_backprop", input_backprop, .dtypes = QG__F32, .like = "input" },
-        { "input_min", input_min, .dtypes = QG__F32 },
-        { "input_min_backprop", input_min_backprop, .dtypes = QG__F32, .like = "input_min" },
-        { "input_max", input_max, .dtypes = QG__F32 },
-        { "input_max_backprop", input_max_backprop, .dtypes = QG__F32, .like = "input_max" },
-    };
-    qg_status s = QG__CHECK_OPERANDS(op, rows);
-    if (!s) s = check_attrs(op, &attrs, input);
-    if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
-    if (s) return s;
-    const qg_split d  = qg__split_at(input, attrs.axis);
-    const float    *x  = input->data;
-    const float    *g  = gradients->data;
-    float          *dx = input_backprop->data;
-    const bool      masks = attrs.version == QG_QDQ_V4 && attrs.range_given;
-    for (size_t i = 0; !masks && i < qg_array_count(input); i++) dx[i] = g[i];
-    for (size_t k = 0; masks && k < d.depth; k++) {
-        const float lo = ((const float *)input_min->data)[k];
-        const float hi = ((const float *)input_max->data)[k];
-        for (size_t o = 0; o < d.outer; o++)
-            for (size_t i = (o * d.depth + k) * d.inner, e = i + d.inner; i < e; i++)
-                dx[i] = x[i] >= lo && x[i] <= hi ? g[i] : 0.0f;
-    }
-    for (size_t k = 0; k < qg_array_count(input_min); k++)
-        ((float *)input_min_backprop->data)[k] = 0.0f;
-    for (size_t k = 0; k < qg_array_count(input_max); k++)
-        ((float *)input_max_backprop->data)[k] = 0.0f;
-    return QG_OK;
 }

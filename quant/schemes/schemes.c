@@ -1,8 +1,8 @@
-#include "quant/schemes/schemes.h"
-
+/* The library's schemes by name. */
 #include <string.h>
 
 #include "core/io/paths.h"
+#include "quant/scheme.h"
 
 const qg_scheme *const qg_schemes[] = {
     &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,

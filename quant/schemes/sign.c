@@ -1,5 +1,4 @@
-#include "quant/schemes/binary.h"
-#include "quant/operand.h"
+/* Binary inputs; formulas in quant/reference/binary.h. */
 #include "quant/scheme.h"
 
 qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
@@ -39,20 +38,4 @@ const qg_scheme qg_sign_scheme = {
 qg_quant qg_binary_activation(qg_binary_activation_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme = &qg_sign_scheme, .surrogate = spec.surrogate });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-qg_status qg_sign_quantizer(const qg_array *x, qg_array *y)
-{
-    const qg_status s = qg__check_forward("sign_quantizer", x, y);
-    if (s) return s;
-    const qg_constants unit = { .sign = { 1.0f } };
-    qg_form_values(&qg_sign_form, &unit, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
-{
-    return qg__surrogate_gradient("sign_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
 }

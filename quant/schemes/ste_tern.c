@@ -1,6 +1,6 @@
-#include "quant/operand.h"
+/* Larq's SteTern; formulas in quant/reference/ternary.h. */
 #include "quant/scheme.h"
-#include "quant/schemes/twn.h"
+#include "quant/schemes/formulas.h"
 
 enum { THRESHOLD, RELATIVE, SCALED };       /* in arg */
 
@@ -83,26 +83,4 @@ qg_quant qg_ste_tern(qg_ste_tern_spec spec)
                                          .arg       = { [THRESHOLD] = spec.threshold,
                                                         [RELATIVE]  = !spec.absolute,
                                                         [SCALED]    = !spec.plain_gradient } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_array *y)
-{
-    const char *op       = "ste_tern_quantizer";
-    const bool  relative = attrs.ternary_weight_networks;
-    qg_status   s        = qg__check_forward(op, x, y);
-    if (!s && !relative) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
-    if (s) return s;
-    /* Not by the scheme, to which a threshold of 0 means its default. */
-    const qg_span      w = qg_span_at(qg__isa(), qg__split_at(x, -1), 0, qg__floats(x));
-    const qg_constants k = { .ternary = { relative ? qg__twn_delta(w, 0.7f) : attrs.threshold_value, 1.0f, 1.0f } };
-    qg_form_values(&qg_ternary_form, &k, w.n, w.x, qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
-{
-    return qg__surrogate_gradient("ste_tern_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
 }

@@ -1,8 +1,6 @@
-#include "quant/schemes/ttq.h"
-
+/* Trained ternary quantization; formulas in quant/reference/ternary.h. */
 #include <math.h>
 
-#include "quant/operand.h"
 #include "quant/scheme.h"
 
 enum { THRESHOLD, RULE, FROM_WEIGHTS, DECAY, SCALED, STRAIGHT, RATE };     /* in arg */
@@ -148,54 +146,4 @@ qg_quant qg_ttq(qg_ttq_spec spec)
                                                                 [RATE]         = 0.1f } });
     if (spec.scale_lr != 0) q.arg[RATE] = spec.scale_lr;
     return q;
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-/* The operator takes scales of either sign. */
-static qg_quant as_scheme(qg_ttq_attrs attrs)
-{
-    return (qg_quant){ .scheme    = &qg_ttq_scheme,
-                       .surrogate = attrs.surrogate,
-                       .arg       = { [THRESHOLD] = attrs.threshold, [RULE] = attrs.rule } };
-}
-
-static qg_constants constants_of(qg_ttq_attrs attrs, const qg_array *x)
-{
-    const qg_span w = qg_span_at(qg__isa(), qg__split_at(x, -1), 0, qg__floats(x));
-    return constants(as_scheme(attrs), w, (const float[]){ attrs.positive, attrs.negative });
-}
-
-static qg_status check_attrs(const char *op, qg_ttq_attrs attrs)
-{
-    const qg_status s = qg__check_threshold(op, "threshold", attrs.threshold);
-    return s ? s : qg__check_int(op, "rule", (int)attrs.rule, QG_TTQ_EXACT, QG_TTQ_AS_PRINTED);
-}
-
-qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs, qg_array *y)
-{
-    const char *op = "ttq_weight_quantizer";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants k = constants_of(attrs, x);
-    qg_form_values(&qg_ternary_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ttq_attrs attrs, qg_array *dx,
-                                           float *grad_positive, float *grad_negative)
-{
-    const char *op = "ttq_weight_quantizer_gradient";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (s) return s;
-    const qg_constants k = constants_of(attrs, x);
-    const qg_split    c = qg__split_at(x, -1);
-    double             sum[1][QG_FORM_SUMS];
-    qg__zero(dx);
-    qg_form_gradient(as_scheme(attrs), c, &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_positive) *grad_positive = k.gain[WP] * (float)sum[0][WP];
-    if (grad_negative) *grad_negative = k.gain[WN] * (float)sum[0][WN];
-    return QG_OK;
 }

@@ -1,9 +1,6 @@
-#include "quant/schemes/twn.h"
-
-#include <math.h>
-
-#include "quant/operand.h"
+/* Ternary weights with one scale; formulas in quant/reference/ternary.h. */
 #include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { THRESHOLD };         /* in arg */
 
@@ -62,44 +59,4 @@ qg_quant qg_twn(qg_twn_spec spec)
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,
                                          .arg         = { [THRESHOLD] = spec.threshold } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-static qg_quant with(float threshold)
-{
-    return (qg_quant){ .scheme = &qg_twn_scheme, .arg = { [THRESHOLD] = threshold } };
-}
-
-qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta, float *alpha)
-{
-    const char *op = "twn_weight_quantizer";
-    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    qg_constants k;
-    qg_form_forward(with(threshold), qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), &k, NULL);
-    if (delta) *delta = k.ternary.delta;
-    if (alpha) *alpha = k.ternary.positive;
-    return QG_OK;
-}
-
-qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold, qg_array *y,
-                                              qg_array *alpha)
-{
-    const char *op = "twn_per_channel_weight_quantizer";
-    qg_split   c  = { 0 };
-    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
-    if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
-    if (s) return s;
-    qg_form_forward(with(threshold), c, qg__floats(x), NULL, qg__floats(y), NULL, qg__floats(alpha));
-    return QG_OK;
-}
-
-qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
-{
-    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

@@ -1,11 +1,8 @@
-#include "quant/schemes/xnor.h"
-
+/* XNOR-Net's weights; formulas in quant/reference/binary.h. */
 #include <math.h>
 
-#include "quant/schemes/binary.h"
-#include "quant/operand.h"
-#include "quant/scheme.h"
 #include "quant/map.h"
+#include "quant/schemes/formulas.h"
 
 const char qg__xnor_explain[] =
     "Binary weights with a scale per filter, binary inputs with a scale map.\n"
@@ -160,34 +157,4 @@ qg_quant qg_xnor(qg_xnor_spec spec)
                                                             .arg       = { [CENTRED] = spec.centred } });
     q.arg[RULE] = word_of(rule);
     return q;
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_array *alpha)
-{
-    const char     *op = "xnor_weight_quantizer";
-    const qg_status s  = qg__check_forward(op, x, y);
-    return s ? s : qg__scaled_sign_axis(op, "axis", x, axis, y, "alpha", alpha);
-}
-
-qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                            qg_xnor_attrs attrs, qg_array *dx)
-{
-    const char        *op = "xnor_weight_quantizer_gradient";
-    const qg_xnor_rule rule = attrs.rule ? attrs.rule : QG_XNOR_EXACT;
-    const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
-    qg_split          c = { 0 };
-    qg_split          in = { 1, 1, 1 };
-    qg_status          s = qg__check_int(op, "rule", (int)attrs.rule, QG_XNOR_DEFAULT, QG_XNOR_IDENTITY);
-    if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
-    if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
-    if (!s && attrs.surrogate.whole) s = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
-    if (s) return s;
-    qg_quant q = qg_xnor((qg_xnor_spec){ .rule = rule, .surrogate = attrs.surrogate });
-    q.inputs   = in.depth;
-    qg__zero(dx);
-    qg_form_gradient(q, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
-    return QG_OK;
 }

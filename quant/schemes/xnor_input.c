@@ -1,21 +1,13 @@
-/* XNOR-Net's binary inputs, and the map K that scales their product; formulas in quant/schemes/xnor.h. */
+/* XNOR-Net's binary inputs, and the map K that scales their product; formulas in quant/reference/binary.h. */
 #include <string.h>
 
-#include "quant/schemes/binary.h"
-#include "quant/operand.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
-#include "quant/schemes/xnor.h"
+#include "quant/schemes/formulas.h"
 
 /* --- the map K -------------------------------------------------------------------------------- */
 
-typedef struct geometry {
-    size_t n, h, w, c, oh, ow;
-    size_t kernel_h, kernel_w, stride, pad_top, pad_left;
-} geometry;
-
 struct map {
-    geometry         g;
+    qg__xnor_windows         g;
     const qg_reduce_kernels *kernels;
     const float             *x;
     float                   *K;
@@ -62,7 +54,7 @@ static double window_sum(const struct map *k, const float *band, size_t rows, si
 static void map_rows(void *context, size_t first, size_t n)
 {
     const struct map      *k = context;
-    const geometry g = k->g;
+    const qg__xnor_windows g = k->g;
     const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
     for (size_t row = first; row < first + n; row++) {
         const float   *image = k->x + row / g.oh * g.h * g.w * g.c;
@@ -77,7 +69,7 @@ static void map_rows(void *context, size_t first, size_t n)
     }
 }
 
-static void scale_map(geometry g, const float *x, float *K)
+void qg__xnor_map(qg__xnor_windows g, const float *x, float *K)
 {
     struct map k = { g, QG_KERNELS(qg__reduce), x, K };
     qg__in_blocks(g.n * g.oh, 1, map_rows, &k);
@@ -123,7 +115,7 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
 {
     (void)q;
     const qg_shape         s = x->shape, o = y->shape;
-    const geometry g = { .n        = (size_t)s.n,
+    const qg__xnor_windows g = { .n        = (size_t)s.n,
                                  .h        = (size_t)s.h,
                                  .w        = (size_t)s.w,
                                  .c        = (size_t)s.c,
@@ -137,7 +129,7 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
     qg_var *z = qg_record(t, &scale_op, o, y, NULL, NULL);
     float  *K = z ? qg_save(t, z, g.n * g.oh * g.ow * sizeof *K) : NULL;
     if (!K) return NULL;
-    scale_map(g, x->data, K);
+    qg__xnor_map(g, x->data, K);
     scale(y, K, y->data, false, z->data);
     return z;
 }
@@ -202,52 +194,4 @@ qg_quant qg_xnor_activation(qg_xnor_activation_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_activation_scheme,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [NO_SCALE] = spec.no_scale } });
-}
-
-/* --- on arrays ------------------------------------------------------------------------------- */
-
-/* Windows along one axis, and the padding before the first. */
-static size_t windows(size_t extent, size_t kernel, size_t stride, bool same_padding, size_t *pad)
-{
-    *pad = 0;
-    if (!same_padding) return extent < kernel ? 0 : (extent - kernel) / stride + 1;
-    const size_t count = (extent + stride - 1) / stride;
-    const size_t reach = count ? (count - 1) * stride + kernel : 0;
-    if (reach > extent) *pad = (reach - extent) / 2;
-    return count;
-}
-
-static qg_status check_window(const char *op, qg_xnor_window window)
-{
-    const qg__attribute attrs[] = { { "kernel_h", window.kernel_h, 1, INT32_MAX, NULL },
-                                    { "kernel_w", window.kernel_w, 1, INT32_MAX, NULL },
-                                    { "stride", window.stride, 1, INT32_MAX, NULL } };
-    return QG__CHECK_ATTRIBUTES(op, attrs);
-}
-
-qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, qg_array *sign,
-                                       qg_array *K)
-{
-    const char       *op     = "xnor_activation_quantizer";
-    const qg__operand rows[] = { { "x", x, .dtypes = QG__F32, .rank = 4 },
-                                 { "sign", sign, .dtypes = QG__F32, .like = "x" } };
-    qg_status         s      = check_window(op, window);
-    if (!s) s = QG__CHECK_OPERANDS(op, rows);
-    if (s) return s;
-
-    geometry g = { .n = x->dims[0],
-                           .h = x->dims[1],
-                           .w = x->dims[2],
-                           .c = x->dims[3],
-                           .kernel_h = (size_t)window.kernel_h,
-                           .kernel_w = (size_t)window.kernel_w,
-                           .stride = (size_t)window.stride };
-    g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
-    g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
-    const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
-    s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
-    if (!s) s = qg_sign_quantizer(x, sign);
-    if (s) return s;
-    scale_map(g, qg__floats(x), qg__floats(K));
-    return QG_OK;
 }

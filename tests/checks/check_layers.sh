@@ -21,11 +21,9 @@ allow core/kernels    'core/kernels/|core/status\.h'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
-# quant.h includes the headers of the schemes that define the words of rules, and quantizer.c finds schemes by name.
-allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant|schemes)\.h"
-allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
-# qdq.h has the names of the roundings.
-allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/qdq\.h|quant/reference/"
+allow quant           "$core|quant/[a-z_]*\.h|quant/reference/fake_quant\.h"
+allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/|quant/reference/fake_quant\.h"
+allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/formulas\.h|quant/reference/"
 allow layers          "$core|quant/|infer/(product|kernels/[a-z0-9]*)\.h|layers/([a-z]*|export/[a-z]*)\.h"
 # The writers know the formats of the engine.
 allow layers/export   "$core|quant/|infer/(product|format)\.h|layers/[a-z]*\.h|layers/export/"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/io/state.h"
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
 

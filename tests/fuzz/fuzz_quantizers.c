@@ -3,14 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/schemes/binary.h"
-#include "quant/schemes/dorefa.h"
-#include "quant/schemes/linear.h"
-#include "quant/schemes/lsq.h"
-#include "quant/schemes/pact.h"
-#include "quant/schemes/ttq.h"
-#include "quant/schemes/twn.h"
-#include "quant/schemes/xnor.h"
+#include "quant/reference/binary.h"
+#include "quant/reference/dorefa.h"
+#include "quant/reference/uniform.h"
+#include "quant/reference/ternary.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The operands of a call. */

@@ -7,7 +7,7 @@
 #include "quant/reference/integer.h"
 #include "quant/reference/integer_conv.h"
 #include "quant/reference/quantize.h"
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The shape of the tensor of a call, and one range for it or one for each index of an axis. */

@@ -2,7 +2,7 @@
  * tests/originals/check.py. */
 #include "optim/optim.h"
 #include "quant/scheme.h"
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 
 #include <string.h>
 

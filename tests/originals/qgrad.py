@@ -52,7 +52,7 @@ DorefaWeight = struct(("k", c.c_int), ("through_max", c.c_bool), ("surrogate", S
 Lsq = struct(("step", c.c_float), ("qn", c.c_int), ("qp", c.c_int), ("grad_scale", c.c_double),
              ("surrogate", Surrogate))
 
-# Values of the enumerations in quant/schemes/qdq.h, quant/reference/quantize.h and quant/reference/integer*.h.
+# Values of the enumerations in quant/reference/qdq.h, quant/reference/quantize.h and quant/reference/integer*.h.
 MODES = {"MIN_COMBINED": 0, "MIN_FIRST": 1, "SCALED": 2}
 ROUNDS = {"HALF_AWAY_FROM_ZERO": 0, "HALF_TO_EVEN": 1, "HALF_UP": 2}
 PADDING = {"VALID": 0, "SAME": 1}

@@ -1,7 +1,7 @@
 #include "tests/support/views.h"
 
 #include "core/kernels/parallel.h"
-#include "quant/schemes/binary.h"
+#include "quant/reference/binary.h"
 #include "quant/form.h"
 #include "quant/map.h"
 

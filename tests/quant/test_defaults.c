@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quant/schemes/schemes.h"
+#include "quant/scheme.h"
 #include "tests/support/testing.h"
 
 /* The scheme whose spec is qg_NAME_spec, with its role. */

@@ -3,7 +3,7 @@
 #include "tests/support/views.h"
 
 #include "core/kernels/parallel.h"
-#include "quant/schemes/dorefa.h"
+#include "quant/reference/dorefa.h"
 
 static const qg_surrogate own = { 0 };
 

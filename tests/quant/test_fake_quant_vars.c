@@ -5,7 +5,7 @@
 
 #include "core/kernels/parallel.h"
 #include "optim/optim.h"
-#include "quant/quant.h"
+#include "quant/reference/fake_quant.h"
 #include "tests/support/nets.h"
 #include "tests/support/schemes.h"
 

@@ -5,7 +5,7 @@
 
 #include "layers/layer.h"
 #include "quant/scheme.h"
-#include "quant/schemes/lsq.h"
+#include "quant/reference/uniform.h"
 #include "tests/support/schemes.h"
 
 /* --- on arrays ---------------------------------------------------------------------------------- */

@@ -1,12 +1,10 @@
 #include "tests/support/views.h"
 
-#include "quant/schemes/binary.h"
-#include "quant/schemes/dorefa.h"
-#include "quant/schemes/fake_quant.h"
-#include "quant/schemes/linear.h"
-#include "quant/schemes/lsq.h"
-#include "quant/schemes/pact.h"
-#include "quant/schemes/twn.h"
+#include "quant/reference/binary.h"
+#include "quant/reference/dorefa.h"
+#include "quant/reference/fake_quant.h"
+#include "quant/reference/ternary.h"
+#include "quant/reference/uniform.h"
 #include "tests/support/schemes.h"
 
 /* A scheme on a tape and the operator of the same source on arrays give the same bits. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/schemes/pact.h"
+#include "quant/reference/uniform.h"
 #include "tests/support/schemes.h"
 
 /* --- on arrays ---------------------------------------------------------------------------------- */

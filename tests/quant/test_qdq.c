@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "quant/schemes/qdq.h"
+#include "quant/reference/qdq.h"
 
 /* --- the bits of the operator ------------------------------------------------------------------ */
 
@@ -131,7 +131,7 @@ static void values_and_gradients_are_those_of_the_operator(void **state)
         }
 }
 
-/* The example of quant/schemes/qdq.h: codes reach beyond a given range, and the gradient does not. */
+/* The example of quant/reference/qdq.h: codes reach beyond a given range, and the gradient does not. */
 static void a_given_range_clips_at_its_codes(void **state)
 {
     const float x[]  = { 7, 9.95f, -11, 5, -10, 5.5f }, y[] = { 7.03125f, 9.921875f, -10, 5, -10, 5.46875f };

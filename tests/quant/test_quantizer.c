@@ -6,7 +6,6 @@
 
 #include "quant/quantizer.h"
 #include "quant/scheme.h"
-#include "quant/schemes/schemes.h"
 
 enum { N = 64 };
 static const qg_shape weight = { 4, 1, 1, 16 }, input = { 2, 4, 4, 2 };

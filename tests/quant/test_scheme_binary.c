@@ -6,7 +6,7 @@
 #include "core/ops/ops.h"
 #include "layers/net.h"
 #include "optim/optim.h"
-#include "quant/schemes/binary.h"
+#include "quant/reference/binary.h"
 #include "tests/support/schemes.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };

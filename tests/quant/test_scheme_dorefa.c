@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/ops/ops.h"
-#include "quant/schemes/dorefa.h"
+#include "quant/reference/dorefa.h"
 #include "tests/support/schemes.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };

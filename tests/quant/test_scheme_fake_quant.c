@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 #include "quant/observe.h"
 
 static const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 1 }, { 1, 1, 31, 33 }, { 65, 3, 1, 63 }, { 31, 33, 5, 7 } };

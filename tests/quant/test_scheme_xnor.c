@@ -7,7 +7,7 @@
 #include "core/ops/ops.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
-#include "quant/schemes/xnor.h"
+#include "quant/reference/binary.h"
 #include "tests/support/nets.h"
 #include "tests/support/schemes.h"
 #include "tests/support/views.h"

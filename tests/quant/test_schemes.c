@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quant/schemes/binary.h"
-#include "quant/schemes/twn.h"
+#include "quant/reference/binary.h"
+#include "quant/reference/ternary.h"
 #include "tests/support/nets.h"
 #include "tests/support/schemes.h"
 

@@ -2,7 +2,7 @@
  * tests/mutants makes each of them; `make mutants` runs these tests against the result. */
 #include <float.h>
 
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 #include "quant/reference/integer_conv.h"
 #include "quant/reference/quantize.h"
 #include "tests/support/views.h"

@@ -6,7 +6,7 @@
 
 #include "core/ops/ops.h"
 #include "layers/net.h"
-#include "quant/schemes/ttq.h"
+#include "quant/reference/ternary.h"
 #include "tests/support/schemes.h"
 #include "tests/support/testing.h"
 

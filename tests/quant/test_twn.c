@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/ops/ops.h"
-#include "quant/schemes/twn.h"
+#include "quant/reference/ternary.h"
 #include "tests/support/schemes.h"
 #include "tests/support/testing.h"
 

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quant/schemes/binary.h"
-#include "quant/schemes/lsq.h"
-#include "quant/schemes/schemes.h"
-#include "quant/schemes/xnor.h"
+#include "quant/reference/binary.h"
+#include "quant/reference/uniform.h"
+#include "quant/scheme.h"
 #include "tests/support/nets.h"
 #include "tests/support/views.h"
 

@@ -1,6 +1,6 @@
 #include "tests/support/views.h"
 
-#include "quant/schemes/xnor.h"
+#include "quant/reference/binary.h"
 
 /* w = (.5, -.5, 2, -1), one filter, g = 1: alpha = 1, n = 4. */
 static void four_rules_by_hand(void **state)

@@ -1,12 +1,8 @@
 /* Runners for the operators of Blueoil and of the papers. */
-#include "quant/schemes/binary.h"
-#include "quant/schemes/dorefa.h"
-#include "quant/schemes/linear.h"
-#include "quant/schemes/lsq.h"
-#include "quant/schemes/pact.h"
-#include "quant/schemes/ttq.h"
-#include "quant/schemes/twn.h"
-#include "quant/schemes/xnor.h"
+#include "quant/reference/binary.h"
+#include "quant/reference/dorefa.h"
+#include "quant/reference/uniform.h"
+#include "quant/reference/ternary.h"
 #include "tests/support/cases.h"
 
 /* What nearly every operator here has: x and y, grad_y and grad_x, all of one shape. */

@@ -1,6 +1,6 @@
 #include "tests/support/cases.h"
 
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 #include "quant/reference/quantize.h"
 
 /* ---- fake quantization ---- */

@@ -1,4 +1,4 @@
-/* quant/schemes/qdq.h — TensorFlow's quantize_and_dequantize on plain arrays: floats that take the values of codes, by a
+/* quant/reference/qdq.h — TensorFlow's quantize_and_dequantize on plain arrays: floats that take the values of codes, by a
  * factor without an offset.
  *
  * The scheme `qdq` (qg_qdq in quant/quant.h) computes the same bits on a tape.  Formulas are evaluated in float32 and in the

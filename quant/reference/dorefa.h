@@ -1,4 +1,4 @@
-/* quant/schemes/dorefa.h — DoReFa-Net: k-bit weights, activations and gradients.       [DoReFa, 1606.06160]
+/* quant/reference/dorefa.h — DoReFa-Net on plain arrays: k-bit weights, activations and gradients.  [1606.06160]
  *
  *     quantize_k(r) = round((2^k - 1) r) / (2^k - 1),  r in [0, 1], ties to even; slope 1
  *
@@ -9,7 +9,6 @@
 #define QG_DOREFA_H
 
 #include "core/io/array.h"
-#include "core/kernels/cpu.h"
 #include "core/status.h"
 #include "quant/surrogate.h"
 

@@ -1,8 +1,9 @@
-/* TensorFlow's fake_quant_with_min_max_vars and .._vars_per_channel on a tape; formulas in quant/schemes/fake_quant.h. */
+/* TensorFlow's fake_quant_with_min_max_vars and .._vars_per_channel on a tape; formulas in quant/reference/fake_quant.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "quant/quant.h"
+#include "core/ops/ops.h"
+#include "quant/reference/fake_quant.h"
 
 static const char *const name = "fake_quant_vars";
 

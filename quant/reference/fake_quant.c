@@ -1,4 +1,4 @@
-#include "quant/schemes/fake_quant.h"
+#include "quant/reference/fake_quant.h"
 
 #include <math.h>
 

@@ -1,0 +1,57 @@
+/* quant/schemes/formulas.h — parts of formulas that a scheme shares with another one, or with the operator on plain arrays
+ * of its name (internal).
+ */
+#ifndef QG_FORMULAS_H
+#define QG_FORMULAS_H
+
+#include "quant/scheme.h"
+
+/* threshold mean|w| */
+float qg__twn_delta(qg_span w, float threshold);
+
+/* y[i] = +1 with probability (x[i] + 1) / 2, else -1, by draw i of the key. */
+void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y);
+
+/* What qgrad explain prints for weights and inputs, and for gradients. */
+extern const char qg__dorefa_explain[], qg__xnor_explain[];
+
+/* --- DoReFa's gradients ----------------------------------------------------------------------- */
+
+typedef struct qg__dorefa_rows {
+    const float    *x, *noise;  /* [rows][row]; noise NULL: drawn from the key, or none */
+    float          *y;
+    size_t          row;
+    int             k;          /* bits, 1 .. 31 */
+    const uint64_t *key;        /* NULL: no draws */
+    size_t          drawn;      /* elements of the batch before x */
+    bool            adds;       /* y += */
+    qg_isa          isa;        /* set by the functions */
+} qg__dorefa_rows;
+
+void qg__dorefa_gradient(qg__dorefa_rows f, size_t rows);
+void qg__dorefa_noise(uint64_t key, int k, size_t n, float *noise);
+
+/* --- XNOR-Net's map K ------------------------------------------------------------------------- */
+
+typedef struct qg__xnor_windows {
+    size_t n, h, w, c, oh, ow;
+    size_t kernel_h, kernel_w, stride, pad_top, pad_left;
+} qg__xnor_windows;
+
+/* K [n][oh][ow], the mean |x| of each window of x [n][h][w][c]. */
+void qg__xnor_map(qg__xnor_windows g, const float *x, float *K);
+
+/* --- quantize_and_dequantize ------------------------------------------------------------------ */
+
+typedef struct qg__qdq_codes {
+    int  bits;                  /* 1 .. 62 */
+    bool is_signed, narrow;
+    bool given;                 /* the range clips */
+    bool ties_up;
+} qg__qdq_codes;
+
+/* Of the scaled form, for the range lo .. hi. */
+qg_constants qg__qdq_constants(qg__qdq_codes c, float lo, float hi);
+bool         qg__qdq_is_scalable(bool given, const qg_constants *k);
+
+#endif
