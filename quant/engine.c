@@ -4,7 +4,7 @@
 
 #include "core/slices.h"
 #include "quant/channel.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
@@ -80,7 +80,7 @@ static void take_learned(qg_quant q, qg_var *const *learned, const float **value
 
 typedef struct work {
     qg_quant            q;
-    const qg_form      *form;
+    const qg_form_loops *loops;
     qg_split           c;
     qg_isa              isa;
     const float        *x, *dy;
@@ -97,19 +97,19 @@ static qg_constants constants_of(const work *w, size_t channel)
     const qg_constants k = qg_form_constants(w->q, qg_span_at(w->isa, w->c, channel, w->x), w->learned);
     float              negative;
     if (w->into) w->into[channel] = k;
-    if (w->scale) w->form->scales(&k, &w->scale[channel], &negative);
+    if (w->scale) w->q.scheme->form->scales(&k, &w->scale[channel], &negative);
     return k;
 }
 
 static void values_block(void *context, size_t at, size_t n)
 {
     const work *w = context;
-    w->form->values(w->isa, w->k, n, w->x + at, w->y + at);
+    w->loops->values(w->k, n, w->x + at, w->y + at);
 }
 
 void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y)
 {
-    work w = { .form = form, .isa = qg__isa(), .x = x, .y = y, .k = k };
+    work w = { .loops = form->loops[qg__isa()], .x = x, .y = y, .k = k };
     qg__in_blocks(n, QG_BLOCK, values_block, &w);
 }
 
@@ -124,7 +124,7 @@ static void forward_channels(void *context, size_t first, size_t count)
             float        part[QG_CHUNK];
             const float *x = qg__part(w->c, i, at, n, w->x, part);
             float       *y = w->c.outer == 1 ? w->y + i * size + at : part;
-            w->form->values(w->isa, &k, n, x, y);
+            w->loops->values(&k, n, x, y);
             qg__close_part(w->c, i, at, n, y, w->y);
         }
     }
@@ -133,7 +133,8 @@ static void forward_channels(void *context, size_t first, size_t count)
 void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
                      float *scale)
 {
-    work w = { .q = q, .form = q.scheme->form, .c = c, .isa = qg__isa(), .x = x, .learned = learned, .y = y };
+    const qg_isa isa = qg__isa();
+    work         w   = { .q = q, .loops = q.scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .learned = learned, .y = y };
     w.into  = k;
     w.scale = scale;
     if (c.depth != 1) {
@@ -141,7 +142,7 @@ void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const 
         return;
     }
     const qg_constants one = constants_of(&w, 0);
-    qg_form_values(w.form, &one, qg__channel_size(c), x, y);
+    qg_form_values(q.scheme->form, &one, qg__channel_size(c), x, y);
 }
 
 /* --- arrays: backward ------------------------------------------------------------------------- */
@@ -149,7 +150,7 @@ void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const 
 static void backward_run(const void *context, size_t first, size_t n, double *sum)
 {
     const work *w = context;
-    w->form->backward(w->isa, w->k, n, w->x + first, w->dy + first, w->dx ? w->dx + first : NULL, w->sum ? sum : NULL);
+    w->loops->backward(w->k, n, w->x + first, w->dy + first, w->dx ? w->dx + first : NULL, w->sum ? sum : NULL);
 }
 
 static void backward_channel(const work *w, size_t channel, const qg_constants *k, float *to, double *sum)
@@ -161,7 +162,7 @@ static void backward_channel(const work *w, size_t channel, const qg_constants *
         const float *x = qg__part(w->c, channel, at, n, w->x, px);
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
         float       *dx = to ? qg__open_part(w->c, channel, at, n, to, pdx) : NULL;
-        w->form->backward(w->isa, k, n, x, dy, dx, sum);
+        w->loops->backward(k, n, x, dy, dx, sum);
         if (dx) qg__close_part(w->c, channel, at, n, dx, to);
     }
 }
@@ -184,7 +185,7 @@ static void mix_channel(const work *w, size_t channel, qg_mix m)
         const float *x = qg__part(w->c, channel, at, n, w->x, px);
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
         float       *dx = qg__open_part(w->c, channel, at, n, w->dx, pdx);
-        QG_KERNELS_OF(w->isa, qg__map)->mix(n, x, dy, m.direct, m.coupled, m.through, dx, scaled);
+        QG_KERNELS_OF(w->isa, qg__form)->mix(n, x, dy, m, dx, scaled);
         w->q.surrogate.slope(w->q.surrogate.arg, n, x, scaled, dx);
         qg__close_part(w->c, channel, at, n, dx, w->dx);
     }
@@ -219,9 +220,10 @@ static void mix_block(void *context, size_t at, size_t n)
 void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
                       double (*sum)[QG_FORM_SUMS])
 {
-    const size_t n = qg__channel_size(c) * c.depth;
+    const size_t n   = qg__channel_size(c) * c.depth;
+    const qg_isa isa = qg__isa();
     q.surrogate = surrogate_of(q);
-    work w = { .q = q, .form = q.scheme->form, .c = c, .isa = qg__isa(), .x = x, .dy = dy, .k = k, .sum = sum };
+    work w = { .q = q, .loops = q.scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .dy = dy, .k = k, .sum = sum };
     w.dx = dx;
     if (dx && q.scheme->mix) {
         if (c.depth > 1) {
@@ -248,15 +250,14 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
 /* --- codes ------------------------------------------------------------------------------------ */
 
 /* n <= QG_CHUNK */
-static void codes_of_run(qg_isa isa, const qg_form *form, const qg_constants *k, size_t n, const float *x,
-                         int32_t *code)
+static void codes_of_run(const qg_form_loops *loops, const qg_constants *k, size_t n, const float *x, int32_t *code)
 {
     float y[QG_CHUNK];
-    if (form->codes) {
-        form->codes(isa, k, n, x, code);
+    if (loops->codes) {
+        loops->codes(k, n, x, code);
         return;
     }
-    form->values(isa, k, n, x, y);
+    loops->values(k, n, x, y);
     qg_codes_of(n, y, k->uniform.step, code);
 }
 
@@ -290,7 +291,7 @@ qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, q
         float              negative;
         if (s) return s;
         for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
-            codes_of_run(isa, form, &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
+            codes_of_run(form->loops[isa], &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
         form->scales(&k, &out->scale[i], &negative);
         if (out->negative) out->negative[i] = negative;
         if (negative != out->scale[i]) out->two_sided = true;
@@ -311,10 +312,12 @@ static qg_constants unpack(const qg_activation *f)
     return k;
 }
 
+static const qg_form_loops *loops_of(const qg_activation *f) { return ((const qg_form *)f->of)->loops[f->isa]; }
+
 static void activation_forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
     const qg_constants k = unpack(f);
-    ((const qg_form *)f->of)->values(f->isa, &k, n, x, y);
+    loops_of(f)->values(&k, n, x, y);
 }
 
 /* dx may be dy: both gradients of a run are taken before it is written. */
@@ -327,7 +330,7 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
         const size_t m = qg__smaller(n - i, QG_CHUNK);
         float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
         memset(out, 0, m * sizeof *out);
-        ((const qg_form *)f->of)->backward(f->isa, &k, m, x + i, dy + i, f->slope ? NULL : out, dk ? sum : NULL);
+        loops_of(f)->backward(&k, m, x + i, dy + i, f->slope ? NULL : out, dk ? sum : NULL);
         if (f->slope) f->slope(f->arg, m, x + i, dy + i, out);
         if (out == run) memcpy(dx + i, run, m * sizeof *run);
     }

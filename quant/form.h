@@ -72,8 +72,9 @@ typedef struct qg_codes {
     qg_code_set set;        /* which all codes belong to, whether x has them or not; set by encode */
 } qg_codes;
 
-typedef struct qg_form {
-    void (*values)(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y);
+/* The loops of a form. */
+typedef struct qg_form_loops {
+    void (*values)(const qg_constants *k, size_t n, const float *x, float *y);
 
     /* For n <= QG_CHUNK numbers: dx += dy times the slope of the form, sum[] += the sums of dy below.  dx and sum
      * may be NULL.
@@ -84,11 +85,14 @@ typedef struct qg_form {
      *     linear, dorefa, unit, scaled       slope 1 inside, no sums
      *     tanh               slope of tanh(x) / hi, no sums
      * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
-    void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
-                     double *sum);
+    void (*backward)(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum);
 
     /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
-    void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);
+    void (*codes)(const qg_constants *k, size_t n, const float *x, int32_t *code);
+} qg_form_loops;
+
+typedef struct qg_form {
+    const qg_form_loops *loops[QG_ISA_AVX512 + 1];  /* for each instruction set, by qg_isa; all may be the same */
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
     qg_code_set (*set)(const qg_constants *k);      /* depends on arguments alone.  NULL: the scheme says it */
 } qg_form;

@@ -1,6 +1,6 @@
 #include "quant/surrogate.h"
 
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/reduce.h"
 
 static void identity_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
@@ -49,22 +49,22 @@ qg_surrogate qg_surrogate_identity(void)
 
 qg_surrogate qg_surrogate_clip(float bound)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->clip_slope, .value = clip_value, .arg = bound };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__surrogate)->clip, .value = clip_value, .arg = bound };
 }
 
 qg_surrogate qg_surrogate_approx_sign(void)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->approx_sign_slope, .value = approx_sign_value };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__surrogate)->approx_sign, .value = approx_sign_value };
 }
 
 qg_surrogate qg_surrogate_swish(float beta)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->swish_slope, .value = swish_value, .arg = beta };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__surrogate)->swish, .value = swish_value, .arg = beta };
 }
 
 qg_surrogate qg_surrogate_tanh(float temperature)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .value = tanh_value, .arg = temperature };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__surrogate)->tanh, .value = tanh_value, .arg = temperature };
 }
 
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps)

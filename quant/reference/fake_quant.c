@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/kernels/parallel.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -80,7 +80,7 @@ typedef struct loop {
     const qg_fake_quant_range *r;
     const channels            *k;
     size_t                     rows, d;
-    const qg_map_kernels      *kernels;
+    const qg__fake_quant_kernels      *kernels;
     const float               *x, *g;
     float                     *out;             /* y or dx */
     bool                       divides;
@@ -90,12 +90,12 @@ typedef struct loop {
 static void forward_block(void *context, size_t at, size_t n)
 {
     const loop *l = context;
-    (l->divides ? l->kernels->fake_quant_divide : l->kernels->fake_quant_multiply)(l->r, n, l->x + at, l->out + at);
+    (l->divides ? l->kernels->divide : l->kernels->multiply)(l->r, n, l->x + at, l->out + at);
 }
 
 static void forward(bool divides, const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    loop l = { .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .out = y, .divides = divides };
+    loop l = { .r = r, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .out = y, .divides = divides };
     qg__in_blocks(n, QG_BLOCK, forward_block, &l);
 }
 
@@ -118,19 +118,19 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
 static void backward_block(void *context, size_t at, size_t n)
 {
     const loop *l = context;
-    l->kernels->fake_quant_backward(l->r, n, l->x + at, l->g + at, l->out + at, NULL, NULL);
+    l->kernels->backward(l->r, n, l->x + at, l->g + at, l->out + at, NULL, NULL);
 }
 
 static void backward_run(const void *context, size_t at, size_t n, double *sum)
 {
     const loop *l = context;
-    l->kernels->fake_quant_backward(l->r, n, l->x + at, l->g + at, l->out + at, &sum[0], &sum[1]);
+    l->kernels->backward(l->r, n, l->x + at, l->g + at, l->out + at, &sum[0], &sum[1]);
 }
 
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {
-    loop   l      = { .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .g = g, .out = dx };
+    loop   l      = { .r = r, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .g = g, .out = dx };
     double sum[2] = { 0.0, 0.0 };
     if (!dmin) {
         qg__in_blocks(n, QG_BLOCK, backward_block, &l);
@@ -170,12 +170,12 @@ static void forward_slice(void *context, int slice, int worker)
     const loop  *l = context;
     size_t       rows;
     const size_t at = rows_of(l, slice, &rows);
-    l->kernels->fake_quant_rows(l->k, rows, l->d, l->x + at, l->out + at);
+    l->kernels->rows(l->k, rows, l->d, l->x + at, l->out + at);
 }
 
 static void forward_chunk(const channels *k, size_t rows, size_t d, const float *x, float *y)
 {
-    loop l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .out = y };
+    loop l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .out = y };
     qg_parallel(SLICES, forward_slice, &l);
 }
 
@@ -195,7 +195,7 @@ static void backward_slice(void *context, int slice, int worker)
     const loop  *l = context;
     size_t       rows;
     const size_t at = rows_of(l, slice, &rows);
-    l->kernels->fake_quant_rows_backward(l->k, rows, l->d, l->x + at, l->g + at, l->out + at, l->below[slice],
+    l->kernels->rows_backward(l->k, rows, l->d, l->x + at, l->g + at, l->out + at, l->below[slice],
                                          l->above[slice]);
 }
 
@@ -203,7 +203,7 @@ static void backward_chunk(const channels *k, size_t rows, size_t d, const float
                            double *dmin, double *dmax)
 {
     double below[SLICES][CHUNK] = { { 0.0 } }, above[SLICES][CHUNK] = { { 0.0 } };
-    loop   l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .g = g, .out = dx };
+    loop   l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .g = g, .out = dx };
     l.below = below;
     l.above = above;
     qg_parallel(SLICES, backward_slice, &l);

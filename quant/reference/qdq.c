@@ -92,7 +92,7 @@ qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, con
         const qg_constants c = constants_at(&p, k);
         for (size_t o = 0; o < p.d.outer; o++) {
             const size_t at = (o * p.d.depth + k) * p.d.inner;
-            qg_scaled_form.values(p.isa, &c, p.d.inner, p.x + at, qg__floats(output) + at);
+            qg_scaled_form.loops[p.isa]->values(&c, p.d.inner, p.x + at, qg__floats(output) + at);
         }
     }
     return s;

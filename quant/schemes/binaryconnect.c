@@ -1,7 +1,7 @@
 /* Weights of -1 and +1 without a scale: BinaryConnect and BNN. */
 #include <math.h>
 
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/schemes/formulas.h"
 
@@ -30,7 +30,7 @@ struct draws {
     const float          *x;
     float                *y;
     uint64_t              key;
-    const qg_map_kernels *kernels;
+    const qg__noise_kernels *kernels;
 };
 
 static void draw_block(void *context, size_t at, size_t n)
@@ -41,7 +41,7 @@ static void draw_block(void *context, size_t at, size_t n)
 
 void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
 {
-    struct draws k = { x, y, key, QG_KERNELS(qg__map) };
+    struct draws k = { x, y, key, QG_KERNELS(qg__noise) };
     qg__in_blocks(n, QG_BLOCK, draw_block, &k);
 }
 

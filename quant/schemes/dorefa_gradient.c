@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/slices.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 #include "quant/schemes/formulas.h"
@@ -26,7 +26,7 @@ static void gradient_chunk(size_t n, const float *dr, float m, int k, const floa
 static void draw_noise(const qg__dorefa_rows *f, size_t first, size_t n, float *noise)
 {
     const float steps = qg__steps(f->k);
-    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, *f->key, f->drawn + first, noise);
+    QG_KERNELS_OF(f->isa, qg__noise)->uniform(n, *f->key, f->drawn + first, noise);
     for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
 }
 

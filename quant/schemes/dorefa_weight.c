@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/schemes/formulas.h"
 #include "quant/smooth.h"
@@ -57,7 +57,7 @@ struct backward {
 static void product_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    QG_KERNELS_OF(b->isa, qg__map)->tanh(n, b->x + first, term);
+    QG_KERNELS_OF(b->isa, qg__form)->tanh_of(n, b->x + first, term);
     for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
 }
 
@@ -74,7 +74,7 @@ static void largest_terms(const void *context, size_t first, size_t n, float *te
         memset(term, 0, n * sizeof *term);
         return;
     }
-    QG_KERNELS_OF(b->isa, qg__map)->tanh(n, b->x + first, term);
+    QG_KERNELS_OF(b->isa, qg__form)->tanh_of(n, b->x + first, term);
     for (size_t i = 0; i < n; i++) term[i] = fabsf(term[i]) >= b->m ? 1.0f : 0.0f;
 }
 
@@ -85,7 +85,7 @@ static void max_slope_block(void *context, size_t at, size_t n)
     for (size_t i = at; i < at + n; i += QG_CHUNK) {
         const size_t m = qg__smaller(at + n - i, QG_CHUNK);
         if (!reaches(b, m, b->x + i)) continue;
-        QG_KERNELS_OF(b->isa, qg__map)->tanh(m, b->x + i, t);
+        QG_KERNELS_OF(b->isa, qg__form)->tanh_of(m, b->x + i, t);
         for (size_t j = 0; j < m; j++) {
             const float s = (1.0f - t[j] * t[j]) * (t[j] < 0.0f ? -b->share : b->share);
             b->dx[i + j] -= fabsf(t[j]) >= b->m ? s : 0.0f;

@@ -6,7 +6,7 @@
 #include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/form.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/observe.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
@@ -78,7 +78,7 @@ static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 typedef struct work {
     size_t                     row;             /* elements of a row */
     const qg_fake_quant_range *r;               /* one per row */
-    const qg_map_kernels      *kernels;
+    const qg__fake_quant_kernels      *kernels;
     const float               *x, *dy;
     float                     *out;             /* y or dx */
     double                    *dmin, *dmax;     /* one per row */
@@ -95,13 +95,13 @@ static void forward_rows(void *context, size_t first, size_t n)
     const work  *k   = context;
     const size_t row = k->row;
     for (size_t i = first; i < first + n; i++)
-        k->kernels->fake_quant_multiply(&k->r[i], row, k->x + i * row, k->out + i * row);
+        k->kernels->multiply(&k->r[i], row, k->x + i * row, k->out + i * row);
 }
 
 /* y for the channels of a split, with a range each. */
 static void forward(qg_quant q, qg_split c, const qg_fake_quant_range *r, const float *x, float *y)
 {
-    work k = { .row = c.inner, .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .out = y };
+    work k = { .row = c.inner, .r = r, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .out = y };
     if (c.depth == 1) (divides(q) ? qg_fake_quant_divide : qg_fake_quant_multiply)(r, qg__channel_size(c), x, y);
     else if (c.inner == 1) qg_fake_quant_channels(r, c.outer, c.depth, x, y);
     else qg__in_blocks(c.depth, 1, forward_rows, &k);
@@ -126,8 +126,8 @@ static one_range unpack(const qg_activation *f)
 static void activation_forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
     const one_range       k       = unpack(f);
-    const qg_map_kernels *kernels = QG_KERNELS_OF(f->isa, qg__map);
-    (k.divides != 0.0f ? kernels->fake_quant_divide : kernels->fake_quant_multiply)(&k.r, n, x, y);
+    const qg__fake_quant_kernels *kernels = QG_KERNELS_OF(f->isa, qg__fake_quant);
+    (k.divides != 0.0f ? kernels->divide : kernels->multiply)(&k.r, n, x, y);
 }
 
 /* dx may be dy: both gradients of a run are taken before it is written. */
@@ -135,13 +135,13 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
                                 double *dk)
 {
     const one_range       k       = unpack(f);
-    const qg_map_kernels *kernels = QG_KERNELS_OF(f->isa, qg__map);
+    const qg__fake_quant_kernels *kernels = QG_KERNELS_OF(f->isa, qg__fake_quant);
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
         float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
         double       below = 0.0, above = 0.0;
         memset(out, 0, m * sizeof *out);
-        kernels->fake_quant_backward(&k.r, m, x + i, dy + i, out, dk ? &below : NULL, &above);
+        kernels->backward(&k.r, m, x + i, dy + i, out, dk ? &below : NULL, &above);
         if (dk) {
             dk[0] += (double)k.grad_scale * below;
             dk[1] += (double)k.grad_scale * above;
@@ -186,7 +186,7 @@ static void backward_rows(void *context, size_t first, size_t n)
     const work  *k   = context;
     const size_t row = k->row;
     for (size_t i = first; i < first + n; i++)
-        k->kernels->fake_quant_backward(&k->r[i], row, k->x + i * row, k->dy + i * row, k->out + i * row,
+        k->kernels->backward(&k->r[i], row, k->x + i * row, k->dy + i * row, k->out + i * row,
                                         &k->dmin[i], &k->dmax[i]);
 }
 
@@ -238,7 +238,7 @@ static void channels_backward(qg_tape *t, qg_var *y)
     if (!sums || !dx) return;
     memset(sums, 0, 2 * d * sizeof *sums);
     if (aside) memset(dx, 0, n * sizeof *dx);
-    work k = { .row = s->c.inner, .r = s->r, .kernels = QG_KERNELS(qg__map), .x = x->data, .dy = y->grad, .out = dx };
+    work k = { .row = s->c.inner, .r = s->r, .kernels = QG_KERNELS(qg__fake_quant), .x = x->data, .dy = y->grad, .out = dx };
     k.dmin = sums;
     k.dmax = sums + d;
     if (sliced) {

@@ -66,7 +66,7 @@ bool qg__qdq_is_scalable(bool given, const qg_constants *k)
     const float     end[2] = { given ? -FLT_MAX : u.from, given ? FLT_MAX : u.to };
     float           y[2];
     if (!isfinite(u.from) || !isfinite(u.to)) return true;
-    qg_scaled_form.values(qg__isa(), k, 2, end, y);
+    qg_form_values(&qg_scaled_form, k, 2, end, y);
     return isfinite(y[0]) && isfinite(y[1]);
 }
 

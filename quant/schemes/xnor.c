@@ -1,7 +1,7 @@
 /* XNOR-Net's weights; formulas in quant/reference/binary.h. */
 #include <math.h>
 
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/schemes/formulas.h"
 
 const char qg__xnor_explain[] =
@@ -55,7 +55,7 @@ static qg_surrogate own(qg_quant q)
     if (rule == QG_XNOR_IDENTITY) return qg_surrogate_identity();
     if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_surrogate_clip(1.0f);
     qg_surrogate s = qg_surrogate_clip(1.0f);
-    s.slope        = QG_KERNELS(qg__map)->open_clip_slope;
+    s.slope        = QG_KERNELS(qg__surrogate)->open_clip;
     return s;
 }
 

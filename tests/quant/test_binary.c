@@ -3,7 +3,7 @@
 #include "core/kernels/parallel.h"
 #include "quant/reference/binary.h"
 #include "quant/form.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 
 static const qg_surrogate own = { 0 };
 
@@ -167,7 +167,7 @@ static void stochastic_draws_are_keyed(void **state)
     qg_set_threads(0);
     assert_same(MOST, z, y);
     assert_true(y[7] == -1.0f);
-    QG_KERNELS(qg__map)->stochastic_sign(100, x + 20000, 11, 20000, z);
+    QG_KERNELS(qg__noise)->stochastic_sign(100, x + 20000, 11, 20000, z);
     assert_same(100, z, y + 20000);
     assert_ok(qg_stochastic_sign_quantizer(VECTOR(x, MOST), 12, VECTOR(z, MOST)));
     for (size_t i = 0; i < MOST; i++) moved += z[i] != y[i];

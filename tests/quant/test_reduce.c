@@ -3,7 +3,7 @@
 #include "core/kernels/parallel.h"
 #include "quant/channel.h"
 #include "quant/form.h"
-#include "quant/map.h"
+#include "quant/kernels.h"
 #include "quant/observe.h"
 #include "quant/reduce.h"
 #include "quant/smooth.h"
@@ -93,8 +93,7 @@ static void terms_see_every_element_once(void **state)
 /* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
 struct results {
     double sum, above, terms, row;
-    float  max, ternary[MOST], tanh[MOST], codes[MOST], slope[MOST], uniform[MOST];
-    float  codes_of[5][MOST], slopes[11][MOST], signs[2][MOST];
+    float  max, tanh[MOST], uniform[MOST], slopes[7][MOST], signs[MOST];
     float  span[2], least[19], most[19];
     double pixels[50], pairs[2];
     size_t kept;
@@ -121,39 +120,27 @@ static void compute_reductions(struct results *r)
 
 static void compute_slopes(struct results *r)
 {
-    const qg_map_kernels *k = QG_KERNELS(qg__map);
-    const float            *dy = big + 3;
-    k->clip_slope(1.0f, MOST, big, dy, r->slopes[0]);
-    k->open_clip_slope(1.0f, MOST, big, dy, r->slopes[1]);
-    k->approx_sign_slope(0.0f, MOST, big, dy, r->slopes[2]);
-    k->swish_slope(5.0f, MOST, big, dy, r->slopes[3]);
-    k->tanh_slope(0.7f, MOST, big, dy, r->slopes[4]);
-    k->ternary_slope(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
-    k->by_sign(MOST, big, dy, r->slopes[8]);
-    k->mix(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
+    const qg__surrogate_kernels *k  = QG_KERNELS(qg__surrogate);
+    const float                 *dy = big + 3;
+    k->clip(1.0f, MOST, big, dy, r->slopes[0]);
+    k->open_clip(1.0f, MOST, big, dy, r->slopes[1]);
+    k->approx_sign(0.0f, MOST, big, dy, r->slopes[2]);
+    k->swish(5.0f, MOST, big, dy, r->slopes[3]);
+    k->tanh(0.7f, MOST, big, dy, r->slopes[4]);
+    QG_KERNELS(qg__form)->mix(MOST, big, dy, (qg_mix){ .direct = 0.1f, .coupled = 0.2f, .through = 0.3f }, r->slopes[5],
+                              r->slopes[6]);
 }
 
 static void compute(struct results *r)
 {
-    const qg_map_kernels *map = QG_KERNELS(qg__map);
-    map->linear(MOST, big, 0.9f, 15.0f, r->codes_of[0]);
-    map->dorefa_even(MOST, big, 15.0f, r->codes_of[1]);
-    map->dorefa_up(MOST, big, 15.0f, r->codes_of[2]);
-    map->pact(MOST, big, 0.9f, 15.0f, r->codes_of[3]);
-    map->lsq(MOST, big, 0.3f, -4.0f, 3.0f, r->codes_of[4]);
     r->sum = qg__sum_abs(BIG, big);
     r->above = qg__sum_abs_above(BIG, big, 0.3f, &r->kept);
     r->max = qg__max_abs(BIG, big);
     r->terms = qg__sum_terms(BIG, square_terms, big);
     r->row = QG_KERNELS(qg__reduce)->sum(4607, big + 1); /* unaligned */
-    map->ternary(MOST, big, 0.3f, 2.0f, 3.0f, r->ternary);
-    map->tanh(MOST, big, r->tanh);
-    memcpy(r->codes, r->tanh, sizeof r->codes);
-    map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
-    map->tanh_codes_slope(MOST, big, big + 3, 0.9f, r->slope);
-    map->uniform(MOST, 9, 5, r->uniform);
-    map->scaled_sign(MOST, big, 0.7f, r->signs[0]);
-    map->stochastic_sign(MOST, big, 9, 5, r->signs[1]);
+    QG_KERNELS(qg__form)->tanh_of(MOST, big, r->tanh);
+    QG_KERNELS(qg__noise)->uniform(MOST, 9, 5, r->uniform);
+    QG_KERNELS(qg__noise)->stochastic_sign(MOST, big, 9, 5, r->signs);
     compute_reductions(r);
     compute_slopes(r);
 }
@@ -172,14 +159,10 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_true(other.sum == first.sum && other.above == first.above);
             assert_true(other.terms == first.terms && other.row == first.row);
             assert_true(other.max == first.max && other.kept == first.kept);
-            assert_same(MOST, other.ternary, first.ternary);
             assert_same(MOST, other.tanh, first.tanh);
-            assert_same(MOST, other.codes, first.codes);
-            assert_same(MOST, other.slope, first.slope);
-            assert_same(5 * MOST, other.codes_of[0], first.codes_of[0]);
             assert_same(MOST, other.uniform, first.uniform);
-            assert_same(11 * MOST, other.slopes[0], first.slopes[0]);
-            assert_same(2 * MOST, other.signs[0], first.signs[0]);
+            assert_same(7 * MOST, other.slopes[0], first.slopes[0]);
+            assert_same(MOST, other.signs, first.signs);
             assert_same(2, other.span, first.span);
             assert_same(19, other.least, first.least);
             assert_same(19, other.most, first.most);
@@ -189,7 +172,7 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
     qg_set_threads(0);
     for (size_t i = 0; i < MOST; i++) {
         assert_true(first.uniform[i] == qg_uniform(9, 5 + i));
-        assert_true(first.signs[1][i] == (first.uniform[i] < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
+        assert_true(first.signs[i] == (first.uniform[i] < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
         assert_true(first.tanh[i] == qg__tanh(big[i]));
     }
 }
