@@ -5,6 +5,7 @@
 #include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/kernels.h"
+#include "quant/range.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
@@ -24,6 +25,7 @@ qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learne
         const qg_learned *l = &q.scheme->learned[i];
         value[i] = raised(l, learned[i][index_of(q, l, s.channel)]);
     }
+    if (q.scheme->range) qg__range_ends(q.scheme->range(q), s, value);
     return q.scheme->constants(q, s, value);
 }
 
@@ -113,6 +115,93 @@ void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const 
     qg__in_blocks(n, QG_BLOCK, values_block, &w);
 }
 
+/* --- columns ---------------------------------------------------------------------------------- */
+
+/* Rows are shared by threads in so many slices, whose sums are added in their order. */
+enum { COLUMN_SLICES = 8 };
+
+typedef struct columns {
+    const qg_form_loops *loops;
+    const qg_constants  *k;
+    size_t               n, rows, stride;
+    const float         *x, *dy;
+    float               *out;           /* y or dx */
+    double             (*sum)[QG_FORM_COLUMNS][QG_FORM_SUMS];      /* of each slice */
+} columns;
+
+/* The rows of a slice, as an offset and a count. */
+static size_t rows_of(const columns *l, int slice, size_t *rows)
+{
+    const size_t each  = (l->rows + COLUMN_SLICES - 1) / COLUMN_SLICES;
+    const size_t first = qg__smaller((size_t)slice * each, l->rows);
+    *rows = qg__smaller(each, l->rows - first);
+    return first * l->stride;
+}
+
+static void columns_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const columns *l = context;
+    size_t         rows;
+    const size_t   at = rows_of(l, slice, &rows);
+    l->loops->columns(l->k, l->n, rows, l->stride, l->x + at, l->out + at);
+}
+
+static void columns_slice_backward(void *context, int slice, int worker)
+{
+    (void)worker;
+    const columns *l = context;
+    size_t         rows;
+    const size_t   at = rows_of(l, slice, &rows);
+    l->loops->columns_backward(l->k, l->n, rows, l->stride, l->x + at, l->dy + at, l->out ? l->out + at : NULL,
+                               l->sum ? l->sum[slice] : NULL);
+}
+
+void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x, float *y)
+{
+    columns l = { .loops = form->loops[qg__isa()], .rows = rows, .stride = stride };
+    for (size_t c = 0; c < d; c += QG_FORM_COLUMNS) {
+        l.k   = k + c;
+        l.n   = qg__smaller(d - c, QG_FORM_COLUMNS);
+        l.x   = x + c;
+        l.out = y + c;
+        qg_parallel(COLUMN_SLICES, columns_slice, &l);
+    }
+}
+
+void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x,
+                               const float *dy, float *dx, double (*sum)[QG_FORM_SUMS])
+{
+    double  part[COLUMN_SLICES][QG_FORM_COLUMNS][QG_FORM_SUMS];
+    columns l = { .loops = form->loops[qg__isa()], .rows = rows, .stride = stride, .sum = sum ? part : NULL };
+    for (size_t c = 0; c < d; c += QG_FORM_COLUMNS) {
+        l.k   = k + c;
+        l.n   = qg__smaller(d - c, QG_FORM_COLUMNS);
+        l.x   = x + c;
+        l.dy  = dy + c;
+        l.out = dx ? dx + c : NULL;
+        memset(part, 0, sizeof part);
+        qg_parallel(COLUMN_SLICES, columns_slice_backward, &l);
+        for (size_t i = 0; sum && i < l.n; i++)
+            for (int s = 0; s < COLUMN_SLICES; s++)
+                for (int j = 0; j < QG_FORM_SUMS; j++) sum[c + i][j] += part[s][i][j];
+    }
+}
+
+static bool by_columns(const qg_form_loops *loops, qg_split c) { return c.inner == 1 && loops->columns; }
+
+static void forward_columns(const work *w)
+{
+    for (size_t first = 0; first < w->c.depth; first += QG_FORM_COLUMNS) {
+        const size_t n = qg__smaller(w->c.depth - first, QG_FORM_COLUMNS);
+        qg_constants k[QG_FORM_COLUMNS];
+        for (size_t i = 0; i < n; i++) k[i] = constants_of(w, first + i);
+        qg__form_columns(w->q.scheme->form, k, n, w->c.outer, w->c.depth, w->x + first, w->y + first);
+    }
+}
+
+/* --- channels --------------------------------------------------------------------------------- */
+
 static void forward_channels(void *context, size_t first, size_t count)
 {
     const work  *w = context;
@@ -138,7 +227,8 @@ void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const 
     w.into  = k;
     w.scale = scale;
     if (c.depth != 1) {
-        qg__in_blocks(c.depth, QG_CHANNEL_GROUP, forward_channels, &w);
+        if (by_columns(w.loops, c)) forward_columns(&w);
+        else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, forward_channels, &w);
         return;
     }
     const qg_constants one = constants_of(&w, 0);
@@ -155,9 +245,9 @@ static void backward_run(const void *context, size_t first, size_t n, double *su
 
 static void backward_channel(const work *w, size_t channel, const qg_constants *k, float *to, double *sum)
 {
-    const size_t size = qg__channel_size(w->c);
-    for (size_t at = 0; at < size; at += QG_CHUNK) {
-        const size_t n = qg__smaller(size - at, QG_CHUNK);
+    const size_t size = qg__channel_size(w->c), most = w->q.scheme->form->sums_by_row ? qg__part_size(w->c) : QG_CHUNK;
+    for (size_t at = 0; at < size; at += most) {
+        const size_t n = qg__smaller(size - at, most);
         float        px[QG_CHUNK], pdy[QG_CHUNK], pdx[QG_CHUNK];
         const float *x = qg__part(w->c, channel, at, n, w->x, px);
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
@@ -241,7 +331,10 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
         w.dx = NULL;
     }
     if (!w.dx && !sum) return;
-    if (c.depth == 1) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
+    if (by_columns(w.loops, c)) {
+        if (sum) memset(sum, 0, c.depth * sizeof *sum);
+        qg__form_columns_gradient(q.scheme->form, k, c.depth, c.outer, c.depth, x, dy, w.dx, sum);
+    } else if (c.depth == 1 && !q.scheme->form->sums_by_row) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
     else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, backward_channels, &w);
     for (size_t i = 0; w.dx && q.scheme->adds && i < c.depth; i++)
         q.scheme->adds(q, qg_span_at(w.isa, c, i, x), &k[i], dy + i * c.inner, dx + i * c.inner);
@@ -261,10 +354,10 @@ static void codes_of_run(const qg_form_loops *loops, const qg_constants *k, size
     qg_codes_of(n, y, k->uniform.step, code);
 }
 
-static qg_status check_constants(qg_quant q, qg_split c, size_t channel, const qg_constants *k)
+static qg_status check_constants(qg_quant q, size_t channel, const qg_constants *k)
 {
     const qg_status s = q.scheme->check_constants ? q.scheme->check_constants(q, k) : QG_OK;
-    return s && c.depth > 1 ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
+    return s && q.per_channel ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
 }
 
 qg_code_set qg_form_set(qg_quant q)
@@ -287,7 +380,7 @@ qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, q
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there are no codes", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
         const qg_constants k = qg_form_constants(q, qg_span_at(isa, c, i, x.data), learned);
-        const qg_status    s = check_constants(q, c, i, &k);
+        const qg_status    s = check_constants(q, i, &k);
         float              negative;
         if (s) return s;
         for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
@@ -325,6 +418,7 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
                                 double *dk)
 {
     const qg_constants k = unpack(f);
+    const bool         by_row = ((const qg_form *)f->of)->sums_by_row;
     double             sum[QG_FORM_SUMS] = { 0.0 };
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
@@ -333,16 +427,24 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
         loops_of(f)->backward(&k, m, x + i, dy + i, f->slope ? NULL : out, dk ? sum : NULL);
         if (f->slope) f->slope(f->arg, m, x + i, dy + i, out);
         if (out == run) memcpy(dx + i, run, m * sizeof *run);
+        for (int j = 0; by_row && dk && j < f->n_learned; j++) {
+            dk[j] += (double)k.gain[j] * sum[j];
+            sum[j] = 0.0;
+        }
     }
-    for (int j = 0; dk && j < f->n_learned; j++) dk[j] += (double)k.gain[j] * sum[j];
+    for (int j = 0; !by_row && dk && j < f->n_learned; j++) dk[j] += (double)k.gain[j] * sum[j];
 }
 
+/* {0}: the constants cannot quantize. */
 qg_activation qg_form_activation(qg_quant q, qg_var *const *learned)
 {
     const float *value[QG_MAX_LEARNED] = { NULL };
     q.surrogate = surrogate_of(q);
     take_learned(q, learned, value);
-    const qg_constants k = qg_form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, value);
+    if (q.scheme->range) qg__range_confine(q, learned);
+    const qg_split     all = { 1, 1, 0 };
+    const qg_constants k   = qg_form_constants(q, (qg_span){ .split = all }, value);
+    if (check_constants(q, 0, &k)) return (qg_activation){ 0 };
     qg_activation      f = { .forward   = activation_forward,
                              .backward  = activation_backward,
                              .of        = q.scheme->form,
@@ -383,11 +485,15 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     q.surrogate = surrogate_of(q);
     take_learned(q, learned, value);
     if (scheme->ready && !scheme->ready(q, value)) return qg_quant_pass(t, q, x);
-    if (qg_quant_fuses(q)) return qg_record_activation(t, &scheme->ops[0], x, scheme->activation(q, learned));
+    if (qg_quant_fuses(q)) {
+        const qg_activation f = scheme->activation(q, learned);
+        return f.forward ? qg_record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
+    }
+    if (scheme->range) qg__range_confine(q, learned);
 
     const int  trained  = trained_count(q);
     const bool straight = trained == 0 && !scheme->mix && q.surrogate.slope == qg_surrogate_identity().slope;
-    qg_var    *y = qg_record(t, &scheme->ops[straight || scheme->measures_weights], x->shape, x, trained > 0 ? learned[0] : NULL,
+    qg_var    *y = qg_record(t, &scheme->ops[straight || scheme->activation], x->shape, x, trained > 0 ? learned[0] : NULL,
                              trained > 1 ? learned[1] : NULL);
     const qg_split spans = qg_spans(q, x->shape);
     formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;
@@ -396,10 +502,11 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     f->spans = spans;
     if (x->batch && scheme->mix)
         return qg_reject(t, QG_EARG, "%s: its gradient of an input needs the whole batch, which ranks share", scheme->name);
-    if (!x->batch || scheme->constants == qg_unit_signs) qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    const bool whole = x->batch && !scheme->activation && scheme->constants != qg_unit_signs;
+    if (!whole) qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
     else if (!forward_whole(t, f, x, value, y, f->k)) return NULL;
     for (size_t i = 0; i < spans.depth; i++) {
-        const qg_status s = check_constants(q, spans, i, &f->k[i]);
+        const qg_status s = check_constants(q, i, &f->k[i]);
         if (s) return qg_reject(t, s, "%s", qg_errmsg());
     }
     return y;

@@ -34,13 +34,15 @@ typedef struct qg_ternary {
 typedef struct qg_levels {
     float lo, hi;               /* the ends at which x is clipped; of lsq, the smallest and largest code */
     float step;                 /* the value of a code of 1 */
-    float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled: steps per unit */
-    float variant;              /* dorefa, scaled: ties go up.  unit: 0 is a level */
+    float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled, nudged: steps per unit */
+    float variant;              /* dorefa, scaled: ties go up.  unit: 0 is a level.  nudged: divides by step instead of
+                                   multiplying by steps, which differs at ties */
     float from, to;             /* scaled: the ends of the slope, which need not be those at which x is clipped.  unit:
-                                   from is 1 / hi, by which x is multiplied */
+                                   from is 1 / hi, by which x is multiplied.  nudged: the range before it was shifted */
+    float zero;                 /* nudged: steps from lo to 0 */
 } qg_levels;
 
-enum { QG_FORM_SUMS = 2 };
+enum { QG_FORM_SUMS = 2, QG_FORM_COLUMNS = 64 };
 
 typedef struct qg_constants {
     union {
@@ -76,12 +78,13 @@ typedef struct qg_codes {
 typedef struct qg_form_loops {
     void (*values)(const qg_constants *k, size_t n, const float *x, float *y);
 
-    /* For n <= QG_CHUNK numbers: dx += dy times the slope of the form, sum[] += the sums of dy below.  dx and sum
-     * may be NULL.
+    /* For n <= QG_CHUNK numbers, of nudged any: dx += dy times the slope of the form, sum[] += the sums of dy below.  dx and
+     * sum may be NULL.
      *     sign       slope a                 sum[0]: dy sign(x)
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
+     *     nudged     slope 1 inside          sum[0]: dy where x < lo          sum[1]: dy where x > hi
      *     linear, dorefa, unit, scaled       slope 1 inside, no sums
      *     tanh               slope of tanh(x) / hi, no sums
      * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
@@ -89,16 +92,25 @@ typedef struct qg_form_loops {
 
     /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
     void (*codes)(const qg_constants *k, size_t n, const float *x, int32_t *code);
+
+    /* Of n <= QG_FORM_COLUMNS columns with constants k[n], in rows `stride` apart, and with sum[n].  Both are NULL, and the engine
+     * then copies each column together, or neither. */
+    void (*columns)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, float *y);
+    void (*columns_backward)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, const float *dy,
+                             float *dx, double (*sum)[QG_FORM_SUMS]);
 } qg_form_loops;
 
 typedef struct qg_form {
     const qg_form_loops *loops[QG_ISA_AVX512 + 1];  /* for each instruction set, by qg_isa; all may be the same */
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
     qg_code_set (*set)(const qg_constants *k);      /* depends on arguments alone.  NULL: the scheme says it */
+    bool sums_by_row;           /* the order of sums: a row at once, and of an elementwise function each QG_CHUNK numbers times
+                                   gain.  false: QG_CHUNK numbers after the other, and the total times gain */
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;
-extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form, qg_scaled_form;
+extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form, qg_scaled_form,
+                     qg_nudged_form;
 
 /* dx += through s'(x) dy + direct dy + coupled sign(x), where s is the quantizer's surrogate. */
 typedef struct qg_mix {
@@ -135,6 +147,12 @@ qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learne
 /* Writes y and, unless NULL, the constants k and the scales of positive codes, [spans] each. */
 void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
                      float *scale);
+
+/* Writes y, or adds to dx and sum, for d columns of rows `stride` apart, each with its constants k[d]; for forms that have
+ * loops over columns. */
+void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x, float *y);
+void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x,
+                               const float *dy, float *dx, double (*sum)[QG_FORM_SUMS]);
 
 /* Writes y for n numbers that share k. */
 void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);

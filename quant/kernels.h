@@ -9,11 +9,10 @@
 
 #include "core/kernels/cpu.h"
 #include "quant/form.h"
-#include "quant/reference/fake_quant.h"
 
 /* quant/form_kernel.c */
 typedef struct qg__form_kernels {
-    qg_form_loops sign, ternary, lsq, pact, linear, dorefa, tanh, unit, scaled;
+    qg_form_loops sign, ternary, lsq, pact, linear, dorefa, tanh, unit, scaled, nudged;
 
     /* dx += direct dy + coupled sign(x),  scaled = through dy */
     void (*mix)(size_t n, const float *x, const float *dy, qg_mix m, float *dx, float *scaled);
@@ -40,28 +39,5 @@ typedef struct qg__noise_kernels {
 } qg__noise_kernels;
 
 QG_DECLARE_KERNELS(qg__noise_kernels, qg__noise);
-
-/* quant/fake_quant_kernel.c.  Ranges of channels that lie inmost are taken in chunks that fit the stack, with the rows in the
- * outer loop, so that the innermost loop runs over adjacent floats. */
-enum { QG_CHANNEL_RANGES = 64 };
-
-typedef struct qg_channel_ranges {
-    size_t n;
-    float  scale[QG_CHANNEL_RANGES], inv[QG_CHANNEL_RANGES];
-    float  nmin[QG_CHANNEL_RANGES], nmax[QG_CHANNEL_RANGES], q0[QG_CHANNEL_RANGES];
-} qg_channel_ranges;
-
-typedef struct qg__fake_quant_kernels {
-    void (*divide)(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
-    void (*multiply)(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
-    void (*backward)(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx, double *dmin,
-                     double *dmax);
-    /* Rows of k->n channels, `stride` apart; dmin and dmax [k->n]. */
-    void (*rows)(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x, float *y);
-    void (*rows_backward)(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x, const float *g, float *dx,
-                          double *dmin, double *dmax);
-} qg__fake_quant_kernels;
-
-QG_DECLARE_KERNELS(qg__fake_quant_kernels, qg__fake_quant);
 
 #endif

@@ -215,7 +215,7 @@ typedef enum qg_range_kind {
 } qg_range_kind;
 
 /* 2^bits levels between min and max, which include 0.  It does not replace a relu.  For ranges that are empty,
- * inverted or not yet observed, see quant/schemes/fake_quant_range.h. */
+ * inverted or not yet observed, see qg_range in quant/scheme.h. */
 typedef struct qg_fake_quant_spec {
     int           bits;         /* 2 .. 16; 0: 8 */
     bool          narrow_range; /* one level fewer, so that symmetric ranges have a centre */

@@ -5,24 +5,24 @@
 /* Block sums that are kept until they are added in order; more blocks take several rounds. */
 enum { BLOCKS_AT_ONCE = 64 };
 
-struct range {
-    size_t   count, block;
-    qg_range run;
-    void    *context;
+struct blocks {
+    size_t    count, block;
+    qg__block run;
+    void     *context;
 };
 
-static void run_range(void *context, int piece, int worker)
+static void run_block(void *context, int piece, int worker)
 {
     (void)worker;
-    const struct range *k = context;
-    const size_t        first = (size_t)piece * k->block;
+    const struct blocks *k = context;
+    const size_t         first = (size_t)piece * k->block;
     k->run(k->context, first, qg__smaller(k->count - first, k->block));
 }
 
-void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
+void qg__in_blocks(size_t count, size_t block, qg__block run, void *context)
 {
-    struct range k = { count, block, run, context };
-    qg_parallel((int)((count + block - 1) / block), run_range, &k);
+    struct blocks k = { count, block, run, context };
+    qg_parallel((int)((count + block - 1) / block), run_block, &k);
 }
 
 /* The result of a block, and of all blocks. */

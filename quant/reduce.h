@@ -19,8 +19,8 @@ enum {
 static inline size_t qg__smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Runs run(context, first, n) over [0, count) in pieces of `block`; the last may be shorter. */
-typedef void (*qg_range)(void *context, size_t first, size_t n);
-void qg__in_blocks(size_t count, size_t block, qg_range run, void *context);
+typedef void (*qg__block)(void *context, size_t first, size_t n);
+void qg__in_blocks(size_t count, size_t block, qg__block run, void *context);
 
 double qg__sum_abs(size_t n, const float *x);                   /* sum |x| */
 float  qg__max_abs(size_t n, const float *x);                   /* 0 if n = 0; NaN if any x is */

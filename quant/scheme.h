@@ -25,6 +25,20 @@ typedef struct qg_learned {
     const char *remedy;         /* what helps when the trainer warns, a clause.  NULL: a lower learning rate */
 } qg_learned;
 
+/* Where the two ends of a uniform scheme come from. */
+typedef struct qg_range {
+    qg_range_kind kind;
+    bool          with_zero;    /* min <= 0 <= max, because 0 must be a code.  A range narrower than 2^-30 becomes empty, min =
+                                   max = 0; a learned one is widened to 2^-30, and its gradient can open it again.  Fixed
+                                   ranges are used as given */
+    bool          symmetric;    /* QG_RANGE_CURRENT: -m .. m, m = max|x|; else min x .. max x */
+    bool          given;        /* min and max are: the ends of a fixed range, or the initial ones of a learned range */
+    float         min, max;
+    float         decay;        /* of the moving averages */
+    double        percentile;
+    uint64_t      freeze_after; /* steps after which an observed range is fixed; 0: never */
+} qg_range;
+
 /* The windows of a product over its input x; dense has a single window, as large as x. */
 typedef struct qg_windows {
     int kernel_h, kernel_w, stride, pad_h, pad_w;
@@ -107,10 +121,15 @@ struct qg_scheme {
      * have none.  A gradient without a surrogate is not checked. */
     double  (*surrogate)(qg_quant q, size_t i, const qg_point *at, const qg_point *to);
 
+    /* Where the ends come from.  constants then receives them as learned[0] and learned[1]: those of the span, as given, or as
+     * learned and made legal.  The scheme also sets QG_RANGE_LEARNED_HOOKS, QG_RANGE_OBSERVED_HOOKS or, for a range that is
+     * fixed or current, neither.  NULL: the scheme has no range. */
+    qg_range     (*range)(qg_quant q);
+
     /* --- with a form (quant/form.h) --- */
 
     /* Unless apply is set, the entries of learned with a gradient come first, at most QG_FORM_SUMS of them and none
-     * together with mix, and a scheme with activation is not per channel. */
+     * together with mix, and a scheme with activation has one for values per channel in ops[1], or is not per channel. */
     const qg_form *form;
     qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
 
@@ -124,7 +143,7 @@ struct qg_scheme {
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
     /* Whether the constants of a span can quantize it: QG_EARG with a message that names what they were computed from.
-     * A scheme with activation answers in check instead.  NULL: always. */
+     * NULL: always. */
     qg_status    (*check_constants)(qg_quant q, const qg_constants *k);
 
     /* Whether the learned values are initialised; learned[i] are the values of entry i.  NULL: always. */
@@ -269,6 +288,25 @@ qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);
 qg_var       *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 qg_code_set   qg_form_set(qg_quant q);
+
+/* --- ranges (quant/range.c) --------------------------------------------------------------------- */
+
+/* min and max, trained or tracked; whether they are known; and of a trained range its span, (largest - smallest value of the
+ * tensor) / (max - min), measured at the start and every 1024 steps, for information only. */
+extern const qg_learned qg_learned_range[], qg_tracked_range[];
+
+#define QG_RANGE_HOOKS                                                                                   \
+    .start = qg_range_start, .observes = qg_range_observes, .observe = qg_range_observe, .ready = qg_range_ready
+#define QG_RANGE_LEARNED_HOOKS  .learned = qg_learned_range, QG_RANGE_HOOKS
+#define QG_RANGE_OBSERVED_HOOKS .learned = qg_tracked_range, QG_RANGE_HOOKS, .freeze_after = qg_range_freeze_after
+
+/* The first batch sets the range, later batches enter a moving average.  A channel that contains an infinity, or
+ * nothing but NaN, is skipped, and a batch with such a channel does not count as the first. */
+void     qg_range_start(qg_quant q, qg_tensor x, float *const *learned);        /* as if x were the first batch */
+void     qg_range_observe(qg_quant q, qg_tensor x, float *const *learned);
+bool     qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
+bool     qg_range_ready(qg_quant q, const float *const *learned);
+uint64_t qg_range_freeze_after(qg_quant q);
 
 /* --- parts shared by several schemes --------------------------------------------------------- */
 

@@ -2,108 +2,43 @@
 
 #include <math.h>
 
-#include "core/kernels/parallel.h"
-#include "quant/kernels.h"
 #include "quant/operand.h"
+#include "quant/range.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
-
-/* ---- the range ---- */
-
-enum { CHUNK = QG_CHANNEL_RANGES };
-
-/* Rows are shared by threads in so many slices, whose sums are added in their order. */
-enum { SLICES = 8 };
-
-typedef qg_channel_ranges channels;
 
 const qg_fake_quant_attrs qg_fake_quant_defaults      = { .num_bits = 8 };
 const qg_fake_quant_args  qg_fake_quant_args_defaults = { .min = -6, .max = 6, .num_bits = 8 };
 
-static qg_status check_range(qg_fake_quant_attrs attrs, float min, float max)
+qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max, qg_fake_quant_range *range)
 {
-    if (attrs.num_bits < 2 || attrs.num_bits > 16)
-        return qg_fail(QG_EARG, "fake_quant: num_bits is %d, must be 2 .. 16", attrs.num_bits);
-    if (!isfinite(min) || !isfinite(max))
-        return qg_fail(QG_EARG, "fake_quant: min is %g and max is %g, both must be finite",
-                       (double)min, (double)max);
-    if (min > max)
-        return qg_fail(QG_EARG, "fake_quant: min is %.9g, must be smaller than max, %.9g",
-                       (double)min, (double)max);
-    if (min == max && min != 0.0f)
-        return qg_fail(QG_EARG, "fake_quant: min and max are both %.9g, must differ or be 0",
-                       (double)min);
-    return QG_OK;
-}
-
-qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
-                              qg_fake_quant_range *range)
-{
-    const qg_status s = check_range(attrs, min, max);
+    qg_levels       u;
+    int             zero_point;
+    const qg_status s = qg__nudge(attrs.num_bits, attrs.narrow_range, min, max, &u, &zero_point);
     if (s) return s;
-    const int qmin = attrs.narrow_range ? 1 : 0;
-    const int qmax = (1 << attrs.num_bits) - 1;
-    if (max == min) {
-        *range = (qg_fake_quant_range){ .zero_point = qmin };
-        return QG_OK;
-    }
-    /* Written out in float32: for [-1,1] z is 127.499992, in double it would be 127.5. */
-    const float steps = (float)(qmax - qmin);
-    const float width = max - min;
-    const float scale = width / steps;
-    const float inv   = steps / width;
-    if (!isfinite(width) || !isfinite(inv))
-        return qg_fail(QG_EARG, "fake_quant: max - min is %g, not a float32 range of %d steps",
-                       (double)width, qmax - qmin);
-    const float z  = (float)qmin - min / scale;
-    const int   zp = z < (float)qmin   ? qmin
-                     : z > (float)qmax ? qmax
-                                       : (int)qg_round_away(z);
-    const float nmin = (float)(qmin - zp) * scale;
-    const float nmax = (float)(qmax - zp) * scale;
-    if (!isfinite(nmax - nmin))
-        return qg_fail(QG_EARG, "fake_quant: min is %.9g and max is %.9g, nudged to %g .. %g, not a float32 range",
-                       (double)min, (double)max, (double)nmin, (double)nmax);
-    *range = (qg_fake_quant_range){ .scale      = scale,
-                                    .inv        = inv,
-                                    .nmin       = nmin,
-                                    .nmax       = nmax,
-                                    .q0         = qg_round_up(-nmin * inv),
-                                    .zero_point = zp };
+    *range = (qg_fake_quant_range){ .scale = u.step, .inv = u.steps, .nmin = u.lo, .nmax = u.hi, .q0 = u.zero,
+                                    .zero_point = zero_point };
     return QG_OK;
 }
 
 /* ---- floats that share a range ---- */
 
-/* The operands of a loop: with one range, or with those of some channels of each row. */
-typedef struct loop {
-    const qg_fake_quant_range *r;
-    const channels            *k;
-    size_t                     rows, d;
-    const qg__fake_quant_kernels      *kernels;
-    const float               *x, *g;
-    float                     *out;             /* y or dx */
-    bool                       divides;
-    double                   (*below)[CHUNK], (*above)[CHUNK];
-} loop;
-
-static void forward_block(void *context, size_t at, size_t n)
+static qg_constants constants_of(const qg_fake_quant_range *r, bool divides)
 {
-    const loop *l = context;
-    (l->divides ? l->kernels->divide : l->kernels->multiply)(l->r, n, l->x + at, l->out + at);
+    return (qg_constants){ .uniform = { .lo = r->nmin, .hi = r->nmax, .step = r->scale, .steps = r->inv, .zero = r->q0,
+                                        .variant = divides ? 1.0f : 0.0f } };
 }
 
-static void forward(bool divides, const qg_fake_quant_range *r, size_t n, const float *x, float *y)
+void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    loop l = { .r = r, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .out = y, .divides = divides };
-    qg__in_blocks(n, QG_BLOCK, forward_block, &l);
+    const qg_constants k = constants_of(r, true);
+    qg_form_values(&qg_nudged_form, &k, n, x, y);
 }
-
-void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y) { forward(true, r, n, x, y); }
 
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    forward(false, r, n, x, y);
+    const qg_constants k = constants_of(r, false);
+    qg_form_values(&qg_nudged_form, &k, n, x, y);
 }
 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)
@@ -115,22 +50,29 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
     }
 }
 
+typedef struct loop {
+    const qg_form_loops *loops;
+    qg_constants         k;
+    const float         *x, *g;
+    float               *dx;
+} loop;
+
 static void backward_block(void *context, size_t at, size_t n)
 {
     const loop *l = context;
-    l->kernels->backward(l->r, n, l->x + at, l->g + at, l->out + at, NULL, NULL);
+    l->loops->backward(&l->k, n, l->x + at, l->g + at, l->dx + at, NULL);
 }
 
 static void backward_run(const void *context, size_t at, size_t n, double *sum)
 {
     const loop *l = context;
-    l->kernels->backward(l->r, n, l->x + at, l->g + at, l->out + at, &sum[0], &sum[1]);
+    l->loops->backward(&l->k, n, l->x + at, l->g + at, l->dx + at, sum);
 }
 
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {
-    loop   l      = { .r = r, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .g = g, .out = dx };
+    loop   l      = { qg_nudged_form.loops[qg__isa()], constants_of(r, false), x, g, dx };
     double sum[2] = { 0.0, 0.0 };
     if (!dmin) {
         qg__in_blocks(n, QG_BLOCK, backward_block, &l);
@@ -143,86 +85,45 @@ void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float 
 
 /* ---- the same for rows of channels with a range each ---- */
 
-static void load(const qg_fake_quant_range *r, size_t n, channels *k)
+enum { CHUNK = QG_FORM_COLUMNS };
+
+/* Of n channels, d floats apart. */
+static void forward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, size_t d, const float *x, float *y)
 {
-    k->n = n;
-    for (size_t c = 0; c < n; c++) {
-        k->scale[c] = r[c].scale;
-        k->inv[c]   = r[c].inv;
-        k->nmin[c]  = r[c].nmin;
-        k->nmax[c]  = r[c].nmax;
-        k->q0[c]    = r[c].q0;
+    qg_constants k[CHUNK];
+    for (size_t i = 0; i < n; i++) k[i] = constants_of(&r[i], false);
+    qg__form_columns(&qg_nudged_form, k, n, rows, d, x, y);
+}
+
+static void backward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, size_t d, const float *x, const float *g,
+                           float *dx, double *dmin, double *dmax)
+{
+    double       sum[CHUNK][QG_FORM_SUMS];
+    qg_constants k[CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        k[i]      = constants_of(&r[i], false);
+        sum[i][0] = dmin[i];
+        sum[i][1] = dmax[i];
     }
-}
-
-/* The rows of a slice, as an offset and a count. */
-static size_t rows_of(const loop *l, int slice, size_t *rows)
-{
-    const size_t each = (l->rows + SLICES - 1) / SLICES;
-    const size_t first = qg__smaller((size_t)slice * each, l->rows);
-    *rows = qg__smaller(each, l->rows - first);
-    return first * l->d;
-}
-
-static void forward_slice(void *context, int slice, int worker)
-{
-    (void)worker;
-    const loop  *l = context;
-    size_t       rows;
-    const size_t at = rows_of(l, slice, &rows);
-    l->kernels->rows(l->k, rows, l->d, l->x + at, l->out + at);
-}
-
-static void forward_chunk(const channels *k, size_t rows, size_t d, const float *x, float *y)
-{
-    loop l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .out = y };
-    qg_parallel(SLICES, forward_slice, &l);
+    qg__form_columns_gradient(&qg_nudged_form, k, n, rows, d, x, g, dx, sum);
+    for (size_t i = 0; i < n; i++) {
+        dmin[i] = sum[i][0];
+        dmax[i] = sum[i][1];
+    }
 }
 
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
                             float *y)
 {
-    for (size_t c = 0; c < d; c += CHUNK) {
-        channels k;
-        load(r + c, qg__smaller(d - c, CHUNK), &k);
-        forward_chunk(&k, rows, d, x + c, y + c);
-    }
-}
-
-static void backward_slice(void *context, int slice, int worker)
-{
-    (void)worker;
-    const loop  *l = context;
-    size_t       rows;
-    const size_t at = rows_of(l, slice, &rows);
-    l->kernels->rows_backward(l->k, rows, l->d, l->x + at, l->g + at, l->out + at, l->below[slice],
-                                         l->above[slice]);
-}
-
-static void backward_chunk(const channels *k, size_t rows, size_t d, const float *x, const float *g, float *dx,
-                           double *dmin, double *dmax)
-{
-    double below[SLICES][CHUNK] = { { 0.0 } }, above[SLICES][CHUNK] = { { 0.0 } };
-    loop   l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__fake_quant), .x = x, .g = g, .out = dx };
-    l.below = below;
-    l.above = above;
-    qg_parallel(SLICES, backward_slice, &l);
-    for (size_t c = 0; c < k->n; c++)
-        for (int s = 0; s < SLICES; s++) {
-            dmin[c] += below[s][c];
-            dmax[c] += above[s][c];
-        }
+    for (size_t c = 0; c < d; c += CHUNK) forward_chunk(r + c, qg__smaller(d - c, CHUNK), rows, d, x + c, y + c);
 }
 
 void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
                                      const float *x, const float *g, float *dx, double *dmin,
                                      double *dmax)
 {
-    for (size_t c = 0; c < d; c += CHUNK) {
-        channels k;
-        load(r + c, qg__smaller(d - c, CHUNK), &k);
-        backward_chunk(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
-    }
+    for (size_t c = 0; c < d; c += CHUNK)
+        backward_chunk(r + c, qg__smaller(d - c, CHUNK), rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
 }
 
 /* ---- operators with one range ---- */
@@ -240,7 +141,7 @@ qg_status qg_fake_quant_with_min_max_args(qg_fake_quant_args attrs, const qg_arr
                                           qg_array *outputs)
 {
     const char         *op = "fake_quant_with_min_max_args";
-    qg_fake_quant_range r;
+    qg_fake_quant_range r = { 0 };
     qg_status           s = check_args(op, attrs, &r);
     if (!s) s = qg__check_pair(op, "outputs", outputs, "inputs", inputs);
     if (!s) qg_fake_quant_multiply(&r, qg_array_count(inputs), inputs->data, outputs->data);
@@ -255,7 +156,7 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
     const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
                                    { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
                                    { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
-    qg_fake_quant_range r;
+    qg_fake_quant_range r = { 0 };
     qg_status           s = check_args(op, attrs, &r);
     if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
@@ -273,7 +174,7 @@ qg_status qg_fake_quant_with_min_max_vars(qg_fake_quant_attrs attrs, const qg_ar
                                    { "outputs", outputs, .dtypes = QG__F32, .like = "inputs" },
                                    { "min", min, .dtypes = QG__F32, .scalar = true },
                                    { "max", max, .dtypes = QG__F32, .scalar = true } };
-    qg_fake_quant_range r;
+    qg_fake_quant_range r = { 0 };
     qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars", rows);
     if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
     if (!s) qg_fake_quant_divide(&r, qg_array_count(inputs), inputs->data, outputs->data);
@@ -295,7 +196,7 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
                                    { "backprops_wrt_input", backprops_wrt_input, .dtypes = QG__F32, .like = "inputs" },
                                    { "backprop_wrt_min", backprop_wrt_min, .dtypes = QG__F32, .scalar = true },
                                    { "backprop_wrt_max", backprop_wrt_max, .dtypes = QG__F32, .scalar = true } };
-    qg_fake_quant_range r;
+    qg_fake_quant_range r = { 0 };
     qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars_gradient", rows);
     if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
     if (s) return s;
@@ -312,15 +213,12 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
 /* ---- operators with a range per channel ---- */
 
 /* The ranges were valid before, so this cannot fail. */
-static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n,
-                        channels *k)
+static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n, qg_fake_quant_range *r)
 {
-    qg_fake_quant_range r[CHUNK];
     for (size_t c = 0; c < n; c++) {
         const qg_status s = qg_fake_quant_nudge(attrs, min[c], max[c], &r[c]);
         QG_ASSERT(s == QG_OK);
     }
-    load(r, n, k);
 }
 
 /* min, max and, for each channel, that they are a range. */
@@ -332,7 +230,7 @@ static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const
                                    { "min", min, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 },
                                    { "max", max, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 } };
     qg_status           s = QG__CHECK_OPERANDS(op, rows);
-    qg_fake_quant_range r;
+    qg_fake_quant_range r = { 0 };
     if (!s) s = qg_fake_quant_nudge(attrs, 0.0f, 0.0f, &r);     /* attrs, even without channels */
     for (size_t c = 0; !s && c < min->dims[0]; c++) {
         s = qg_fake_quant_nudge(attrs, qg__floats(min)[c], qg__floats(max)[c], &r);
@@ -354,10 +252,10 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
     const float *x = inputs->data;
     float       *y = outputs->data;
     for (size_t c = 0; c < d; c += CHUNK) {
-        channels k;
-        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
-                    qg__smaller(d - c, CHUNK), &k);
-        forward_chunk(&k, n / d, d, x + c, y + c);
+        const size_t        m = qg__smaller(d - c, CHUNK);
+        qg_fake_quant_range r[CHUNK];
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c, m, r);
+        forward_chunk(r, m, n / d, d, x + c, y + c);
     }
     return QG_OK;
 }
@@ -385,13 +283,13 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     float       *dx = backprops_wrt_input->data;
     qg__zero(backprops_wrt_input);
     for (size_t c = 0; c < d; c += CHUNK) {
-        channels k;
-        double   dmin[CHUNK] = { 0.0 };
-        double   dmax[CHUNK] = { 0.0 };
-        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
-                    qg__smaller(d - c, CHUNK), &k);
-        backward_chunk(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
-        for (size_t i = 0; i < k.n; i++) {
+        const size_t        m = qg__smaller(d - c, CHUNK);
+        double              dmin[CHUNK] = { 0.0 };
+        double              dmax[CHUNK] = { 0.0 };
+        qg_fake_quant_range r[CHUNK];
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c, m, r);
+        backward_chunk(r, m, n / d, d, x + c, g + c, dx + c, dmin, dmax);
+        for (size_t i = 0; i < m; i++) {
             ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
             ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];
         }

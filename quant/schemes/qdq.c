@@ -70,12 +70,17 @@ bool qg__qdq_is_scalable(bool given, const qg_constants *k)
     return isfinite(y[0]) && isfinite(y[1]);
 }
 
-static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+static qg_range range(qg_quant q)
 {
-    float lo = (float)q.arg[MIN], hi = (float)q.arg[MAX];
-    (void)learned;
-    if (q.arg[RANGE] == MEASURED) qg_span_min_max(x, &lo, &hi);
-    return qg__qdq_constants(codes_of(q), lo, hi);
+    return (qg_range){ .kind = q.arg[RANGE] == GIVEN ? QG_RANGE_FIXED : QG_RANGE_CURRENT,
+                       .min  = (float)q.arg[MIN],
+                       .max  = (float)q.arg[MAX] };
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *end)
+{
+    (void)x;
+    return qg__qdq_constants(codes_of(q), end[0], end[1]);
 }
 
 static qg_status check_constants(qg_quant q, const qg_constants *k)
@@ -103,7 +108,7 @@ static qg_status check(qg_quant q)
     if (q.arg[RANGE] == MEASURED) return QG_OK;
     if (q.arg[SIGNED] == 0 && !(q.arg[MAX] > 0))
         return qg_fail(QG_EARG, "%s: max is %g, so all unsigned codes are 0", q.scheme->name, q.arg[MAX]);
-    const qg_constants k = constants(q, (qg_span){ .n = 0 }, NULL);
+    const qg_constants k = constants(q, (qg_span){ .n = 0 }, (float[]){ (float)q.arg[MIN], (float)q.arg[MAX] });
     return check_constants(q, &k);
 }
 
@@ -144,6 +149,7 @@ const qg_scheme qg_qdq_scheme = {
     .roles           = QG_WEIGHT | QG_INPUT,
     .granularity     = QG_EITHER_SCALE,
     .check           = check,
+    .range           = range,
     .form            = &qg_scaled_form,
     .ops             = QG_FORM_OPS("qdq"),
     .constants       = constants,
@@ -174,6 +180,7 @@ static const qg_scheme given_range = {
     .complete   = complete,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
+    .range      = range,
     .form       = &qg_scaled_form,
     .ops        = QG_ACTIVATION_OP("qdq"),
     .own_slope  = true,

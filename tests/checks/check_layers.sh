@@ -21,8 +21,8 @@ allow core/kernels    'core/kernels/|core/status\.h'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
-allow quant           "$core|quant/[a-z_]*\.h|quant/reference/fake_quant\.h"
-allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/|quant/reference/fake_quant\.h"
+allow quant           "$core|quant/[a-z_]*\.h"
+allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
 allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/formulas\.h|quant/reference/"
 allow layers          "$core|quant/|infer/(product|kernels/[a-z0-9]*)\.h|layers/([a-z]*|export/[a-z]*)\.h"
 # The writers know the formats of the engine.

@@ -9,17 +9,17 @@
 
 /* Every table this machine can run gives the bits of the baseline, at any length. */
 
-enum { MOST = 321, FORMS = 14 };
+enum { MOST = 321, FORMS = 17, COLUMNS = 5 };
 
 static float x[MOST], g[MOST];
 
 typedef struct results {
-    float   y[FORMS][MOST], dx[FORMS][MOST], fake[3][MOST];
+    float   y[FORMS][MOST], dx[FORMS][MOST], columns[2][MOST];
     int32_t code[FORMS][MOST];
-    double  sum[FORMS][QG_FORM_SUMS];
-    float   rows[2][MOST];
-    double  dmin, dmax, low[5], high[5];
+    double  sum[FORMS][QG_FORM_SUMS], column_sum[COLUMNS][QG_FORM_SUMS];
 } results;
+
+#define NUDGED .lo = -0.7f, .hi = 1.1f, .step = 0.12f, .steps = 8.3333f, .zero = 6.0f
 
 static const struct { const qg_form *form; qg_constants k; } rows[FORMS] = {
     { &qg_sign_form, { .sign = { 0.7f } } },
@@ -36,6 +36,9 @@ static const struct { const qg_form *form; qg_constants k; } rows[FORMS] = {
     { &qg_scaled_form, { .uniform = { .lo = -0.7f, .hi = 1.1f, .steps = 5.0f, .step = 0.2f, .from = -0.7f, .to = 1.0f } } },
     { &qg_scaled_form, { .uniform = { .lo = -INFINITY, .hi = INFINITY, .steps = 5.0f, .step = 0.2f, .variant = 1.0f } } },
     { &qg_scaled_form, { .uniform = { .lo = -0.7f, .hi = 1.1f } } },
+    { &qg_nudged_form, { .uniform = { NUDGED } } },
+    { &qg_nudged_form, { .uniform = { NUDGED, .variant = 1.0f } } },
+    { &qg_nudged_form, { .uniform = { .step = 0.0f } } },
 };
 
 static void run_forms(qg_isa isa, size_t n, results *r)
@@ -53,25 +56,15 @@ static void run_forms(qg_isa isa, size_t n, results *r)
 
 static void run(qg_isa isa, size_t n, results *r)
 {
-    const qg__fake_quant_kernels *k = QG_KERNELS_OF(isa, qg__fake_quant);
-    qg_fake_quant_range           range;
-    assert_ok(qg_fake_quant_nudge((qg_fake_quant_attrs){ 4, false }, -0.7f, 1.1f, &range));
-    /* Channel 4 has an empty range, and everything passes it. */
-    qg_channel_ranges channels = { .n = 5 };
-    for (int i = 0; i < 4; i++) {
-        channels.scale[i] = range.scale;
-        channels.inv[i]   = range.inv;
-        channels.nmin[i]  = range.nmin;
-        channels.nmax[i]  = range.nmax;
-        channels.q0[i]    = range.q0;
-    }
+    /* The last column has an empty range, and everything passes it. */
+    const qg_constants   nudged = { .uniform = { NUDGED } }, k[COLUMNS] = { nudged, nudged, nudged, nudged };
+    const qg_form_loops *loops  = qg_nudged_form.loops[isa];
     memset(r, 0, sizeof *r);
     run_forms(isa, n, r);
-    k->divide(&range, n, x, r->fake[0]);
-    k->multiply(&range, n, x, r->fake[1]);
-    k->backward(&range, n, x, g, r->fake[2], &r->dmin, &r->dmax);
-    k->rows(&channels, n / 7, 7, x, r->rows[0]);
-    k->rows_backward(&channels, n / 7, 7, x, g, r->rows[1], r->low, r->high);
+    loops->columns(k, COLUMNS, n / 7, 7, x, r->columns[0]);
+    loops->columns_backward(k, COLUMNS, n / 7, 7, x, g, r->columns[1], r->column_sum);
+    loops->columns_backward(k, COLUMNS, n / 7, 7, x, g, NULL, r->column_sum);
+    loops->columns_backward(k, COLUMNS, n / 7, 7, x, g, r->columns[1], NULL);
 }
 
 static void all_instruction_sets_agree(void **state)
@@ -95,21 +88,20 @@ static void all_instruction_sets_agree(void **state)
 
 static void sums_are_those_of_what_lies_outside(void **state)
 {
-    static results r;
+    const qg_constants k   = { .uniform = { NUDGED } };
+    double             sum[QG_FORM_SUMS] = { 0, 0 }, low = 0, high = 0;
+    static float       dx[MOST];
     fill_uniform(x, MOST, -2.0f, 2.0f, 3);
     fill_uniform(g, MOST, -1.0f, 1.0f, 4);
     x[1] = NAN;     /* on neither side, whatever its gradient */
     g[1] = INFINITY;
-    run(qg__isa(), MOST, &r);
-    double low = 0, high = 0;
+    qg_nudged_form.loops[qg__isa()]->backward(&k, MOST, x, g, dx, sum);
     for (int i = 0; i < MOST; i++) {
-        qg_fake_quant_range range;
-        assert_ok(qg_fake_quant_nudge((qg_fake_quant_attrs){ 4, false }, -0.7f, 1.1f, &range));
-        if (x[i] < range.nmin) low += (double)g[i];
-        if (x[i] > range.nmax) high += (double)g[i];
+        if (x[i] < k.uniform.lo) low += (double)g[i];
+        if (x[i] > k.uniform.hi) high += (double)g[i];
     }
     /* Doubles in another order. */
-    assert_true(fabs(r.dmin - low) < 1e-12 && fabs(r.dmax - high) < 1e-12);
+    assert_true(fabs(sum[0] - low) < 1e-12 && fabs(sum[1] - high) < 1e-12);
 }
 
 int main(void)
