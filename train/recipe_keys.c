@@ -9,7 +9,6 @@
 #include "layers/layer.h"
 #include "layers/models/text.h"
 #include "quant/scheme.h"
-#include "quant/scheme.h"
 #include "train/distil.h"
 #include "train/recipe_keys.h"
 

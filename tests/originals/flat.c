@@ -2,7 +2,6 @@
  * tests/originals/check.py. */
 #include "optim/optim.h"
 #include "quant/scheme.h"
-#include "quant/scheme.h"
 
 #include <string.h>
 
