@@ -316,7 +316,7 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
     work w = { .q = q, .loops = q.scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .dy = dy, .k = k, .sum = sum };
     w.dx = dx;
     if (dx && q.scheme->mix) {
-        if (c.depth > 1) {
+        if (c.depth != 1) {
             qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
         } else {
             const qg_mix m = mix_of(&w, 0);

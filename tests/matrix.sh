@@ -12,7 +12,7 @@ mkdir -p "$log"
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 
-SANITIZERS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+SANITIZERS='-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-omit-frame-pointer'
 # Small frames: a sanitizer makes every build larger, and only lines of code are needed.
 FLAGS='-O2 -g1'
 

@@ -189,6 +189,9 @@ static void empty_filters(void **state)
     for (int i = 0; i < 3; i++) assert_true(alpha[i] == 0.0f);
     assert_ok(qg_xnor_weight_quantizer_gradient(MATRIX(NULL, 3, 0), MATRIX(NULL, 3, 0), (qg_xnor_attrs){ .axis = 0 },
                                                 MATRIX(NULL, 3, 0)));
+    /* No filter, each of three weights. */
+    assert_ok(qg_xnor_weight_quantizer_gradient(MATRIX(NULL, 0, 3), MATRIX(NULL, 0, 3), (qg_xnor_attrs){ .axis = 0 },
+                                                MATRIX(alpha, 0, 3)));
 }
 
 static void refuses(void **state)
