@@ -3,9 +3,12 @@ hash   := \#
 special = $(strip $(foreach c,' " ` \ $$ ; & | < > ( ) * ? [ ] ! $(hash),$(findstring $c,$1)) $(filter-out 1,$(words x$1x)))
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 override LIBDIR := $(patsubst ~/%,$(HOME)/%,$(LIBDIR))
-ifneq ($(call special,$(PREFIX)$(LIBDIR)),)
+ifneq ($(call special,$(PREFIX)$(LIBDIR)$(abspath $(PREFIX))),)
 $(error PREFIX and LIBDIR may not contain spaces, quotes or other characters that a shell interprets: $(PREFIX), $(LIBDIR))
 endif
+# pkg-config and the programs need the whole path.
+override PREFIX := $(abspath $(PREFIX))
+override LIBDIR := $(abspath $(LIBDIR))
 
 INSTALL := install
 # A word of a shell, whatever DESTDIR contains.

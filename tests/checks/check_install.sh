@@ -28,6 +28,7 @@ for prefix in "$dir/v it" "$dir/v'it" "$dir/v\"it" "$dir/v;it" "$dir/v#it"; do
 done
 [ "$(ls "$dir")" = v ] && [ "$(cat "$dir/v")" = kept ] || fail "make with a refused prefix has left $(ls "$dir")"
 (MAKEFLAGS= HOME=$dir command make -n PREFIX='~/it' uninstall 2>&1) | grep -qF "$dir/it/bin/qgrad " || fail 'the prefix ~/it is not in the home'
+(MAKEFLAGS= command make -n PREFIX=it/ install-files 2>&1) | grep -qF "'$(pwd)/it/bin " || fail 'the prefix it/ is not completed'
 
 stage="$dir/it's a stage"
 make install-files DESTDIR="$stage"
