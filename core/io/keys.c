@@ -1,6 +1,7 @@
 #include "core/io/keys.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +233,16 @@ static qg_status refuse_key(const qg_key *keys, const char *at)
     return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
 }
 
+/* at: "threshold=0,05", whose first n characters are a pair.  No key begins with a digit. */
+static qg_status refuse_comma(const qg_key *key, const char *at, size_t n)
+{
+    const char *value = at + strcspn(at, "=,");
+    if (key->words || *value != '=' || at[n] != ',' || !strchr("0123456789", at[n + 1]) || !at[n + 1]) return QG_OK;
+    value++;
+    return qg_fail(QG_EARG, "%s is '%.*s' with a comma; write numbers with a point, as in 0.05", key->name,
+                   (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value);
+}
+
 static qg_status refuse_missing(const qg_key *key)
 {
     return qg_fail(QG_EARG, "%s is missing%s%s", key->name, key->about ? ": " : "", key->about ? key->about : "");
@@ -249,6 +260,7 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
         if (i < 0) return refuse_key(keys, at);
         if (given >> i & 1) return qg_fail(QG_EARG, "%s is given twice", keys[i].name);
         given |= UINT64_C(1) << i;
+        if (refuse_comma(&keys[i], at, n)) return QG_EARG;
         if (parse_pair(&keys[i], at, n, &value[i], value + n_keys)) return QG_EARG;
         at = at[n] ? at + n + 1 : NULL;
     }

@@ -172,6 +172,9 @@ static void test_a_log_is_replaced_by_no_lesser_one(void **state)
         assert_stderr("; to replace them, pass --force\n");
         run_shell("diff -r @/results @/before");
     }
+    run_shell("cp -r @/long @/relogged && sed -i 's/\"commit\":\"[^\"]*\"/\"commit\":\"0123456789ab\"/; s/,\"checksum\":.*/}/' @/relogged/result.json");
+    assert_refuses("results --add relogged", 1, "), but this run has 3 (commit 0123456789ab); to replace them, pass --force\n");
+    assert_status("results --add relogged --force", 0);
     assert_runs("train --recipe memory --epochs 2 --out lesser --force --json");
     assert_status("results --add lesser --force", 0);
     assert_holds("results/README.md", "`build/qgrad train --recipe memory --seed 3` |");

@@ -125,7 +125,8 @@ static const char *text_of(const logged_run *r, const qg__option *o)
     return text ? text : "none";
 }
 
-/* The run of the logs may be gone, and a shorter one, or one of other images or options, is no better copy of it. */
+/* The run of the logs may be gone, and a shorter one, one of another commit that is no longer, or one of other images or options,
+ * is no better copy of it. */
 static qg_status check_replaced(const logged_run *old, const logged_run *r)
 {
     enum { MOST = 100 };                        /* characters of a value */
@@ -138,7 +139,8 @@ static qg_status check_replaced(const logged_run *old, const logged_run *r)
         snprintf(what, sizeof what, "have %s %.*s, but this run has %.*s", o->name, MOST, text_of(old, o), MOST, text_of(r, o));
     else if (was && is && strcmp(was, is))
         snprintf(what, sizeof what, "are from images with digest %.*s, but this run from %.*s", MOST, was, MOST, is);
-    else if (r->metrics.epochs < old->metrics.epochs)
+    else if (r->metrics.epochs < old->metrics.epochs ||
+             (r->metrics.epochs == old->metrics.epochs && strcmp(old->result.commit, r->result.commit)))
         snprintf(what, sizeof what, "have %d epochs (commit %.*s), but this run has %d (commit %.*s)", old->metrics.epochs, MOST,
                  old->result.commit, r->metrics.epochs, MOST, r->result.commit);
     else return QG_OK;
