@@ -1,3 +1,4 @@
+/* Where the ends of a uniform range come from: fixed, learned, observed as an average or a percentile, or current. */
 #include "quant/range.h"
 
 #include <math.h>
