@@ -45,8 +45,6 @@ $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kerne
 $(BUILD)/tests/infer/test_kernels: $(patsubst %.c,$(BUILD)/%.sixteen.o,$(wildcard infer/kernels/*_kernel.c))
 endif
 
-# --- checks -----------------------------------------------------------------------------------------
-
 check-rest:   ## make check without make test
 	+@$(MAKE) --no-print-directory deps CHECK=1
 	+@ROWS="clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
@@ -110,8 +108,6 @@ $(BUILD)/tests/fuzz/test_fuzz.o: override CPPFLAGS += -D'FUZZ_TARGETS=$(FUZZERS:
 $(BUILD)/tests/fuzz/test_fuzz: $(FUZZ_OBJ)
 $(BUILD)/tests/fuzz/test_fuzz $(FUZZERS): $(patsubst %,$(BUILD)/tests/fuzz/%.o,fuzz loading nets pictures) $(CLI_OBJ)
 $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuzzer))
-
-# --- measurements and comparisons -------------------------------------------------------------------
 
 # Beside PyTorch: Debian's if PYTHON has it (python3-torch), and the current release if it is installed.
 PYTHON  ?= /usr/bin/python3
