@@ -84,7 +84,7 @@ TORTURE := $(patsubst %,$(BUILD)/tests/torture/%,torture faults.so)
 TRIALS  ?= 0
 SEED    ?= 1
 torture: deps   ## trainings whose calls fail, that are killed, and whose files are damaged, end in the same bytes (tests/torture)
-	+@$(SUB) $(BUILD)/qgrad $(TORTURE)
+	+@$(SUB) $(BUILD)/qgrad $(BUILD)/qgrad-results $(TORTURE)
 	@$(BUILD)/tests/torture/torture -n $(TRIALS) -s $(SEED) $(BUILD)/qgrad $(BUILD)/tests/torture/faults.so $(ROUNDS)
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)
 $(BUILD)/tests/torture/faults.so: $(BUILD)/tests/torture/faults.o
