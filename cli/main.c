@@ -78,7 +78,7 @@ static int misused(const char *what, const char *culprit)
 }
 
 /* Executes a program of tools/ that lies beside this one.  One whose ranks share work has MPI if this one has: qgrad-mpi runs
- * qgrad-bench-mpi.  It finds the environment as it was. */
+ * qgrad-bench-mpi, which finds the environment as it was. */
 static int run_tool(const verb *v, int argc, char **argv, int at)
 {
     char        path[QG__PATH_BYTES], self[QG__PATH_BYTES];
@@ -111,12 +111,14 @@ static int dispatch(int argc, char **argv)
     if (at == 1 && !strcmp(word, "--bash-completion")) return completion_print(verbs, N_VERBS, stdout);
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     const verb *v = verb_named(word);
-    return v ? verb_run(v, argv[0], argc - at, argv + at) : misused("unknown command ", word);
+    if (!v) return misused("unknown command ", word);
+    if (!v->tool) return verb_run(v, argv[0], argc - at, argv + at);
+    return verb_refuses_ranks(v) ? EXIT_USAGE : run_tool(v, argc, argv, at);
 }
 
 int main(int argc, char **argv)
 {
     const int   at = argc > 1 && !strcmp(argv[1], "--") ? 2 : 1;
     const verb *v  = argc > at ? verb_named(argv[at]) : NULL;
-    return v && v->tool ? run_tool(v, argc, argv, at) : program_run("qgrad", argc, argv, dispatch);
+    return v && v->tool && v->shares ? run_tool(v, argc, argv, at) : program_run("qgrad", argc, argv, dispatch);
 }

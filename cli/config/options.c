@@ -262,7 +262,7 @@ void options_help(const verb *v, FILE *out)
 
 /* Several ranks would each do the whole work of a command that is not made for them, and write the same files.  Programs without MPI
  * are processes of their own. */
-static bool refuses_ranks(const verb *v)
+bool verb_refuses_ranks(const verb *v)
 {
     char line[128];
     if (v->shares || qg__ranks_started() == 1) return false;
@@ -280,7 +280,7 @@ int verb_run(const verb *v, const char *program, int argc, char **argv)
     config      asked   = { 0 };
     const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
     int         status  = options_parse(v, argc, argv, &asked);
-    if (status < 0 && refuses_ranks(v)) status = EXIT_USAGE;
+    if (status < 0 && verb_refuses_ranks(v)) status = EXIT_USAGE;
     if (status < 0) status = v->run(program, operand, &asked);
     config_free(&asked);
     return status;

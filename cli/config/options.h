@@ -72,6 +72,9 @@ typedef struct verb {
 /* Runs a verb, argv[0] being its name: parses its options, calls it and frees them.  Returns the exit status. */
 int           verb_run(const verb *v, const char *program, int argc, char **argv);
 
+/* Whether mpirun has started several ranks of a verb that does not share its work; tells them so. */
+bool          verb_refuses_ranks(const verb *v);
+
 /* Prints the last failure and returns its exit status: EXIT_USAGE if it is one of usage, unless memory was short. */
 int           options_report(const char *program, bool usage);
 
