@@ -101,7 +101,7 @@ const option options[] = {
               "newest unfinished run with these options"), VERB_TRAIN | TRAINS_ALONE },
     { OWN("force", QG__FLAG, AT(force),
       .help = "rename an existing run directory;\n"
-              "of results: replace logs of other images, other options or more epochs"), VERB_TRAIN | TRAINS_ALONE | VERB_RESULTS },
+              "of results: replace logs of other images or options, of another commit or more epochs"), VERB_TRAIN | TRAINS_ALONE | VERB_RESULTS },
     { OWN("budget", QG__VALUE, AT(budget), .value = "TIME", .parse = qg__duration_parse,
       .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h"), VERB_TRAIN },
     { OWN("watch", QG__FLAG, AT(watch),
