@@ -65,6 +65,8 @@ extern "C" {
 #include "datasets/loader.h"
 #include "train/fit.h"
 #include "train/recipe.h"
+#include "train/evaluate.h"
+#include "train/runs.h"
 #include "train/calibrate.h"
 
 #ifdef __cplusplus

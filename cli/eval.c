@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/print.h"
-#include "cli/run/classes.h"
+#include "train/classes.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
 #include "core/io/utf8.h"
@@ -16,18 +16,17 @@
 
 typedef struct evaluation {
     config     *asked;
-    qg_recipe   config;
+    qg_run     *run;
+    qg_recipe   config;         /* its own; borrowed texts */
     qg_recipe   recipe;
-    used_run    used;
     qg_loader  *train;          /* training images of the run, if its checkpoints do not note their preprocessing; or NULL */
     qg_preprocess *noted;       /* by its checkpoints; or NULL */
     qg_loader  *test;
     qg_recipe   other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
     qg__init_report init;
-    qg__measured    found;
-    qg__assessment  all;
-    class_names     classes;
+    qg_assessment   all;
+    qg__class_names classes;
     char          **files;      /* [all.n_worst] of the worst mistakes; NULL: the images are no files */
 } evaluation;
 
@@ -45,9 +44,9 @@ static qg_status configure(evaluation *e, bool *usage)
     const char *dir = e->asked->run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    const qg_status status = used_run_find(&e->used, dir, e->asked->best, &e->config);
-    if (status) return status;
-    e->recipe = e->config;
+    e->run = run_open(dir, e->asked->best);
+    if (!e->run) return qg_errcode();
+    e->recipe = e->config = e->run->recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
     if (config_text(e->asked, "cache")) e->recipe.cache = e->asked->recipe.cache;
     return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
@@ -55,7 +54,7 @@ static qg_status configure(evaluation *e, bool *usage)
 
 static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
 {
-    if (run_has_classes(&e->config, l)) return QG_OK;
+    if (qg__reader_has_classes(&e->config, l)) return QG_OK;
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", dir);
 }
 
@@ -85,7 +84,7 @@ static qg_status preprocessing(evaluation *e, const char *from, const qg_preproc
 {
     *as = NULL;
     if (!qg_normalise_fits(e->recipe.normalise)) return QG_OK;
-    *as = e->noted = qg_preprocess_open(e->used.run.paths.file[e->used.file]);
+    *as = e->noted = qg_preprocess_open(qg_run_file(e->run));
     if (*as || qg_errcode() != QG_ESTATE) return *as ? QG_OK : qg_errcode();
     e->train = images_of_run(e, e->recipe.data_dir);
     if (!e->train && from) e->train = images_of_run(e, from);
@@ -111,7 +110,7 @@ static qg_status open_images(evaluation *e)
 static qg_status load_other(evaluation *e)
 {
     const qg_shape image = qg_loader_shape(e->test);
-    e->other = used_run_net(&e->used, &e->other_config, image, qg_loader_classes(e->test), &e->init);
+    e->other = qg__reader_net(e->run, &e->other_config, image, qg_loader_classes(e->test), &e->init);
     return e->other ? QG_OK : qg_errcode();
 }
 
@@ -119,11 +118,9 @@ static qg_status load_other(evaluation *e)
  * else for the reason that is told already. */
 static qg_status explain_misfit(const evaluation *e)
 {
-    qg_shape was;
-    int      classes;
-    if (qg__run_noted_size(&e->used.run, e->used.file, &was, &classes) || !classes) return QG_ESHAPE;
+    if (!qg_run_classes(e->run)) return QG_ESHAPE;
     const char *data = e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data.name;
-    return run_check_size(data, e->test, was, classes) ? QG_EARG : QG_ESHAPE;
+    return qg__reader_check_size(data, e->test, qg_run_image(e->run), qg_run_classes(e->run)) ? QG_EARG : QG_ESHAPE;
 }
 
 static qg_status load(evaluation *e)
@@ -133,8 +130,7 @@ static qg_status load(evaluation *e)
     if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
     report_warning(e->test);
-    status = used_run_load(&e->used, &e->config, &e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    e->used.spec.test = e->test;
+    status = qg__reader_load(e->run, qg_loader_shape(e->test), qg_loader_classes(e->test));
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
@@ -183,7 +179,7 @@ static int digits(uint64_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
 
 static void print_matrix(const evaluation *e)
 {
-    const qg__assessment *a = &e->all;
+    const qg_assessment *a = &e->all;
     const int             width = title_width(e);
     uint64_t              most = (uint64_t)a->classes - 1;
     for (int k = 0; k < a->classes; k++)
@@ -195,7 +191,7 @@ static void print_matrix(const evaluation *e)
         fputc('\n', stdout);
         print_title(e, i, width);
         for (int k = 0; k < a->classes; k++) {
-            const uint64_t n = qg__assess_confusion(a, i, k);
+            const uint64_t n = qg_assessment_confusion(a, i, k);
             if (n) printf(" %*" PRIu64, cell, n);
             else printf(" %*s", cell, ".");
         }
@@ -205,10 +201,10 @@ static void print_matrix(const evaluation *e)
 
 static void print_pairs(const evaluation *e)
 {
-    const qg__assessment *a = &e->all;
+    const qg_assessment *a = &e->all;
     printf("\nconfusion      the most frequent of %zu pairs\n", a->n_confused);
     for (size_t i = 0; i < a->n_confused && i < PAIRS; i++) {
-        const qg__confused *c = &a->confused[i];
+        const qg_confused *c = &a->confused[i];
         print_safe(stdout, "  %s taken for %s: %" PRIu64 " of %" PRIu64 "\n", e->classes.name[c->label],
                    e->classes.name[c->predicted], c->count, a->labelled[c->label]);
     }
@@ -222,25 +218,25 @@ static void print_share(double x)
 
 static void print_classes(const evaluation *e)
 {
-    const qg__assessment *a = &e->all;
+    const qg_assessment *a = &e->all;
     const int             width = title_width(e), n = digits(a->images) > 6 ? digits(a->images) : 6;
     printf("\nper class%*s  %*s  %9s  %9s\n", width > 7 ? width - 7 : 0, "", n, "images", "recall", "precision");
     for (int k = 0; k < a->classes; k++) {
         print_title(e, k, width > 7 ? width : 7);
         printf("  %*" PRIu64, n, a->labelled[k]);
-        print_share(qg__assess_recall(a, k));
-        print_share(qg__assess_precision(a, k));
+        print_share(qg_assessment_recall(a, k));
+        print_share(qg_assessment_precision(a, k));
         fputc('\n', stdout);
     }
 }
 
 static void print_worst(const evaluation *e)
 {
-    const qg__assessment *a = &e->all;
+    const qg_assessment *a = &e->all;
     printf("\nworst          %d of %" PRIu64 " mistakes: those whose label is the least probable\n", a->n_worst,
            a->images - a->correct);
     for (int i = 0; i < a->n_worst; i++) {
-        const qg__mistake *m = &a->worst[i];
+        const qg_mistake *m = &a->worst[i];
         if (e->files[i]) print_safe(stdout, "  %s", e->files[i]);
         else printf("  image %" PRIu64, m->image);
         print_safe(stdout, ": %s %.2g %%, taken for %s %.2f %%\n", e->classes.name[m->label], 100 * exp(-m->loss),
@@ -250,7 +246,7 @@ static void print_worst(const evaluation *e)
 
 static void json_classes(const evaluation *e, qg__json *j)
 {
-    const qg__assessment *a = &e->all;
+    const qg_assessment *a = &e->all;
     qg__json_open(j, "classes", '[');
     for (int k = 0; k < a->classes; k++) {
         qg__json_open(j, NULL, '{');
@@ -258,8 +254,8 @@ static void json_classes(const evaluation *e, qg__json *j)
         qg__json_integer(j, "images", a->labelled[k]);
         qg__json_integer(j, "predicted", a->predicted[k]);
         qg__json_integer(j, "correct", a->hit[k]);
-        qg__json_real(j, "recall", qg__assess_recall(a, k));
-        qg__json_real(j, "precision", qg__assess_precision(a, k));
+        qg__json_real(j, "recall", qg_assessment_recall(a, k));
+        qg__json_real(j, "precision", qg_assessment_precision(a, k));
         qg__json_close(j, '}');
     }
     qg__json_close(j, ']');
@@ -274,12 +270,12 @@ static void json_classes(const evaluation *e, qg__json *j)
     qg__json_close(j, ']');
 }
 
-static void json_calibration(const qg__assessment *a, qg__json *j)
+static void json_calibration(const qg_assessment *a, qg__json *j)
 {
-    qg__json_real(j, "calibration_error", qg__assess_calibration_error(a));
+    qg__json_real(j, "calibration_error", qg_assessment_calibration_error(a));
     qg__json_open(j, "calibration", '[');
-    for (int i = 0; i < QG__CALIBRATION_BINS; i++) {
-        const qg__calibration_bin *bin = &a->bin[i];
+    for (int i = 0; i < QG_CALIBRATION_BINS; i++) {
+        const qg_calibration_bin *bin = &a->bin[i];
         qg__json_open(j, NULL, '{');
         qg__json_integer(j, "images", bin->images);
         qg__json_real(j, "accuracy", (double)bin->correct / (double)bin->images);
@@ -293,7 +289,7 @@ static void json_worst(const evaluation *e, qg__json *j)
 {
     qg__json_open(j, "worst", '[');
     for (int i = 0; i < e->all.n_worst; i++) {
-        const qg__mistake *m = &e->all.worst[i];
+        const qg_mistake *m = &e->all.worst[i];
         qg__json_open(j, NULL, '{');
         qg__json_integer(j, "image", m->image);
         if (e->files[i]) qg__json_path(j, "file", e->files[i]);
@@ -323,20 +319,20 @@ static qg_status find_files(evaluation *e)
 
 static void print(const evaluation *e)
 {
-    const char  *file = qg__run_file_name(e->used.file), *trained = qg__recipe_value(&e->config, "weight");
+    const char  *file = qg__run_file_name(e->run->file), *trained = qg__recipe_value(&e->config, "weight");
     const char  *weight = e->other ? qg__recipe_value(&e->other_config, "weight") : trained;
-    const double margin = qg__proportion_error(e->found.accuracy, e->found.images);
+    const double margin = qg__proportion_error(e->all.accuracy, e->all.images);
     char         digest[17];
-    qg__digest(e->used.net, digest);
+    qg__digest(e->run->net, digest);
     if (!e->asked->json) {
-        print_safe(stdout, "run            %s\n", e->used.run.paths.file[e->used.file]);
+        print_safe(stdout, "run            %s\n", qg_run_file(e->run));
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) print_safe(stdout, "               initialised as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
-               e->found.images);
-        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
-        printf("test loss      %.6g\n", e->found.loss);
-        printf("calibration    error %.2f %% (15 bins)\n", 100 * qg__assess_calibration_error(&e->all));
+               e->all.images);
+        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->all.accuracy, 100 * margin);
+        printf("test loss      %.6g\n", e->all.loss);
+        printf("calibration    error %.2f %% (15 bins)\n", 100 * qg_assessment_calibration_error(&e->all));
         printf("digest         %s\n", digest);
         if (e->asked->confusion) e->all.classes > MATRIX_CLASSES ? print_pairs(e) : print_matrix(e);
         if (e->asked->per_class) print_classes(e);
@@ -344,15 +340,15 @@ static void print(const evaluation *e)
         return;
     }
     qg__json j = qg__json_begin(stdout);
-    qg__json_path(&j, "run", e->used.run.paths.dir);
+    qg__json_path(&j, "run", qg_run_directory(e->run));
     qg__json_text(&j, "file", file);
     qg__json_text(&j, "model", qg__recipe_value(&e->config, "model"));
     qg__json_text(&j, "weight", weight);
     qg__json_text(&j, "data", e->recipe.data.name);
-    qg__json_integer(&j, "images", e->found.images);
-    qg__json_real(&j, "test_accuracy", e->found.accuracy);
+    qg__json_integer(&j, "images", e->all.images);
+    qg__json_real(&j, "test_accuracy", e->all.accuracy);
     qg__json_real(&j, "test_accuracy_stderr", margin);
-    qg__json_real(&j, "test_loss", e->found.loss);
+    qg__json_real(&j, "test_loss", e->all.loss);
     json_calibration(&e->all, &j);
     json_classes(e, &j);
     json_worst(e, &j);
@@ -365,13 +361,8 @@ static qg_status measure(evaluation *e)
 {
     const config *asked   = e->asked;
     const int     classes = qg_loader_classes(e->test), worst = asked->json && !config_text(asked, "worst") ? WORST : asked->worst;
-    bool          stopped;
-    qg_status     status = qg__assess_begin(&e->all, classes, worst);
-    if (!status)
-        status = class_names_of(&e->classes, e->used.run.paths.file[e->used.file], e->recipe.data.name, classes);
-    if (!status)
-        status = qg__measure(&e->used.spec, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
-                             e->used.run.record.steps, &e->all, &e->found, &stopped);
+    qg_status     status = qg__class_names_begin(&e->classes, qg_run_note(e->run, "class-names"), e->recipe.data.name, classes);
+    if (!status) status = qg__reader_evaluate(e->run, e->other ? e->other : e->run->net, e->test, worst, &e->all);
     return status ? status : find_files(e);
 }
 
@@ -390,18 +381,17 @@ static int evaluate(evaluation *e)
 int eval_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    evaluation e      = { .asked = asked, .used = NO_RUN };
+    evaluation e      = { .asked = asked };
     const int  status = evaluate(&e);
-    used_run_end(&e.used);
     for (int i = 0; e.files && i < e.all.n_worst; i++) free(e.files[i]);
     free(e.files);
-    class_names_end(&e.classes);
-    qg__assess_end(&e.all);
+    qg__class_names_end(&e.classes);
+    qg_assessment_free(&e.all);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);
     qg_preprocess_free(e.noted);
     qg__recipe_clear(&e.other_config);
-    qg__recipe_clear(&e.config);
+    qg_run_close(e.run);
     return status;
 }

@@ -16,10 +16,7 @@ enum { NOTES = 5 };
 
 typedef struct exporter {
     config        *asked;
-    qg_recipe      config;
-    used_run       used;
-    qg_archive    *archive;             /* the checkpoint, for its notes */
-    qg_preprocess *as;
+    qg_run        *run;
     char           digest[17];
     qg_note        note[NOTES];
     qg_packed_spec spec;
@@ -33,28 +30,21 @@ static qg_status configure(exporter *e, bool *usage)
     if (!e->asked->out) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
     const qg_status status = output_check(e->asked->out, OUTPUT_PACKED);
-    return status ? status : used_run_find(&e->used, e->asked->run, e->asked->best, &e->config);
+    if (status) return status;
+    e->run = run_open(e->asked->run, e->asked->best);
+    return e->run ? QG_OK : qg_errcode();
 }
 
 static qg_status load(exporter *e)
 {
-    const char *path    = e->used.run.paths.file[e->used.file];
-    int         classes = 0;
-    qg_shape    image;
-    qg_status   status = qg_safetensors_open(QG_BY_PATH, path, &e->archive);
-    if (!status) status = qg__run_noted_size(&e->used.run, e->used.file, &image, &classes);
-    if (!status && !classes)
-        status = qg_fail(QG_ESTATE, "%s: an earlier version wrote it, which did not note the size of its images", path);
-    if (status) return status;
-    e->as = qg_preprocess_open(path);
-    if (!e->as) return qg_errcode();
-    return used_run_load(&e->used, &e->config, &e->config, image, classes);
+    const qg_preprocess *as = qg_run_preprocess(e->run);
+    return as && qg_run_net(e->run) ? QG_OK : qg_errcode();
 }
 
 static qg_status take_normalisation(exporter *e)
 {
-    if (qg_preprocess_numbers(e->as, &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
-        return qg_fail(QG_EARG, "%s: a packed file cannot express how its images are normalised: %s", e->used.run.paths.dir,
+    if (qg_preprocess_numbers(qg_run_preprocess(e->run), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
+        return qg_fail(QG_EARG, "%s: a packed file cannot express how its images are normalised: %s", qg_run_directory(e->run),
                        qg_errmsg());
     return QG_OK;
 }
@@ -73,23 +63,23 @@ static const char *data_note(const qg_recipe *c)
 
 static void take_notes(exporter *e)
 {
-    qg__digest(e->used.net, e->digest);
-    note(e, "model", qg__recipe_value(&e->config, "model"));
-    note(e, "data", data_note(&e->config));
-    note(e, "class-names", qg_archive_noted(e->archive, "class-names"));
+    qg__digest(qg_run_net(e->run), e->digest);
+    note(e, "model", qg_run_get(e->run, "model"));
+    note(e, "data", data_note(&e->run->recipe));
+    note(e, "class-names", qg_run_note(e->run, "class-names"));
     note(e, "digest", e->digest);
-    note(e, "file", qg__run_file_name(e->used.file));
+    note(e, "file", qg__run_file_name(e->run->file));
     e->spec.note = e->note;
-    e->spec.step = e->used.run.record.steps;
+    e->spec.step = qg_run_steps(e->run);
 }
 
 /* The formats, in the order of the words of --to. */
 static qg_status write_packed(exporter *e)
 {
     const qg_packed_spec bare   = { .step = e->spec.step };
-    qg_status            status = qg_export_packed_size(e->used.net, bare, &e->net_bytes);
+    qg_status            status = qg_export_packed_size(qg_run_net(e->run), bare, &e->net_bytes);
     unsigned char *file;
-    if (!status) status = qg_export_packed_bytes(e->used.net, e->spec, &file, &e->bytes);
+    if (!status) status = qg_export_packed_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
     if (status) return status;
     status = output_write(e->asked->out, OUTPUT_PACKED, file, e->bytes);
     free(file);
@@ -100,11 +90,11 @@ static qg_status (*const writers[])(exporter *e) = { write_packed };
 
 static void print(const exporter *e)
 {
-    const size_t floats = qg_net_float_bytes(e->used.net);
+    const size_t floats = qg_net_float_bytes(qg_run_net(e->run));
     if (e->asked->json) {
         qg__json j = qg__json_begin(stdout);
-        qg__json_path(&j, "run", e->used.run.paths.dir);
-        qg__json_text(&j, "file", qg__run_file_name(e->used.file));
+        qg__json_path(&j, "run", qg_run_directory(e->run));
+        qg__json_text(&j, "file", qg__run_file_name(e->run->file));
         qg__json_text(&j, "to", config_text(e->asked, "to"));
         qg__json_path(&j, "out", e->asked->out);
         qg__json_integer(&j, "float_bytes", floats);
@@ -114,7 +104,7 @@ static void print(const exporter *e)
         qg__json_end(&j);
         return;
     }
-    print_safe(stdout, "run            %s\n", e->used.run.paths.file[e->used.file]);
+    print_safe(stdout, "run            %s\n", qg_run_file(e->run));
     print_safe(stdout, "file           %s, %zu bytes\n", e->asked->out, e->bytes);
     char ratio[QG__RATIO_BYTES];
     printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__size_ratio(floats, e->net_bytes, ratio));
@@ -139,11 +129,8 @@ static int export_run(exporter *e)
 int export_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    exporter  e      = { .asked = asked, .used = NO_RUN };
+    exporter  e      = { .asked = asked };
     const int status = export_run(&e);
-    used_run_end(&e.used);
-    qg_archive_free(e.archive);
-    qg_preprocess_free(e.as);
-    qg__recipe_clear(&e.config);
+    qg_run_close(e.run);
     return status;
 }

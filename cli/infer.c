@@ -50,15 +50,13 @@ static qg_status configure(inference *v, bool *usage)
 /* The directory of the images of --run, if these are the images. */
 static qg_status take_directory(inference *v)
 {
-    const char *data = config_text(v->asked, "data"), *where;
-    qg_recipe   stored = { 0 };
-    used_run    used = NO_RUN;
+    qg_status status = QG_OK;
     if (!v->asked->run || config_text(v->asked, "data-dir")) return QG_OK;
-    qg_status status = used_run_find(&used, v->asked->run, v->asked->best, &stored);
-    where            = qg__recipe_value(&stored, "data-dir");
-    if (!status && where && !strcmp(qg__recipe_value(&stored, "data"), data)) status = config_set(v->asked, option_find("data-dir"), where);
-    used_run_end(&used);
-    qg__recipe_clear(&stored);
+    qg_run *run = run_open(v->asked->run, v->asked->best);
+    if (!run) return qg_errcode();
+    const char *where = qg_run_get(run, "data-dir");
+    if (where && !strcmp(qg_run_get(run, "data"), config_text(v->asked, "data"))) status = config_set(v->asked, option_find("data-dir"), where);
+    qg_run_close(run);
     return status;
 }
 
@@ -205,7 +203,7 @@ static qg_status compare(inference *v)
     qg_status status = scorer_of_run(&s, v->asked);
     if (!status) status = compare_with(v, &s);
     if (s.end) s.end(s.from);
-    class_names_end(&s.classes);
+    qg__class_names_end(&s.classes);
     return status;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/print.h"
 #include "cli/report/weights.h"
 #include "cli/run/run_spec.h"
-#include "cli/run/stored_net.h"
+#include "train/stored_net.h"
 #include "core/io/json_write.h"
 #include "train/learned.h"
 #include "train/run.h"
@@ -48,9 +48,8 @@ static inline void widen(float v, float *min, float *max)
 
 typedef struct inspection {
     config    *asked;
-    qg_recipe  config;
-    qg_recipe  recipe;
-    used_run    used;
+    qg_run    *run;
+    qg_recipe  recipe;          /* its own, with other images; borrowed texts */
 } inspection;
 
 /* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
@@ -70,12 +69,10 @@ static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
 
 static qg_status load(inspection *e)
 {
-    qg_shape  image;
-    int       classes;
-    qg_status status = qg__run_noted_size(&e->used.run, e->used.file, &image, &classes);
-    if (!status && !classes && !e->used.said) status = size_of_images(e, &image, &classes);
-    if (status) return status;
-    return used_run_load(&e->used, &e->config, &e->recipe, image, classes);
+    qg_shape  image   = qg_run_image(e->run);
+    int       classes = qg_run_classes(e->run);
+    qg_status status  = classes || qg_run_config(e->run) ? QG_OK : size_of_images(e, &image, &classes);
+    return status ? status : qg__reader_load(e->run, image, classes);
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -143,9 +140,9 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 /* The quantized values of w. */
 static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 {
-    qg_tape_begin(e->used.run.tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
-    const qg_var *y = qg_slot_apply(v->slot, e->used.run.tape, qg_input(e->used.run.tape, w));
-    if (!y) return qg_tape_status(e->used.run.tape);
+    qg_tape_begin(e->run->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->run->tape, qg_input(e->run->tape, w));
+    if (!y) return qg_tape_status(e->run->tape);
     for (size_t i = 0; i < v->count; i++) {
         widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
@@ -162,8 +159,8 @@ static qg_status measure(inspection *e, qg_layer *l, tensor *v)
     *v = (tensor){ .name       = l->name,
                    .slot       = slot,
                    .input      = qg_layer_slot(l, QG_INPUT),
-                   .unknown    = stored_quantizer(l, QG_WEIGHT),
-                   .unknown_input = stored_quantizer(l, QG_INPUT),
+                   .unknown    = qg__stored_quantizer(l, QG_WEIGHT),
+                   .unknown_input = qg__stored_quantizer(l, QG_INPUT),
                    .count      = qg_count(slot->of->shape),
                    .folded     = p && qg_product_is_folded(p),
                    .latent_min = INFINITY,
@@ -236,7 +233,7 @@ static void print_quantizer(qg_layer *l)
     const qg_slot *input = qg_layer_slot(l, QG_INPUT);
     printf("%s: has no weights\n", l->name);
     if (input->q.scheme) print_input(input);
-    print_unknown_input(stored_quantizer(l, QG_INPUT));
+    print_unknown_input(qg__stored_quantizer(l, QG_INPUT));
 }
 
 static void print_tensor(const tensor *v)
@@ -387,7 +384,7 @@ static void json_quantizer(qg__json *j, qg_layer *l)
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "layer", l->name);
     qg__json_integer(j, "weights", 0);
-    json_input(j, qg_layer_slot(l, QG_INPUT), stored_quantizer(l, QG_INPUT));
+    json_input(j, qg_layer_slot(l, QG_INPUT), qg__stored_quantizer(l, QG_INPUT));
     qg__json_close(j, '}');
 }
 
@@ -413,31 +410,31 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked->json, draws = e->asked->histogram;
-    const char *file    = qg__run_file_name(e->used.file);
+    const char *file    = qg__run_file_name(e->run->file);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
         j = qg__json_begin(stdout);
-        qg__json_path(&j, "run", e->used.run.paths.dir);
+        qg__json_path(&j, "run", qg_run_directory(e->run));
         qg__json_text(&j, "file", file);
         qg__json_open(&j, "layers", '[');
     } else {
-        print_safe(stdout, "%s, %s\n", e->used.run.paths.file[e->used.file],
-                   e->used.said ? "a net of its own program" : qg__recipe_value(&e->config, "model"));
+        print_safe(stdout, "%s, %s\n", qg_run_file(e->run),
+                   qg_run_config(e->run) ? "a net of its own program" : qg_run_get(e->run, "model"));
     }
-    for (int i = 0; i < qg_net_layers(e->used.net) && !s; i++) {
-        qg_layer      *l     = qg_net_layer(e->used.net, i);
+    for (int i = 0; i < qg_net_layers(e->run->net) && !s; i++) {
+        qg_layer      *l     = qg_net_layer(e->run->net, i);
         const qg_slot *slot  = qg_layer_slot(l, QG_WEIGHT);
         const bool     has   = slot && slot->of;
         const qg_slot *alone = has ? NULL : qg_layer_slot(l, QG_INPUT);
         tensor         v;
         weight_picture w;
         if (has) s = measure(e, l, &v);
-        if (has && !s && draws) s = weights_measure(l, e->used.run.tape, &w);
+        if (has && !s && draws) s = weights_measure(l, e->run->tape, &w);
         if (s) break;
         if (has) as_json ? json_tensor(&j, &v, draws ? &w : NULL) : print_tensor(&v);
         if (has && draws && !as_json) print_histogram(&w);
-        else if (alone && (alone->q.scheme || stored_quantizer(l, QG_INPUT)))
+        else if (alone && (alone->q.scheme || qg__stored_quantizer(l, QG_INPUT)))
             as_json ? json_quantizer(&j, l) : print_quantizer(l);
     }
     if (as_json) {
@@ -457,11 +454,11 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    e->used.only_weights = true;
-    qg_status status     = used_run_find(&e->used, dir, e->asked->best, &e->config);
-    e->recipe          = e->config;
+    e->run = qg_run_open(dir, e->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
+    if (!e->run) return qg_report("qgrad inspect");
+    e->recipe = e->run->recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
-    if (!status) status = load(e);
+    qg_status status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_report("qgrad inspect") : EXIT_DONE;
 }
@@ -469,9 +466,8 @@ static int inspect(inspection *e, const char *dir)
 int inspect_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
-    inspection e      = { .asked = asked, .used = NO_RUN };
+    inspection e      = { .asked = asked };
     const int  status = inspect(&e, operand);
-    used_run_end(&e.used);
-    qg__recipe_clear(&e.config);
+    qg_run_close(e.run);
     return status;
 }

@@ -19,9 +19,9 @@
 
 typedef struct quantization {
     config         *asked;
-    qg_recipe       was, config;            /* of the run, and of the one it becomes */
+    qg_recipe       was, config;            /* of the run, with borrowed texts, and of the one it becomes */
     char            dir[QG__PATH_BYTES];    /* of the latter */
-    used_run        used;
+    qg_run         *of;
     qg_loader      *train, *test;
     qg_net         *net;
     qg__init_report init;
@@ -39,7 +39,7 @@ static qg_status choose_directory(quantization *z)
 {
     char      of[QG__PATH_BYTES];
     bool      exists;
-    qg_status status = run_directory("run", z->used.run.paths.dir, of);
+    qg_status status = run_directory("run", qg_run_directory(z->of), of);
     if (!status && z->asked->out) status = run_directory("out", z->asked->out, z->dir);
     if (status) return status;
     const char *slash = strrchr(of, '/'), *name = slash ? slash + 1 : of;
@@ -79,7 +79,10 @@ static qg_status configure(quantization *z, bool *usage)
 {
     *usage = !z->asked->run;
     if (!z->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    qg_status status = used_run_find(&z->used, z->asked->run, z->asked->best, &z->was);
+    z->of = run_open(z->asked->run, z->asked->best);
+    if (!z->of) return qg_errcode();
+    z->was           = z->of->recipe;
+    qg_status status = QG_OK;
     if (!status) status = choose_directory(z);
     if (!status) status = qg__recipe_over(&z->config, &z->was, 0, 0);
     if (!status) status = leave_out(&z->config);
@@ -116,7 +119,7 @@ static qg_status open_images(quantization *z)
     qg_preprocess *noted = NULL;
     plain.augment        = (qg_augment){ 0 };
     if (qg_normalise_fits(plain.normalise)) {
-        noted = qg_preprocess_open(z->used.run.paths.file[z->used.file]);
+        noted = qg_preprocess_open(qg_run_file(z->of));
         if (!noted && qg_errcode() != QG_ESTATE) return qg_errcode();       /* earlier versions noted nothing */
     }
     z->train = qg__recipe_data(&plain, false, noted);
@@ -149,13 +152,13 @@ static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
     spell_both(l, z->net, role, was, is);
     if (!strcmp(was, FLOAT) || !strcmp(was, is)) return QG_OK;
     return qg_fail(QG_EARG, "%s is already quantized: %s.%s was trained as %s, which cannot become %s",
-                   z->used.run.paths.dir, l->name, qg_role_name(role), was, is);
+                   qg_run_directory(z->of), l->name, qg_role_name(role), was, is);
 }
 
 static bool is_new(const quantization *z, qg_layer *l, qg_role role)
 {
     char is[QG__VALUE_BYTES], was[QG__VALUE_BYTES];
-    spell_both(l, z->used.net, role, is, was);
+    spell_both(l, z->of->net, role, is, was);
     return strcmp(is, FLOAT) && !strcmp(was, FLOAT);
 }
 
@@ -163,13 +166,13 @@ static qg_status check_quantizers(const quantization *z)
 {
     bool      any    = false;
     qg_status status = QG_OK;
-    for (int i = 0; i < qg_net_layers(z->used.net); i++)
-        for (int r = 0; r < QG_ROLES && !status; r++) status = check_kept(z, qg_net_layer(z->used.net, i), qg_roles[r]);
+    for (int i = 0; i < qg_net_layers(z->of->net); i++)
+        for (int r = 0; r < QG_ROLES && !status; r++) status = check_kept(z, qg_net_layer(z->of->net, i), qg_roles[r]);
     for (int i = 0; i < qg_net_layers(z->net); i++)
         for (int r = 0; r < QG_ROLES; r++) any |= is_new(z, qg_net_layer(z->net, i), qg_roles[r]);
     if (status || any) return status;
     return qg_fail(QG_EARG, "nothing to quantize: name a scheme that %s does not have with --weight, --input or --layer",
-                   z->used.run.paths.dir);
+                   qg_run_directory(z->of));
 }
 
 static qg_status freeze(const quantization *z)
@@ -187,10 +190,9 @@ static qg_status load(quantization *z)
     const qg_recipe  *r     = &z->config;
     qg_shape       image = qg_loader_shape(z->train);
     const int      n     = qg_loader_classes(z->train);
-    qg_status      status = used_run_load(&z->used, &z->was, &z->was, image, n);
+    qg_status      status = qg__reader_load(z->of, image, n);
     if (status) return status;
-    z->used.spec.test = z->test;
-    z->net                = used_run_net(&z->used, r, image, n, &z->init);
+    z->net = qg__reader_net(z->of, r, image, n, &z->init);
     if (!z->net) return qg_errcode();
     status = check_quantizers(z);
     if (!status) status = freeze(z);
@@ -202,13 +204,13 @@ static qg_status calibrate(quantization *z)
 {
     const int all = qg_loader_shape(z->train).n;
     bool      stopped;
-    used_run *u = &z->used;
     z->count = z->asked->calibrate ? z->asked->calibrate : all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
     if (z->count > all)
         return qg_fail(QG_EARG, "calibrate: %d images were asked for, but %s has %d for training", z->count,
                        z->config.data.name, all);
-    const qg_status status = qg__measure(&u->spec, z->test, u->net, u->run.tape, u->run.record.steps, NULL, &z->before,
-                                         &stopped);
+    qg_fit_spec     spec   = qg__recipe_fit(&z->was);
+    spec.test              = z->test;
+    const qg_status status = qg__measure(&spec, z->test, z->of->net, z->of->tape, z->of->steps, NULL, &z->before, &stopped);
     return status ? status : qg_calibrate(z->net, (qg_calibrate_spec){ .images = z->train, .count = z->count });
 }
 
@@ -297,7 +299,7 @@ static double margin(const qg__measured *m) { return qg__proportion_error(m->acc
 
 static void print_text(const quantization *z, const char *digest)
 {
-    print_safe(stdout, "from           %s\n", z->used.run.paths.file[z->used.file]);
+    print_safe(stdout, "from           %s\n", qg_run_file(z->of));
     printf("weights        %s, inputs %s, first and last %s\n", qg__recipe_value(&z->config, "weight"),
            qg__recipe_value(&z->config, "input"), qg__recipe_value(&z->config, "first-last"));
     printf("calibrated     on %d training images of %s\n", z->count, z->config.data.name);
@@ -313,7 +315,7 @@ static void print_json(const quantization *z, const char *digest)
 {
     qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", z->dir);
-    qg__json_path(&j, "from", z->used.run.paths.file[z->used.file]);
+    qg__json_path(&j, "from", qg_run_file(z->of));
     qg__json_text(&j, "model", qg__recipe_value(&z->config, "model"));
     qg__json_text(&j, "weight", qg__recipe_value(&z->config, "weight"));
     qg__json_text(&j, "input", qg__recipe_value(&z->config, "input"));
@@ -357,15 +359,14 @@ static int quantize(quantization *z)
 int quantize_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    quantization z      = { .asked = asked, .used = NO_RUN, .run = { .lock = QG_BY_PATH }, .began = qg__now() };
+    quantization z      = { .asked = asked, .run = { .lock = QG_BY_PATH }, .began = qg__now() };
     const int    status = quantize(&z);
     qg__run_end(&z.run);
-    used_run_end(&z.used);
+    qg_run_close(z.of);
     qg_optim_free(z.optim);
     qg_net_free(z.net);
     qg_loader_free(z.test);
     qg_loader_free(z.train);
     qg__recipe_clear(&z.config);
-    qg__recipe_clear(&z.was);
     return status;
 }

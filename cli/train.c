@@ -30,8 +30,7 @@ typedef struct training {
     qg_net         *net;
     qg_optim       *optim;
     qg__init_report init;
-    qg_recipe       teacher_config;
-    used_run        teacher;        /* its net is NULL: none */
+    qg_run          teacher;        /* its net is NULL: none */
     progress        progress;
     follower        follower;
     bool            unfollowed;     /* a warning has said so */
@@ -100,25 +99,6 @@ static qg_status configure(training *t, bool *usage)
     return status;
 }
 
-/* The teacher's location may change, its weights may not. */
-static qg_status find_teacher(training *t)
-{
-    const char *name = t->config.teacher_run, *stored = t->config.teacher_digest;
-    char        found[17];
-    qg_status   status = QG_OK;
-    if (!name && !stored && !qg__recipe_value(&t->config, "distil")) return QG_OK;
-    if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
-    status = used_run_teach(&t->teacher, &t->teacher_config, name, &t->config, t->train);
-    if (status) return qg_fail(status, "--teacher: %s", qg_errmsg());
-    qg__digest(t->teacher.net, found);
-    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--teacher: the run started without a teacher, and cannot take one now");
-    if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s",
-                       name, found, stored);
-    if (!qg__recipe_value(&t->config, "distil")) status = qg__recipe_put(&t->config, qg__recipe_key("distil"), "");
-    return status ? status : qg__recipe_put(&t->config, qg__recipe_key("teacher-digest"), found);
-}
-
 /* The preprocessing of a run that goes on; NULL: its images decide it again.  A matrix of whitening takes a minute to
  * compute, and another processor may compute another one. */
 static qg_preprocess *stored_preprocess(const training *t)
@@ -150,7 +130,7 @@ static qg_status build(training *t)
     if (status) return status;
     t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
     if (t->net && start(t)) return QG_EARG;
-    if (t->net && find_teacher(t)) return QG_EARG;
+    if (t->net && qg__recipe_teacher(&t->config, t->goes_on, t->train, &t->teacher)) return QG_EARG;
     t->optim = t->net ? qg__recipe_optim(r, qg_net_params(t->net)) : NULL;
     return t->optim ? qg__recipe_spec(&t->config, &t->spec) : QG_EMEM;
 }
@@ -286,7 +266,7 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->optim            = t->optim;
     s->renew_file       = asked->recipe.data_dir || asked->recipe.teacher_run;     /* they may have moved */
     s->teacher.net      = t->teacher.net;
-    s->teacher.steps    = t->teacher.run.record.steps;
+    s->teacher.steps    = t->teacher.steps;
     s->stop             = &stop_signal;
     s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice, take_scores };
     t->follower         = (follower){ .test = t->test, .codes = asked->watch, .out = stderr };
@@ -345,11 +325,10 @@ static int train(training *t)
 int train_main(const char *program, const char *operand, config *asked)
 {
     (void)operand;
-    training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin(), .teacher = NO_RUN };
+    training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin() };
     const int status = train(&t);
     follow_end(&t.follower);
-    used_run_end(&t.teacher);
-    qg__recipe_clear(&t.teacher_config);
+    qg__reader_clear(&t.teacher);
     qg_optim_free(t.optim);
     qg_net_free(t.net);
     qg_loader_free(t.test);

@@ -6,36 +6,36 @@
 
 #include "core/io/grow.h"
 
-qg_status qg__assess_begin(qg__assessment *a, int classes, int worst)
+qg_status qg__assess_begin(qg_assessment *a, int classes, int worst)
 {
     const size_t n = (size_t)classes;
-    *a = (qg__assessment){ .classes    = classes,
+    *a = (qg_assessment){ .classes    = classes,
                            .labelled   = calloc(n, sizeof *a->labelled),
                            .predicted  = calloc(n, sizeof *a->predicted),
                            .hit        = calloc(n, sizeof *a->hit),
                            .worst      = calloc((size_t)worst + 1, sizeof *a->worst),
                            .most_worst = worst };
     if (a->labelled && a->predicted && a->hit && a->worst) return QG_OK;
-    qg__assess_end(a);
+    qg_assessment_free(a);
     return qg_fail(QG_EMEM, "out of memory to count the mistakes in %d classes", classes);
 }
 
-void qg__assess_end(qg__assessment *a)
+void qg_assessment_free(qg_assessment *a)
 {
     free(a->labelled), free(a->predicted), free(a->hit);
     free(a->confused), free(a->worst);
-    *a = (qg__assessment){ .classes = 0 };
+    *a = (qg_assessment){ .classes = 0 };
 }
 
 /* --- one image ---------------------------------------------------------------------------- */
 
-static bool is_worse(const qg__mistake *a, const qg__mistake *b)
+static bool is_worse(const qg_mistake *a, const qg_mistake *b)
 {
     return a->loss > b->loss;                   /* images come in order, so an equal one is later */
 }
 
 /* Inserts m where it belongs; the last one of a full list is dropped. */
-static void keep_if_worse(qg__assessment *a, const qg__mistake *m)
+static void keep_if_worse(qg_assessment *a, const qg_mistake *m)
 {
     int at = a->n_worst;
     while (at > 0 && is_worse(m, &a->worst[at - 1])) at--;
@@ -45,25 +45,25 @@ static void keep_if_worse(qg__assessment *a, const qg__mistake *m)
     a->worst[at] = *m;
 }
 
-static qg_status add_confused(qg__assessment *a, int label, int predicted)
+static qg_status add_confused(qg_assessment *a, int label, int predicted)
 {
-    qg__confused *more = qg_grown(a->confused, a->n_confused, sizeof *more);
+    qg_confused *more = qg_grown(a->confused, a->n_confused, sizeof *more);
     if (!more) return qg_fail(QG_EMEM, "out of memory for %zu mistakes", a->n_confused + 1);
     a->confused                  = more;
-    a->confused[a->n_confused++] = (qg__confused){ label, predicted, 1 };
+    a->confused[a->n_confused++] = (qg_confused){ label, predicted, 1 };
     return QG_OK;
 }
 
-static void add_to_bin(qg__assessment *a, double confidence, bool correct)
+static void add_to_bin(qg_assessment *a, double confidence, bool correct)
 {
-    const int            i   = (int)ceil(confidence * QG__CALIBRATION_BINS) - 1;
-    qg__calibration_bin *bin = &a->bin[i < 0 ? 0 : i < QG__CALIBRATION_BINS ? i : QG__CALIBRATION_BINS - 1];
+    const int            i   = (int)ceil(confidence * QG_CALIBRATION_BINS) - 1;
+    qg_calibration_bin *bin = &a->bin[i < 0 ? 0 : i < QG_CALIBRATION_BINS ? i : QG_CALIBRATION_BINS - 1];
     bin->images++;
     bin->correct += correct;
     bin->confidence += confidence;
 }
 
-qg_status qg__assess_add(qg__assessment *a, const float *scores, int label)
+qg_status qg__assess_add(qg_assessment *a, const float *scores, int label)
 {
     int    best = 0;
     double sum  = 0;
@@ -74,7 +74,7 @@ qg_status qg__assess_add(qg__assessment *a, const float *scores, int label)
         if (scores[k] > scores[best]) best = k;
     }
     for (int k = 0; k < a->classes; k++) sum += exp((double)scores[k] - (double)scores[best]);
-    const qg__mistake m = { .image      = a->images,
+    const qg_mistake m = { .image      = a->images,
                             .label      = label,
                             .predicted  = best,
                             .loss       = (double)scores[best] - (double)scores[label] + log(sum),
@@ -96,19 +96,19 @@ qg_status qg__assess_add(qg__assessment *a, const float *scores, int label)
 
 static int by_classes(const void *x, const void *y)
 {
-    const qg__confused *a = x, *b = y;
+    const qg_confused *a = x, *b = y;
     if (a->label != b->label) return a->label < b->label ? -1 : 1;
     return (a->predicted > b->predicted) - (a->predicted < b->predicted);
 }
 
 static int by_count(const void *x, const void *y)
 {
-    const qg__confused *a = x, *b = y;
+    const qg_confused *a = x, *b = y;
     if (a->count != b->count) return a->count > b->count ? -1 : 1;
     return by_classes(x, y);
 }
 
-void qg__assess_sort(qg__assessment *a)
+void qg__assess_sort(qg_assessment *a)
 {
     size_t n = 0;
     if (!a->n_confused) return;
@@ -121,7 +121,7 @@ void qg__assess_sort(qg__assessment *a)
     qsort(a->confused, n, sizeof *a->confused, by_count);
 }
 
-uint64_t qg__assess_confusion(const qg__assessment *a, int label, int predicted)
+uint64_t qg_assessment_confusion(const qg_assessment *a, int label, int predicted)
 {
     if (label == predicted) return a->hit[label];
     for (size_t i = 0; i < a->n_confused; i++)
@@ -131,12 +131,12 @@ uint64_t qg__assess_confusion(const qg__assessment *a, int label, int predicted)
 
 static double share(uint64_t part, uint64_t of) { return of ? (double)part / (double)of : NAN; }
 
-double qg__assess_recall(const qg__assessment *a, int k) { return share(a->hit[k], a->labelled[k]); }
-double qg__assess_precision(const qg__assessment *a, int k) { return share(a->hit[k], a->predicted[k]); }
+double qg_assessment_recall(const qg_assessment *a, int k) { return share(a->hit[k], a->labelled[k]); }
+double qg_assessment_precision(const qg_assessment *a, int k) { return share(a->hit[k], a->predicted[k]); }
 
-double qg__assess_calibration_error(const qg__assessment *a)
+double qg_assessment_calibration_error(const qg_assessment *a)
 {
     double sum = 0;
-    for (int i = 0; i < QG__CALIBRATION_BINS; i++) sum += fabs((double)a->bin[i].correct - a->bin[i].confidence);
+    for (int i = 0; i < QG_CALIBRATION_BINS; i++) sum += fabs((double)a->bin[i].correct - a->bin[i].confidence);
     return a->images ? sum / (double)a->images : NAN;
 }

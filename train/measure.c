@@ -26,7 +26,7 @@ static qg_status diverged(const qg_fit_spec *spec, qg_loader *images, const qg_n
                             images == spec->validation ? "validation" : "test", where);
 }
 
-static qg_status assess(qg__assessment *all, const qg_var *scores, const qg_batch *b)
+static qg_status assess(qg_assessment *all, const qg_var *scores, const qg_batch *b)
 {
     const size_t classes = qg_row(scores->shape);
     qg_status    status  = QG_OK;
@@ -62,7 +62,7 @@ static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, 
 }
 
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
-                      qg__assessment *all, qg__measured *out, bool *stopped)
+                      qg_assessment *all, qg__measured *out, bool *stopped)
 {
     const uint64_t key = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
     double         sum = 0;
@@ -91,4 +91,22 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
                            .loss     = sum / (double)n,
                            .accuracy = (double)correct / (double)n };
     return QG_OK;
+}
+
+qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_assessment *a)
+{
+    const qg_fit_spec of   = { .seed = spec.seed, .test = images, .loss = spec.loss, .user = spec.user };
+    qg__measured      m    = { .images = 0 };
+    bool              stopped;
+    qg_tape          *tape = qg_tape_new();
+    *a                     = (qg_assessment){ .classes = 0 };
+    qg_status status       = tape ? QG_OK : qg_errcode();
+    if (!status && (!net || !images || spec.worst < 0))
+        status = qg_fail(QG_EARG, "evaluate: net and images are required, and worst is at least 0");
+    if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
+    if (!status) status = qg__measure(&of, images, net, tape, spec.steps ? spec.steps : UINT64_MAX, a, &m, &stopped);
+    a->loss     = m.loss;
+    a->accuracy = m.accuracy;
+    qg_tape_free(tape);
+    return status;
 }

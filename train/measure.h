@@ -19,6 +19,6 @@ qg_var   *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg
  * Fails with QG_ENAN (the loss is not finite), QG_ESHAPE (all has another number of classes than the scores) and as the ops. */
 QG_MUST_CHECK
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
-                      qg__assessment *all, qg__measured *out, bool *stopped);
+                      qg_assessment *all, qg__measured *out, bool *stopped);
 
 #endif

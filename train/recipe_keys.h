@@ -265,7 +265,12 @@ qg_fit_spec qg__recipe_fit(const qg_recipe *r);         /* what it decides of a 
 
 /* --- a training (train/recipe_run.c) -------------------------------------------------------- */
 
-/* The same, and the configuration in checkpoints and in config.toml; borrows r.  Fails with QG_EMEM. */
+/* Whether said, the configuration in the file at path, is r but for its span, of which *was gets what said has (qg_fit_spec.same).
+ * Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_same(const qg_recipe *r, const char *said, const char *path, qg_fit_span *was);
+
+/* qg__recipe_fit, and the configuration in checkpoints and in config.toml; borrows r.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status   qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec);
 

@@ -6,8 +6,8 @@
 
 #include "core/kernels/parallel.h"
 #include "core/ranks.h"
-#include "train/recipe_keys.h"
-#include "train/run.h"
+#include "train/reader.h"
+#include "train/result.h"
 
 /* --- for qg_fit --------------------------------------------------------------------------- */
 
@@ -26,9 +26,8 @@ static const char *or_unset(const char *text) { return text ? text : "unset"; }
 
 /* Keys may have been added since the file was written, so values are compared and not texts.  Whether the span may differ
  * is qg_fit's to say. */
-static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
+qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path, qg_fit_span *was)
 {
-    const qg_recipe  *r      = user;
     qg_recipe         stored = { .epochs = 0 };
     qg_status         status = qg__recipe_parse(&stored, said, path);
     const qg__option *o      = status ? NULL : qg__recipe_difference(r, &stored, QG__IDENTITY, QG__EXTENDS);
@@ -43,6 +42,11 @@ static qg_status same(void *user, const char *said, const char *path, qg_fit_spa
                          or_unset(stored.text[o - qg__recipe_keys]), or_unset(r->text[o - qg__recipe_keys]));
     qg__recipe_clear(&stored);
     return status;
+}
+
+static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
+{
+    return qg__recipe_same(user, said, path, was);
 }
 
 qg_status qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec)
@@ -128,6 +132,24 @@ qg_status qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool go
     return qg__recipe_put(r, qg__recipe_key("init-digest"), init->digest);
 }
 
+qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher)
+{
+    const char *name = r->teacher_run, *stored = r->teacher_digest;
+    char        found[17];
+    qg_status   status = QG_OK;
+    if (!name && !stored && !qg__recipe_value(r, "distil")) return QG_OK;
+    if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
+    status = qg__reader_teach(teacher, name, r, images);
+    if (status) return qg_fail(status, "--teacher: %s", qg_errmsg());
+    qg__digest(teacher->net, found);
+    if (goes_on && !stored) return qg_fail(QG_EARG, "--teacher: the run started without a teacher, and cannot take one now");
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s", name,
+                       found, stored);
+    if (!qg__recipe_value(r, "distil")) status = qg__recipe_put(r, qg__recipe_key("distil"), "");
+    return status ? status : qg__recipe_put(r, qg__recipe_key("teacher-digest"), found);
+}
+
 /* --- one call ----------------------------------------------------------------------------- */
 
 typedef struct training {
@@ -137,6 +159,7 @@ typedef struct training {
     qg_loader    *train, *test;
     qg_net       *net;
     qg_optim     *optim;
+    qg_run        teacher;          /* its net is NULL: none */
 } training;
 
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
@@ -177,6 +200,7 @@ static qg_status build(training *t, const char *init)
     if (!t->net) return qg_errcode();
     if (t->goes_on) status = qg_file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
     if (!status) status = qg__recipe_init(r, t->net, init, t->goes_on, begun, &came);
+    if (!status) status = qg__recipe_teacher(r, t->goes_on, t->train, &t->teacher);
     if (status) return status;
     t->optim = qg__recipe_optim(r, qg_net_params(t->net));
     return t->optim ? QG_OK : qg_errcode();
@@ -187,8 +211,6 @@ static qg_status fit(training *t, const qg_recipe *asked, const qg_fit_spec *of,
     qg_fit_spec spec;
     qg_status   status = resolve(t, asked, of);
     if (status) return status;
-    if (t->recipe.teacher_run || t->recipe.teacher_digest)
-        return qg_fail(QG_EARG, "teacher: a recipe learns from a teacher in qgrad train; elsewhere, pass it to qg_fit");
     qg_set_threads(t->recipe.threads);
     status = build(t, of->init);
     if (!status) status = qg__recipe_spec(&t->recipe, &spec);
@@ -202,7 +224,9 @@ static qg_status fit(training *t, const qg_recipe *asked, const qg_fit_spec *of,
     spec.test       = t->test;
     spec.validation = qg_loader_validation(t->train);
     spec.optim      = t->optim;
-    spec.renew_file = asked->data_dir != NULL;          /* they may have moved */
+    spec.teacher.net   = t->teacher.net;
+    spec.teacher.steps = t->teacher.steps;
+    spec.renew_file    = asked->data_dir || asked->teacher_run;         /* they may have moved */
     return qg_fit(t->net, spec, result);
 }
 
@@ -215,6 +239,7 @@ qg_status qg_recipe_fit(qg_recipe *r, qg_fit_spec spec, qg_fit_result *result)
     qg_net_free(t.net);
     qg_loader_free(t.test);
     qg_loader_free(t.train);
+    qg__reader_clear(&t.teacher);
     qg__recipe_clear(&t.recipe);
     return status;
 }

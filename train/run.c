@@ -51,8 +51,6 @@ static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", 
                                               "best.safetensors", QG_WHITENING_FILE };
 
 /* Files of FORMAT have a checksum; those of FORMAT_BEFORE have a digest of their weights, or, if they are older, nothing. */
-#define FORMAT        "qgrad 2"
-#define FORMAT_BEFORE "qgrad 1"
 
 /* When delayed quantizers of weights start. */
 #define STARTS "delayed-quantizers-start"
@@ -221,7 +219,7 @@ static void note(qg_state *s, const qg__run *r)
     char           image[48], classes[16];
     snprintf(image, sizeof image, "%dx%dx%d", in.h, in.w, in.c);
     snprintf(classes, sizeof classes, "%d", out.c);
-    qg_state_note(s, "format", FORMAT);
+    qg_state_note(s, "format", QG__RUN_FORMAT);
     qg_state_note(s, "kind", kind);
     qg_state_note(s, "recipe", r->identity);
     qg_state_note(s, "image", image);           /* what the net was declared for */
@@ -384,14 +382,14 @@ static qg_status check_identity(const qg__run *r, const char *said, const char *
 static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path,
                              qg_fit_span *was)
 {
-    const bool current = format && !strcmp(format, FORMAT);
-    if (!said || (!current && (!format || strcmp(format, FORMAT_BEFORE))))
+    const bool current = format && !strcmp(format, QG__RUN_FORMAT);
+    if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
     if (current && !checksum) return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
     return check_identity(r, said, path, was);
 }
 
-/* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
+/* Checks that the weights just loaded are those that were saved, in a file of QG__RUN_FORMAT_BEFORE. */
 static qg_status check_digest(const qg__run *r, const qg_state *s, const char *path)
 {
     const char *noted = qg_state_noted(s, "digest");
@@ -471,7 +469,7 @@ qg_status qg__run_check_version(qg__run *r)
     return QG_OK;
 }
 
-/* Checks the rows up to the checkpoint.  Files of FORMAT_BEFORE do not say what they were. */
+/* Checks the rows up to the checkpoint.  Files of QG__RUN_FORMAT_BEFORE do not say what they were. */
 static qg_status check_metrics(const qg__run *r, const char *path)
 {
     const char *noted = qg_state_noted(r->last, "metrics");
@@ -575,7 +573,7 @@ qg_status qg__run_check_best(const qg__run *r)
     return status;
 }
 
-static qg_status parse_size(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
+qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
 {
     char *end;
     if (qg_image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
@@ -594,7 +592,7 @@ qg_status qg__run_noted_size(const qg__run *r, qg__run_file f, qg_shape *image, 
     *classes           = 0;
     if (status) return status;
     const char *size = qg_archive_noted(a, "image"), *count = qg_archive_noted(a, "classes");
-    if (size && count) status = parse_size(path, size, count, image, classes);
+    if (size && count) status = qg__run_size_parse(path, size, count, image, classes);
     qg_archive_free(a);
     return status;
 }

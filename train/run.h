@@ -75,6 +75,14 @@ qg_status qg__run_claim(qg__run *r);
 QG_MUST_CHECK
 qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 
+/* Checkpoints of the first have a checksum; those of the second have a digest of their weights, or, if they are older, nothing. */
+#define QG__RUN_FORMAT        "qgrad 2"
+#define QG__RUN_FORMAT_BEFORE "qgrad 1"
+
+/* The notes "28x28x1" and "10" of the checkpoint at path.  Fails with QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes);
+
 /* The key of a configuration, which older ones lack. */
 #define QG__RUN_REESTIMATES "reestimate-batchnorm"
 

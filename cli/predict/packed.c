@@ -45,5 +45,5 @@ qg_status scorer_of_packed(scorer *s, const config *asked)
     if (!status) status = qg__image_wanted(p->path, s->image);
     if (!status) status = packed_prepare(&p->packed, 1);
     return status ? status
-                  : class_names_begin(&s->classes, qg_infer_note(net, "class-names"), qg_infer_note(net, "data"), p->packed.scores);
+                  : qg__class_names_begin(&s->classes, qg_infer_note(net, "class-names"), qg_infer_note(net, "data"), p->packed.scores);
 }

@@ -216,7 +216,7 @@ int predict_main(const char *program, const char *operand, config *asked)
     prediction p      = { .asked = asked };
     const int  status = predict(&p);
     if (p.scorer.end) p.scorer.end(p.scorer.from);
-    class_names_end(&p.scorer.classes);
+    qg__class_names_end(&p.scorer.classes);
     walk_end(&p.files);
     free(p.bytes), free(p.scores), free(p.share), free(p.why);
     return status;

@@ -6,13 +6,13 @@
 #define CLI_SCORER_H
 
 #include "cli/config/config.h"
-#include "cli/run/classes.h"
+#include "train/classes.h"
 #include "core/io/json_write.h"
 
 typedef struct scorer {
     void       *from;           /* passed to each function; not NULL after it was opened */
     qg_shape    image;          /* of one image, n = 1 */
-    class_names classes;        /* of the scores */
+    qg__class_names classes;        /* of the scores */
 
     /* scores [n][classes] of bytes [n][h][w][c], 0 .. 255 and n <= scorer_most. */
     qg_status (*score)(void *from, int n, const uint8_t *bytes, float *scores);
@@ -24,7 +24,7 @@ typedef struct scorer {
 int       scorer_most(qg_shape image);
 
 /* The weights of --run, in the arithmetic of evaluation.  s->from is to be ended, even after a failure.  Fails as
- * used_run_find and used_run_load; QG_ESTATE: the checkpoint does not note how its images are preprocessed. */
+ * qg_run_open and qg_run_net; QG_ESTATE: the checkpoint does not note how its images are preprocessed. */
 QG_MUST_CHECK
 qg_status scorer_of_run(scorer *s, const config *asked);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/run/stored_net.h"
+#include "train/stored_net.h"
 #include "layers/plan.h"
 #include "train/result.h"
 
@@ -17,7 +17,7 @@ const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
 {
     const qg_slot *slot    = qg_layer_slot(l, role);
-    const char    *unknown = stored_quantizer(l, role);
+    const char    *unknown = qg__stored_quantizer(l, role);
     const qg_quant q       = slot ? slot->q : (qg_quant){ 0 };
     char           scheme[QG_SPELLING_BYTES];
     if (unknown) snprintf(text, QUANTIZER_BYTES, "%.120s", unknown);
@@ -29,12 +29,12 @@ static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
 
 static qg_status take_layers(shown_run *r)
 {
-    const int n = qg_net_layers(r->used.net);
+    const int n = qg_net_layers(r->run->net);
     r->layer    = calloc((size_t)n + 1, sizeof *r->layer);
     r->input    = calloc((size_t)n + 1, sizeof *r->input);
     if (!r->layer || !r->input) return qg_fail(QG_EMEM, "out of memory for %d layers", n);
     for (int i = 0; i < n; i++) {
-        qg_layer      *l    = qg_net_layer(r->used.net, i);
+        qg_layer      *l    = qg_net_layer(r->run->net, i);
         const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
         if (!slot || !slot->of) continue;
         shown_layer *to = &r->layer[r->layers++];
@@ -58,7 +58,7 @@ static qg_status measure(shown_run *r, qg_net *net, qg_tape *t, moment m)
 static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *before)
 {
     for (int i = 0; before && i < r->layers; i++) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
-    if (before || r->config.init_digest || r->used.said) return QG_OK;
+    if (before || r->config.init_digest || qg_run_config(r->run)) return QG_OK;
     qg_net         *net = qg__recipe_net(&r->config, r->image, r->classes);
     const qg_status s   = net ? measure(r, net, t, AT_START) : qg_errcode();
     qg_net_free(net);
@@ -68,14 +68,10 @@ static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *befo
 /* The best weights may be those of an epoch that has not been saved as best.safetensors of this version. */
 static qg_status measure_best(shown_run *r, qg_tape *t)
 {
-    used_run  best = NO_RUN;
-    qg_recipe c    = { 0 };
-    best.only_weights = true;
-    qg_status s       = used_run_find(&best, r->dir, true, &c);
-    if (!s) s = used_run_load(&best, &c, &c, r->image, r->classes);
-    if (!s) s = measure(r, best.net, t, AT_BEST);
-    used_run_end(&best);
-    qg__recipe_clear(&c);
+    qg_run   *best = qg_run_open(r->dir, QG_RUN_BEST);
+    qg_status s    = best ? qg__reader_load(best, r->image, r->classes) : qg_errcode();
+    if (!s) s = measure(r, qg_run_net(best), t, AT_BEST);
+    qg_run_close(best);
     return s;
 }
 
@@ -83,7 +79,7 @@ static qg_status measure_all(shown_run *r, const shown_layer *before)
 {
     const bool ends_with_best = r->result.best_epoch == r->result.epochs && r->result.batch == 0;
     qg_tape   *t = qg_tape_new();
-    qg_status  s = t ? measure(r, r->used.net, t, AT_LAST) : QG_EMEM;
+    qg_status  s = t ? measure(r, r->run->net, t, AT_LAST) : QG_EMEM;
     for (int i = 0; ends_with_best && i < r->layers; i++) r->layer[i].weight[AT_BEST] = r->layer[i].weight[AT_LAST];
     if (!s && !ends_with_best) s = measure_best(r, t);
     if (!s) s = measure_start(r, t, before);
@@ -101,27 +97,28 @@ static qg_status print_summary(const void *net, FILE *out)
 static qg_status take_sizes(shown_run *r)
 {
     size_t n;
-    r->floats = qg_net_float_bytes(r->used.net);
-    r->packed = qg_net_packed_bytes(r->used.net);
-    r->said   = r->used.said ? strdup(r->used.said) : NULL;
-    if (r->used.said) return r->said ? QG_OK : qg_fail(QG_EMEM, "out of memory for a configuration");
-    return qg__text_print(print_summary, r->used.net, &r->summary, &n);
+    r->floats = qg_net_float_bytes(r->run->net);
+    r->packed = qg_net_packed_bytes(r->run->net);
+    r->said   = qg_run_config(r->run);
+    if (r->said) return QG_OK;
+    return qg__text_print(print_summary, r->run->net, &r->summary, &n);
 }
 
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before)
 {
-    *r                   = (shown_run){ .used = NO_RUN };
-    r->used.only_weights = true;
-    qg_status s          = run_directory("run", dir, r->dir);
-    if (!s) s = used_run_find(&r->used, r->dir, false, &r->config);
-    const qg__run_paths *p = &r->used.run.paths;
-    if (!s) s = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);
-    if (!s) s = metric_columns_read(&r->metrics, p->file[QG__RUN_METRICS]);
-    if (!s) s = qg__run_noted_size(&r->used.run, r->used.file, &r->image, &r->classes);
+    *r          = (shown_run){ .layers = 0 };
+    qg_status s = run_directory("run", dir, r->dir);
+    if (!s && !(r->run = qg_run_open(r->dir, QG_RUN_LAST))) s = qg_errcode();
+    if (s) return s;
+    r->config  = r->run->recipe;
+    r->image   = qg_run_image(r->run);
+    r->classes = qg_run_classes(r->run);
+    s          = qg_run_result(r->run, &r->result);
+    if (!s) s = qg__columns_read(&r->metrics, r->run->paths.file[QG__RUN_METRICS]);
     if (!s && !r->classes)
         s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
-    if (!s) s = used_run_load(&r->used, &r->config, &r->config, r->image, r->classes);
-    if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.data.name, r->classes);
+    if (!s && !qg_run_net(r->run)) s = qg_errcode();
+    if (!s) s = qg__class_names_begin(&r->names, qg_run_note(r->run, "class-names"), r->config.data.name, r->classes);
     if (!s) s = take_layers(r);
     if (!s) s = take_sizes(r);
     if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
@@ -166,8 +163,8 @@ static qg_var *run_layer(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 /* Layer by layer, as declared, so that what a layer reads can be seen. */
 static qg_status run_layers(shown_run *r, qg_tape *t, qg_var *image, qg_var **result)
 {
-    for (int i = 0; i < qg_net_layers(r->used.net); i++) {
-        qg_layer      *l    = qg_net_layer(r->used.net, i);
+    for (int i = 0; i < qg_net_layers(r->run->net); i++) {
+        qg_layer      *l    = qg_net_layer(r->run->net, i);
         qg_var        *x    = l->after ? result[l->after->index] : image;
         const qg_slot *slot = quantizer_of(l);
         const qg_var  *q    = slot ? qg_slot_apply(slot, t, x) : NULL;
@@ -186,11 +183,11 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
 {
     qg_batch  b;
     qg_tape  *t      = qg_tape_new();
-    qg_var  **result = calloc((size_t)qg_net_layers(r->used.net) + 1, sizeof *result);
+    qg_var  **result = calloc((size_t)qg_net_layers(r->run->net) + 1, sizeof *result);
     qg_status s      = t && result ? QG_OK : qg_fail(QG_EMEM, "out of memory for a tape");
     r->inputs        = 0;
     if (!s && qg_loader_next(images, &b)) {
-        qg_tape_begin(t, QG_EVAL, 0, r->used.run.record.steps);
+        qg_tape_begin(t, QG_EVAL, 0, r->run->steps);
         if (b.x.shape.n > INPUT_IMAGES) b.x.shape.n = INPUT_IMAGES;
         r->input_images = b.x.shape.n;
         s               = run_layers(r, t, qg_input(t, b.x), result);
@@ -201,19 +198,22 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
     return s ? s : after;
 }
 
-void shown_run_release(shown_run *r) { used_run_end(&r->used); }
+void shown_run_release(shown_run *r)
+{
+    if (!r->run) return;
+    qg_net_free(r->run->net), qg_tape_free(r->run->tape);
+    r->run->net = NULL, r->run->tape = NULL;
+}
 
 void shown_run_free(shown_run *r)
 {
-    used_run_end(&r->used);
-    free(r->said);
+    qg_run_close(r->run);
     free(r->summary);
-    metric_columns_free(&r->metrics);
-    class_names_end(&r->names);
+    qg__columns_free(&r->metrics);
+    qg__class_names_end(&r->names);
     free(r->layer);
     free(r->input);
-    qg__recipe_clear(&r->config);
-    *r = (shown_run){ .used = NO_RUN };
+    *r = (shown_run){ .layers = 0 };
 }
 
 /* --- runs that differ in their seeds alone ---------------------------------------------------- */
@@ -263,7 +263,7 @@ static void name_group(shown_group *g, const shown_run *run, int runs, const int
 
 static qg_status average(shown_group *g, const shown_run *run, int runs, const int *group, int number)
 {
-    const metric_columns **of = calloc((size_t)runs, sizeof *of);
+    const qg__columns **of = calloc((size_t)runs, sizeof *of);
     int                    n  = 0;
     if (!of) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
     for (int i = 0; i < runs; i++)
@@ -297,6 +297,6 @@ shown_group *shown_groups(const shown_run *run, int runs, int *group, int *group
 void shown_groups_free(shown_group *g, int groups)
 {
     for (int k = 0; g && k < groups; k++)
-        metric_columns_free(&g[k].mean), metric_columns_free(&g[k].low), metric_columns_free(&g[k].high);
+        qg__columns_free(&g[k].mean), qg__columns_free(&g[k].low), qg__columns_free(&g[k].high);
     free(g);
 }

@@ -4,7 +4,7 @@
 
 #include "cli/report/columns.h"
 #include "cli/report/weights.h"
-#include "cli/run/classes.h"
+#include "train/classes.h"
 #include "cli/run/run_spec.h"
 
 /* The three states of the weights that a report shows. */
@@ -29,19 +29,19 @@ typedef struct shown_input {
 
 typedef struct shown_run {
     char          dir[QG__PATH_BYTES];
-    qg_recipe     config;
+    qg_recipe     config;               /* of run; borrowed texts */
     qg_fit_result result;
-    used_run      used;                 /* with the net and its last weights, until shown_run_release */
-    char         *said;                 /* what the run of another program notes as its configuration; NULL: qg_recipe has it */
+    qg_run       *run;                  /* with the net and its last weights; closed by shown_run_free */
+    const char   *said;                 /* what the run of another program notes as its configuration; NULL: it has a recipe */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
-    metric_columns metrics;
+    qg__columns metrics;
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
     int           layers, inputs, input_images;
     qg_shape      image;
     int           classes;
-    class_names   names;
+    qg__class_names   names;
 } shown_run;
 
 /* Reads the run in dir.  before: its layers in an earlier page, whose start is the same; NULL: none.
@@ -66,7 +66,7 @@ typedef struct shown_group {
     const shown_run *first;
     int              runs;
     char             name[QG__PATH_BYTES];      /* the directory, or what the directories begin with */
-    metric_columns   mean, low, high;           /* low and high are a deviation from the mean */
+    qg__columns   mean, low, high;           /* low and high are a deviation from the mean */
 } shown_group;
 
 /* Sets group[i], the number of the group of run i, and *groups, in the order of their first runs.

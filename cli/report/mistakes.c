@@ -91,6 +91,6 @@ qg_status mistakes_draw(mistakes *m, qg_loader *images)
 void mistakes_end(mistakes *m)
 {
     for (int i = 0; i < WORST_IMAGES; i++) free(m->picture[i]);
-    qg__assess_end(&m->all);
+    qg_assessment_free(&m->all);
     *m = (mistakes){ 0 };
 }

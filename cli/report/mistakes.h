@@ -9,7 +9,7 @@ enum { WORST_IMAGES = 24 };
 
 typedef struct mistakes {
     const char    *split;                   /* "test" or "validation"; NULL: nothing is known */
-    qg__assessment all;
+    qg_assessment all;
     char          *picture[WORST_IMAGES];   /* of all.worst: "data:image/png;base64,.."; NULL: none */
 } mistakes;                                 /* {0} is empty */
 

@@ -7,7 +7,7 @@
 enum { MAP_CLASSES = 25, PAIRS = 20 };      /* more classes are listed as pairs */
 
 /* Rows are labels, columns what the net said.  The darker a cell, the larger its share of the row. */
-static void map(FILE *out, const qg__assessment *a, const class_names *names)
+static void map(FILE *out, const qg_assessment *a, const qg__class_names *names)
 {
     fputs("<div class=\"scroll\"><table class=\"map\"><thead><tr><th class=\"l\">label \\ said</th>", out);
     for (int k = 0; k < a->classes; k++) fputs("<th>", out), svg_text(out, names->name[k]), fputs("</th>", out);
@@ -15,24 +15,24 @@ static void map(FILE *out, const qg__assessment *a, const class_names *names)
     for (int label = 0; label < a->classes; label++) {
         fputs("<tr><th class=\"l\">", out), svg_text(out, names->name[label]), fputs("</th>", out);
         for (int said = 0; said < a->classes; said++) {
-            const uint64_t n     = qg__assess_confusion(a, label, said);
+            const uint64_t n     = qg_assessment_confusion(a, label, said);
             const double   share = n ? (double)n / (double)a->labelled[label] : 0;
             if (n) fprintf(out, "<td style=\"background:rgba(var(--hit),%.2f)\">%" PRIu64 "</td>", 0.08 + 0.62 * share, n);
             else fputs("<td></td>", out);
         }
-        const double recall = qg__assess_recall(a, label);
+        const double recall = qg_assessment_recall(a, label);
         if (isnan(recall)) fputs("<td></td></tr>", out);
         else fprintf(out, "<td>%.1f&nbsp;%%</td></tr>", 100 * recall);
     }
     fputs("</tbody></table></div>", out);
 }
 
-static void pairs(FILE *out, const qg__assessment *a, const class_names *names)
+static void pairs(FILE *out, const qg_assessment *a, const qg__class_names *names)
 {
     fputs("<div class=\"scroll\"><table><thead><tr><th class=\"l\">label</th><th class=\"l\">said</th><th>images</th></tr></thead>"
           "<tbody>", out);
     for (size_t i = 0; i < a->n_confused && i < PAIRS; i++) {
-        const qg__confused *c = &a->confused[i];
+        const qg_confused *c = &a->confused[i];
         fputs("<tr><td class=\"l\">", out), svg_text(out, names->name[c->label]);
         fputs("</td><td class=\"l\">", out), svg_text(out, names->name[c->predicted]);
         fprintf(out, "</td><td>%" PRIu64 "</td></tr>", c->count);
@@ -40,13 +40,13 @@ static void pairs(FILE *out, const qg__assessment *a, const class_names *names)
     fputs("</tbody></table></div>", out);
 }
 
-static void worst(FILE *out, const mistakes *m, const class_names *names)
+static void worst(FILE *out, const mistakes *m, const qg__class_names *names)
 {
     if (!m->all.n_worst) return;
     fputs("<h2>Worst mistakes</h2><p class=\"dim\">The images with the largest loss.  Each picture is stretched to its own "
           "darkest and brightest value.</p><div class=\"worst\">", out);
     for (int i = 0; i < m->all.n_worst; i++) {
-        const qg__mistake *w = &m->all.worst[i];
+        const qg_mistake *w = &m->all.worst[i];
         fputs("<figure>", out);
         if (m->picture[i]) fprintf(out, "<img alt=\"image %" PRIu64 "\" src=\"%s\">", w->image, m->picture[i]);
         fputs("<figcaption>", out), svg_text(out, names->name[w->label]);
@@ -56,11 +56,11 @@ static void worst(FILE *out, const mistakes *m, const class_names *names)
     fputs("</div>", out);
 }
 
-void page_mistakes(FILE *out, const mistakes *m, const class_names *names)
+void page_mistakes(FILE *out, const mistakes *m, const qg__class_names *names)
 {
-    const qg__assessment *a = &m->all;
+    const qg_assessment *a = &m->all;
     fprintf(out, "<h2>Confusion</h2><p class=\"dim\">%" PRIu64 " of %" PRIu64 " %s images right.  Expected calibration error %.3f.  "
-            "Rows are labels, columns what the net said.</p>", a->correct, a->images, m->split, qg__assess_calibration_error(a));
+            "Rows are labels, columns what the net said.</p>", a->correct, a->images, m->split, qg_assessment_calibration_error(a));
     if (a->classes <= MAP_CLASSES) map(out, a, names);
     else pairs(out, a, names);
     worst(out, m, names);

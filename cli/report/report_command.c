@@ -12,8 +12,8 @@
 static qg_status check_images(const shown_run *r, const qg_loader *images)
 {
     const char     *data   = r->config.data.name;
-    const qg_status status = run_check_size(data, images, r->image, r->classes);
-    if (status || run_has_classes(&r->config, images)) return status;
+    const qg_status status = qg__reader_check_size(data, images, r->image, r->classes);
+    if (status || qg__reader_has_classes(&r->config, images)) return status;
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
 }
 
@@ -25,11 +25,11 @@ static qg_loader *images_of(const shown_run *r)
 {
     qg_recipe asks = r->config;
     if (is_held(r)) return NULL;
-    if (r->used.said) {
+    if (r->said) {
         (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
         return NULL;
     }
-    qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
+    qg_preprocess   *noted  = qg_preprocess_open(qg_run_file(r->run));
     qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? qg__recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);
     if (!images || !check_images(r, images)) return images;
@@ -39,13 +39,8 @@ static qg_loader *images_of(const shown_run *r)
 
 static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
 {
-    qg__measured found;
-    bool         stopped;
-    qg_status    s = mistakes_begin(m, "test", images);
-    r->used.spec.test = images;
-    const qg__run *run = &r->used.run;
-    if (!s)
-        s = qg__measure(&r->used.spec, images, r->used.net, run->tape, run->record.steps, &m->all, &found, &stopped);
+    *m          = (mistakes){ .split = "test" };
+    qg_status s = qg__reader_evaluate(r->run, r->run->net, images, WORST_IMAGES, &m->all);
     if (!s) s = mistakes_draw(m, images);
     return s ? s : shown_run_inputs(r, images);
 }
@@ -90,7 +85,6 @@ static qg_status begin(reported *r, int runs)
                      .in    = calloc((size_t)runs, sizeof *r->in),
                      .whole = calloc((size_t)runs, sizeof *r->whole) };
     if (!r->run || !r->found || !r->in || !r->whole) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
-    for (int i = 0; i < runs; i++) r->run[i].used = (used_run)NO_RUN;
     r->runs = runs;
     return QG_OK;
 }

@@ -30,6 +30,10 @@ qg_status qg_state_save_in(const qg_state *s, int dir, const char *path);
 QG_MUST_CHECK
 qg_status qg_state_load_in(qg_state *s, int dir, const char *path);
 
+/* qg_state_load, but the file may have more arrays than the list, as a checkpoint has those of an optimizer. */
+QG_MUST_CHECK
+qg_status qg__state_load_part(qg_state *s, const char *path);
+
 /* The arrays of the list, in the order in which they were added. */
 const qg_named_array *qg__state_entries(const qg_state *s, size_t *count);
 

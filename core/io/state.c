@@ -246,8 +246,8 @@ static void compare(report *r, const qg_named_array *file, const qg_named_array 
     complain(r, file->name, what);
 }
 
-/* Both lists are sorted by name, so one walk visits every array of either. */
-static qg_status compare_all(const qg_state *s, const qg_archive *a, const char *path)
+/* Both lists are sorted by name, so one walk visits every array of either.  part: the file may have more arrays. */
+static qg_status compare_all(const qg_state *s, const qg_archive *a, const char *path, bool part)
 {
     report                r = { .listed = 0 };
     size_t                n;
@@ -258,8 +258,8 @@ static qg_status compare_all(const qg_state *s, const qg_archive *a, const char 
         const char *name  = i < s->count ? s->entries[i].name : NULL;
         const int   order = !name ? 1 : j == n ? -1 : strcmp(name, file[j].name);
         if (order < 0) complain(&r, name, "missing in the file");
-        else if (order > 0) complain(&r, file[j].name, "only in the file");
-        else compare(&r, &file[j], &s->entries[i]);
+        else if (order > 0 && !part) complain(&r, file[j].name, "only in the file");
+        else if (order == 0) compare(&r, &file[j], &s->entries[i]);
         i += order <= 0;
         j += order >= 0;
     }
@@ -273,7 +273,6 @@ static qg_status fill(qg_state *s, const qg_archive *a)
 {
     size_t                n, copied = 0;
     qg_status             status = QG_OK;
-    const qg_named_array *file   = qg_archive_entries(a, &n);
     qg_note              *notes  = NULL;
     const qg_note        *from   = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n && !status; i++)
@@ -285,33 +284,44 @@ static qg_status fill(qg_state *s, const qg_archive *a)
     free_notes(s->notes, s->note_count);
     s->notes      = notes;
     s->note_count = n;
-    for (size_t i = 0; i < s->count; i++)
-        if (file[i].bytes) memcpy(s->entries[i].array.data, file[i].array.data, file[i].bytes);
+    for (size_t i = 0; i < s->count; i++) {
+        const qg_named_array *from_file = qg_archive_find(a, s->entries[i].name);
+        if (from_file->bytes) memcpy(s->entries[i].array.data, from_file->array.data, from_file->bytes);
+    }
     return QG_OK;
 }
 
-qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
+static qg_status open_file(const qg_state *s, int dir, const char *path, bool part, qg_archive **archive)
 {
     size_t      n;
     qg_archive *a      = NULL;
     qg_status   status = sticky(s);
     if (!status) status = qg_safetensors_open(dir, path, &a);
-    if (!status) status = compare_all(s, a, path);
+    if (!status) status = compare_all(s, a, path, part);
     if (!status) status = qg_safetensors_load(a);
-    if (!status) status = check_finite(qg_archive_entries(a, &n), s->count, path);
+    const qg_named_array *file = status ? NULL : qg_archive_entries(a, &n);
+    if (!status) status = check_finite(file, n, path);
     if (!status) *archive = a;
     else qg_archive_free(a);
     return status;
 }
 
-qg_status qg_state_load_in(qg_state *s, int dir, const char *path)
+qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
+{
+    return open_file(s, dir, path, false, archive);
+}
+
+static qg_status load(qg_state *s, int dir, const char *path, bool part)
 {
     qg_archive *a;
-    qg_status   status = qg_state_open_in(s, dir, path, &a);
+    qg_status   status = open_file(s, dir, path, part, &a);
     if (status) return status;
     status = fill(s, a);
     qg_archive_free(a);
     return status;
 }
+
+qg_status qg_state_load_in(qg_state *s, int dir, const char *path) { return load(s, dir, path, false); }
+qg_status qg__state_load_part(qg_state *s, const char *path) { return load(s, QG_BY_PATH, path, true); }
 
 qg_status qg_state_load(qg_state *s, const char *path) { return qg_state_load_in(s, QG_BY_PATH, path); }

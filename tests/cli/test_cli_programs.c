@@ -195,7 +195,7 @@ static void test_report_makes_a_page_of_a_program(void **state)
 
 /* --- packed files ------------------------------------------------------------------------- */
 
-static const char class_names[] = "top/middle/bottom";
+static const char qg__class_names[] = "top/middle/bottom";
 
 /* The most probable class of a picture by `qgrad predict`, which must have the scores of the net. */
 static void assert_predicts(qg_net *net, const qg_preprocess *p)
@@ -224,7 +224,7 @@ static void assert_predicts(qg_net *net, const qg_preprocess *p)
 static void test_a_program_exports_a_net_that_predicts(void **state)
 {
     static const qg_normalise how[] = { { .kind = QG_TO_UNIT }, { QG_TO_RANGE, -1, 1 }, { .kind = QG_PER_CHANNEL }, { .kind = QG_PER_PIXEL } };
-    qg_note names = { "class-names", class_names };
+    qg_note names = { "class-names", qg__class_names };
     qg_net *net   = declare_plain();
     assert_non_null(qg_net_build(net));
     assert_failed(qg_export_packed(net, at("net.qg"), (qg_packed_spec){ 0 }), QG_EARG, "qg_preprocess_numbers gives");

@@ -20,18 +20,18 @@ static const char *written(const char *text)
 
 static void test_numbers_that_are_not_finite(void **state)
 {
-    metric_columns t;
-    assert_ok(metric_columns_read(&t, written("epoch,a\n1,nan\n2,-nan\n3,inf\n4,-inf\n5,\n6,-1.5e-3\n")));
-    const double *a = metric_columns_find(&t, "a");
+    qg__columns t;
+    assert_ok(qg__columns_read(&t, written("epoch,a\n1,nan\n2,-nan\n3,inf\n4,-inf\n5,\n6,-1.5e-3\n")));
+    const double *a = qg__columns_find(&t, "a");
     assert_int_equal(t.rows, 6);
     assert_true(isnan(a[0]) && isnan(a[1]) && isnan(a[4]));
     assert_true(a[2] == INFINITY && a[3] == -INFINITY && a[5] == -1.5e-3);
-    metric_columns_free(&t);
+    qg__columns_free(&t);
     static const char *const bad[] = { "na", "nano", "+nan", "--inf", "infinity", "-", "x" };
     for (int i = 0; i < COUNT(bad); i++) {
         char text[64];
         snprintf(text, sizeof text, "epoch,a\n1,%s\n", bad[i]);
-        assert_failed(metric_columns_read(&t, written(text)), QG_EFORMAT, "line 2, a is not a number");
+        assert_failed(qg__columns_read(&t, written(text)), QG_EFORMAT, "line 2, a is not a number");
     }
 }
 
@@ -39,8 +39,8 @@ static void test_numbers_that_are_not_finite(void **state)
 static void test_they_leave_no_trace_in_a_chart(void **state)
 {
     static const svg_kind kinds[] = { SVG_LINE, SVG_DASHES, SVG_POINTS };
-    metric_columns        t;
-    assert_ok(metric_columns_read(&t, written("epoch,a\n1,2\n2,-nan\n3,inf\n4,-inf\n5,nan\n6,4\n")));
+    qg__columns        t;
+    assert_ok(qg__columns_read(&t, written("epoch,a\n1,2\n2,-nan\n3,inf\n4,-inf\n5,nan\n6,4\n")));
     for (int i = 0; i < 2 * COUNT(kinds); i++) {
         svg_chart c = { .x = { .whole = true }, .y = { .log = i % 2 } };
         char     *text;
@@ -49,8 +49,8 @@ static void test_they_leave_no_trace_in_a_chart(void **state)
         assert_non_null(out);
         c.series[c.n_series++] = (svg_series){ .kind = kinds[i / 2],
                                                .n    = t.rows,
-                                               .x    = metric_columns_find(&t, "epoch"),
-                                               .y    = metric_columns_find(&t, "a") };
+                                               .x    = qg__columns_find(&t, "epoch"),
+                                               .y    = qg__columns_find(&t, "a") };
         c.mark[c.n_marks++] = (svg_mark){ .at = NAN };
         c.mark[c.n_marks++] = (svg_mark){ .at = INFINITY, .horizontal = true };
         svg_write(out, &c);
@@ -60,7 +60,7 @@ static void test_they_leave_no_trace_in_a_chart(void **state)
         assert_non_null(strstr(text, ">4</text>"));
         free(text);
     }
-    metric_columns_free(&t);
+    qg__columns_free(&t);
 }
 
 /* A layer may be called as the columns of another one are. */

@@ -59,7 +59,7 @@ static void score_twice(const config *asked, const char *picture)
         free(a), free(b);
     }
     if (s.end) s.end(s.from);
-    class_names_end(&s.classes);
+    qg__class_names_end(&s.classes);
 }
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)

@@ -1,4 +1,4 @@
-#include "cli/run/stored_net.h"
+#include "train/stored_net.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ static const qg_layer_type stored_type = { .name    = "stored",
                                            .forward = forward,
                                            .slot    = slot };
 
-const char *stored_quantizer(const qg_layer *l, qg_role role)
+const char *qg__stored_quantizer(const qg_layer *l, qg_role role)
 {
     const stored *s = (const stored *)l;
     if (l->type != &stored_type || role == QG_GRADIENT) return NULL;
@@ -196,7 +196,7 @@ static qg_status fill(qg_params *p, const qg_archive *a)
     return QG_OK;
 }
 
-qg_net *stored_net(const char *path)
+qg_net *qg__stored_net(const char *path)
 {
     qg_archive *a     = qg_archive_open(path);
     qg_net     *net   = a ? qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 1 }) : NULL;

@@ -1,4 +1,4 @@
-#include "cli/run/classes.h"
+#include "train/classes.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,13 +36,13 @@ static int count(const char *noted)
     return n;
 }
 
-qg_status class_names_begin(class_names *c, const char *noted, const char *data, int n)
+qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n)
 {
     const bool   have  = count(noted) == n;
     const size_t bytes = have ? strlen(noted) + 1 : (size_t)n * NUMBER_BYTES + 1;
-    *c = (class_names){ .n = n, .name = calloc((size_t)n + 1, sizeof *c->name), .text = calloc(bytes, 1) };
+    *c = (qg__class_names){ .n = n, .name = calloc((size_t)n + 1, sizeof *c->name), .text = calloc(bytes, 1) };
     if (!c->name || !c->text) {
-        class_names_end(c);
+        qg__class_names_end(c);
         return qg_fail(QG_EMEM, "out of memory for the names of %d classes", n);
     }
     char *to = c->text;
@@ -57,19 +57,19 @@ qg_status class_names_begin(class_names *c, const char *noted, const char *data,
     return QG_OK;
 }
 
-qg_status class_names_of(class_names *c, const char *path, const char *data, int n)
+qg_status qg__class_names_of(qg__class_names *c, const char *path, const char *data, int n)
 {
     qg_archive *a;
     qg_status   status = qg_safetensors_open(QG_BY_PATH, path, &a);
     if (status) return status;
-    status = class_names_begin(c, qg_archive_noted(a, "class-names"), data, n);
+    status = qg__class_names_begin(c, qg_archive_noted(a, "class-names"), data, n);
     qg_archive_free(a);
     return status;
 }
 
-void class_names_end(class_names *c)
+void qg__class_names_end(qg__class_names *c)
 {
     free(c->name);
     free(c->text);
-    *c = (class_names){ 0 };
+    *c = (qg__class_names){ 0 };
 }

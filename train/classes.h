@@ -1,24 +1,24 @@
-/* cli/run/classes.h — what the classes of a net are called. */
-#ifndef CLI_CLASSES_H
-#define CLI_CLASSES_H
+/* train/classes.h — what the classes of a net are called.  Internal. */
+#ifndef QG_CLASSES_H
+#define QG_CLASSES_H
 
 #include "core/status.h"
 
-typedef struct class_names {
+typedef struct qg__class_names {
     int          n;
     const char **name;          /* [n], UTF-8 that is safe to print */
     char        *text;          /* of all names */
-} class_names;                  /* {0} is empty */
+} qg__class_names;                  /* {0} is empty */
 
 /* The names of n classes: those in noted, which a checkpoint has as "class-names" ("cat/dog"), or else, and if it is NULL or
  * has another number of names, the numbers of the classes.  data is the name of the data set or NULL: numbers of classes
  * of CIFAR-10, Fashion-MNIST and the sample become the words that their authors use.  Fails with QG_EMEM. */
 QG_MUST_CHECK
-qg_status class_names_begin(class_names *c, const char *noted, const char *data, int n);
+qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n);
 
 /* The same of what the checkpoint at path notes.  Fails with QG_EMEM, and as qg_safetensors_open. */
 QG_MUST_CHECK
-qg_status class_names_of(class_names *c, const char *path, const char *data, int n);
-void      class_names_end(class_names *c);
+qg_status qg__class_names_of(qg__class_names *c, const char *path, const char *data, int n);
+void      qg__class_names_end(qg__class_names *c);
 
 #endif

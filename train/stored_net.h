@@ -1,10 +1,10 @@
-/* cli/run/stored_net.h — the weights of a net that only another program can declare.
+/* train/stored_net.h — the weights of a net that only another program can declare.  Internal.
  *
  * A program that calls qg_fit declares its net itself.  Its checkpoints have the weights and what quantizers learned by name,
  * and note the quantizers (qg__run_operands), which is all that pictures of weights and counts of codes need.
  */
-#ifndef CLI_STORED_NET_H
-#define CLI_STORED_NET_H
+#ifndef QG_STORED_NET_H
+#define QG_STORED_NET_H
 
 #include "layers/layer.h"
 
@@ -13,10 +13,10 @@
  *
  * Memory   The caller's; qg_net_free.
  * Fails    NULL.  As qg_archive_open; QG_EFORMAT: what it notes does not fit its arrays, or there are no weights; QG_EMEM. */
-qg_net     *stored_net(const char *path);
+qg_net     *qg__stored_net(const char *path);
 
 /* How this operand of a layer of such a net is quantized, if only its program can compute that: "learned-threshold:start=0.6",
  * "twn, after its batch norm is folded in", "quantizer not noted"; NULL: its slot says it, as in any net. */
-const char *stored_quantizer(const qg_layer *l, qg_role role);
+const char *qg__stored_quantizer(const qg_layer *l, qg_role role);
 
 #endif

@@ -1,0 +1,133 @@
+/* train/runs.h: what a program reads of runs of build/qgrad, or $QGRAD, and of its own. */
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qgrad.h"
+#include "tests/support/nets.h"
+#include "tests/support/program.h"
+
+static void train_run(void)
+{
+    assert_runs(TRAIN "--epochs 2 --out @/run");
+}
+
+static qg_loader *test_images(qg_run *r)
+{
+    return qg_data_test(qg_run_get(r, "data"), qg_run_get(r, "data-dir"),
+                        (qg_loader_spec){ .batch = 7, .in_order = true, .preprocess = qg_run_preprocess(r) });
+}
+
+/* The directory, and each of its checkpoints alone. */
+static void test_a_run_says_what_it_is(void **state)
+{
+    qg_fit_result result;
+    int           epochs;
+    train_run();
+    qg_run *r = qg_run_open(at("run"), QG_RUN_BEST);
+    if (!r) fail_msg("%s", qg_errmsg());
+    assert_string_equal(qg_run_directory(r), at("run"));
+    assert_string_equal(qg_run_file(r), at("run/best.safetensors"));
+    assert_string_equal(qg_run_get(r, "weight"), "twn");
+    assert_string_equal(qg_run_get(r, "optimizer"), "sgd");
+    assert_null(qg_run_get(r, "clip-norm"));
+    assert_null(qg_run_get(r, "no such key"));
+    assert_string_equal(qg_run_note(r, "kind"), "weights");
+    assert_null(qg_run_config(r));
+    assert_int_equal(qg_run_image(r).h, SIDE);
+    assert_int_equal(qg_run_classes(r), 10);
+    assert_string_equal(qg_run_class(r, 3), "3");
+    assert_null(qg_run_class(r, 10));
+    assert_ok(qg_run_result(r, &result));
+    assert_true(result.complete);
+    const double *accuracy = qg_run_column(r, "test_accuracy", &epochs);
+    assert_non_null(accuracy);
+    assert_int_equal(epochs, 2);
+    assert_true(fabs(accuracy[1] - result.test_accuracy) < 1e-6);
+    assert_null(qg_run_column(r, "speed", &epochs));
+    assert_non_null(strstr(qg_errmsg(), "metrics.csv: has no column 'speed'"));
+    qg_run_close(r);
+
+    run_shell("mkdir @/alone && cp @/run/last.safetensors @/alone/any.name");
+    r = qg_run_open(at("alone/any.name"), QG_RUN_BEST);
+    if (!r) fail_msg("%s", qg_errmsg());
+    assert_string_equal(qg_run_note(r, "kind"), "checkpoint");
+    assert_string_equal(qg_run_get(r, "weight"), "twn");
+    assert_int_equal(qg_run_steps(r), 2 * N_TRAIN / 24);
+    assert_int_equal(qg_run_result(r, &result), QG_EIO);
+    qg_run_close(r);
+}
+
+/* Scores and accuracy are those of `qgrad eval`, whatever the number of images at a time, and the files stay as they are. */
+static void test_a_run_computes_as_in_its_tests(void **state)
+{
+    qg_assessment a;
+    uint8_t       bytes[3 * SIDE * SIDE];
+    float         together[3 * 10], alone[10];
+    train_run();
+    run_shell("cp -r @/run @/before");
+    for (int best = 0; best < 2; best++) {
+        assert_runs("eval --run @/run --json%s", best ? " --best" : "");
+        qg_run    *r      = qg_run_open(at("run"), best ? QG_RUN_BEST : QG_RUN_LAST);
+        qg_loader *images = r ? test_images(r) : NULL;
+        if (!images || qg_run_evaluate(r, images, 3, &a)) fail_msg("%s", qg_errmsg());
+        assert_int_equal(a.images, N_TEST);
+        assert_true(fabs(a.accuracy - last_number("test_accuracy")) < 1e-8 && fabs(a.loss - last_number("test_loss")) < 1e-6);
+        assert_true(fabs(qg_assessment_calibration_error(&a) - last_number("calibration_error")) < 1e-6);
+        assert_true(a.n_worst <= 3);
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 37);
+        assert_ok(qg_run_predict(r, 3, bytes, together));
+        assert_ok(qg_run_predict(r, 1, bytes + 2 * SIDE * SIDE, alone));
+        assert_memory_equal(alone, together + 20, sizeof alone);
+        qg_assessment_free(&a), qg_loader_free(images), qg_run_close(r);
+    }
+    run_shell("diff -r @/run @/before");
+}
+
+/* A run with averages tests these; best.safetensors has nothing else. */
+static void test_averages_are_what_a_run_tested(void **state)
+{
+    assert_runs(TRAIN "--epochs 2 --ema 0.9 --out @/averaged --json");
+    const double tested = last_number("test_accuracy");
+    qg_assessment a;
+    qg_run       *r      = qg_run_open(at("averaged"), QG_RUN_LAST);
+    qg_loader    *images = r ? test_images(r) : NULL;
+    if (!images || qg_run_evaluate(r, images, 0, &a)) fail_msg("%s", qg_errmsg());
+    assert_true(fabs(a.accuracy - tested) < 1e-8);
+    qg_assessment_free(&a), qg_loader_free(images), qg_run_close(r);
+}
+
+static void test_what_is_no_run_is_refused(void **state)
+{
+    train_run();
+    assert_null(qg_run_open(at("none"), QG_RUN_LAST));
+    assert_non_null(strstr(qg_errmsg(), "no such directory or checkpoint"));
+    assert_null(qg_run_open("", QG_RUN_LAST));
+    assert_null(qg_run_open(NULL, QG_RUN_LAST));
+    qg_run_close(NULL);
+    run_shell("cp -r @/run @/other && sed -i s/batch.=.24/batch=12/ @/other/config.toml");
+    qg_run *r = qg_run_open(at("other"), QG_RUN_LAST);
+    assert_non_null(r);
+    assert_null(qg_run_net(r));
+    assert_non_null(strstr(qg_errmsg(), "belongs to a run with batch 24, but config.toml has 12"));
+    qg_run_close(r);
+    run_shell("cp -r @/run @/cut && truncate -s -9 @/cut/last.safetensors");
+    r = qg_run_open(at("cut"), QG_RUN_LAST);
+    assert_true(!r || !qg_run_net(r));
+    assert_int_equal(qg_errcode(), QG_EFORMAT);
+    qg_run_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_run_says_what_it_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_computes_as_in_its_tests, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_averages_are_what_a_run_tested, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_no_run_is_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+#include "train/columns.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/number.h"
+#include "core/io/paths.h"
+
+enum { MOST_BYTES = 1 << 28 };
+
+static int count(const char *text, size_t n, char c)
+{
+    int found = 0;
+    for (size_t i = 0; i < n; i++) found += text[i] == c;
+    return found;
+}
+
+/* Cuts the header into names. */
+static void take_names(qg__columns *t)
+{
+    char *at = t->text;
+    for (int i = 0; i < t->columns; i++) {
+        const size_t n = strcspn(at, ",\n");
+        t->name[i]     = at;
+        at[n]          = '\0';
+        at += n + 1;
+    }
+}
+
+/* As metrics.csv has it: also nan and inf, of either sign, and nothing. */
+static bool take_number(const char *at, size_t n, double *v)
+{
+    const bool   negative = n > 0 && *at == '-';
+    const char  *word     = at + negative;
+    const size_t letters  = n - negative;
+    if (n > 0 && qg_number_read(at, n, v)) return true;
+    *v = NAN;
+    if (n == 0 || (letters == 3 && !memcmp(word, "nan", 3))) return true;
+    *v = negative ? -INFINITY : INFINITY;
+    return letters == 3 && !memcmp(word, "inf", 3);
+}
+
+static qg_status take_row(qg__columns *t, int row, const char *at, const char *path)
+{
+    for (int i = 0; i < t->columns; i++) {
+        const size_t n = strcspn(at, ",\n");
+        if (!take_number(at, n, &t->column[i][row]))
+            return qg_fail(QG_EFORMAT, "%s: line %d, %s is not a number", path, row + 2, t->name[i]);
+        if (at[n] != (i + 1 < t->columns ? ',' : '\n'))
+            return qg_fail(QG_EFORMAT, "%s: line %d has not %d fields", path, row + 2, t->columns);
+        at += n + 1;
+    }
+    return QG_OK;
+}
+
+static qg_status take_rows(qg__columns *t, const char *at, const char *path)
+{
+    for (int row = 0; row < t->rows; row++, at = strchr(at, '\n') + 1) {
+        const qg_status s = take_row(t, row, at, path);
+        if (s) return s;
+    }
+    return QG_OK;
+}
+
+bool qg__columns_allocate(qg__columns *t)
+{
+    const size_t columns = (size_t)t->columns, rows = (size_t)t->rows;
+    t->name    = calloc(columns, sizeof *t->name);
+    t->column  = calloc(columns, sizeof *t->column);
+    double *at = calloc(columns * rows + 1, sizeof *at);
+    if (!t->name || !t->column || !at) {
+        free(at);
+        return false;
+    }
+    for (size_t i = 0; i < columns; i++) t->column[i] = at + i * rows;
+    return true;
+}
+
+qg_status qg__columns_read(qg__columns *t, const char *path)
+{
+    size_t n;
+    *t               = (qg__columns){ 0 };
+    qg_status status = qg__text_read(QG_BY_PATH, path, MOST_BYTES, &t->text, &n);
+    if (status) return status;
+    char *end = strchr(t->text, '\n');
+    if (!end) status = qg_fail(QG_EFORMAT, "%s: is no metrics.csv", path);
+    if (!status) {
+        t->columns = count(t->text, (size_t)(end - t->text), ',') + 1;
+        t->rows    = count(end + 1, n - (size_t)(end + 1 - t->text), '\n');
+        if (!qg__columns_allocate(t)) status = qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
+    }
+    if (!status) take_names(t);
+    if (!status && !qg__columns_find(t, "epoch"))
+        status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
+    if (!status) status = take_rows(t, end + 1, path);
+    if (status) qg__columns_free(t);
+    return status;
+}
+
+const double *qg__columns_find(const qg__columns *t, const char *name)
+{
+    for (int i = 0; i < t->columns; i++)
+        if (!strcmp(t->name[i], name)) return t->column[i];
+    return NULL;
+}
+
+void qg__columns_free(qg__columns *t)
+{
+    if (t->column) free(t->column[0]);
+    free(t->column);
+    free(t->name);
+    free(t->text);
+    *t = (qg__columns){ 0 };
+}

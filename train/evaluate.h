@@ -1,0 +1,91 @@
+/* train/evaluate.h — what a net gets right and wrong: accuracy, which classes it confuses, how far its probabilities can be
+ * trusted, and its worst mistakes.
+ *
+ *     qg_assessment a;
+ *     if (qg_evaluate(net, test, (qg_evaluate_spec){ .worst = 10 }, &a)) ..
+ *     printf("%.2f %%\n", 100 * a.accuracy);
+ *     qg_assessment_free(&a);
+ *
+ * The probabilities of an image are the softmax of its scores, p_k = exp(s_k) / sum exp(s_j), in double.  The predicted class is
+ * the one with the highest score, of equal ones the first (as in qg_correct).
+ */
+#ifndef QG_EVALUATE_H
+#define QG_EVALUATE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "datasets/loader.h"
+#include "layers/net.h"
+
+enum { QG_CALIBRATION_BINS = 15 };
+
+/* Images of one class that were taken for another. */
+typedef struct qg_confused {
+    int      label, predicted;
+    uint64_t count;
+} qg_confused;
+
+typedef struct qg_mistake {
+    uint64_t image;             /* its index, in the order of the loader */
+    int      label, predicted;
+    double   loss;              /* -log p of the label: finite where p is 0 in double */
+    double   confidence;        /* p of the predicted class; that of the label is exp(-loss) */
+} qg_mistake;
+
+/* Images by the probability of the predicted class: bin i has those in i / 15 < p <= (i + 1) / 15. */
+typedef struct qg_calibration_bin {
+    uint64_t images, correct;
+    double   confidence;        /* summed over the images */
+} qg_calibration_bin;
+
+typedef struct qg_assessment {
+    double              loss, accuracy;                 /* means over the images */
+    int                 classes;
+    uint64_t            images, correct;
+    uint64_t           *labelled, *predicted, *hit;     /* [classes]: images with this label; with this prediction; with both */
+    qg_confused        *confused;                       /* the most frequent first, equal ones by label and prediction */
+    size_t              n_confused;
+    qg_mistake         *worst;                          /* the least probable labels first, equal ones by index */
+    int                 n_worst, most_worst;
+    qg_calibration_bin  bin[QG_CALIBRATION_BINS];
+} qg_assessment;                /* {0} is empty */
+
+typedef struct qg_evaluate_spec {
+    int         worst;          /* how many mistakes to keep */
+    uint64_t    seed;           /* of noise, which a few schemes need */
+    uint64_t    steps;          /* of training so far, since a quantizer may start late; 0: long after any delay */
+    qg_var   *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);    /* as in qg_fit_spec; NULL: cross entropy */
+    void       *user;           /* passed to it */
+} qg_evaluate_spec;
+
+/* Measures a built net on all batches of images, which should be .in_order, in QG_EVAL.
+ *
+ * Memory   *a is the caller's; qg_assessment_free, also after a failure.  16 bytes for each mistake meanwhile.
+ * Fails    QG_ENAN: a score or the loss is not finite; QG_ESHAPE: the net has another number of scores than the images have classes;
+ *          QG_EMEM; and as the ops and the loader. */
+QG_MUST_CHECK
+qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_assessment *a);
+
+/* Images of class label that were predicted as another or the same. */
+uint64_t  qg_assessment_confusion(const qg_assessment *a, int label, int predicted);
+
+/* Of the images of class k, the share that was predicted as k; of those predicted as k, the share that is.  NaN: there are
+ * none. */
+double    qg_assessment_recall(const qg_assessment *a, int k);
+double    qg_assessment_precision(const qg_assessment *a, int k);
+
+/* The expected calibration error over 15 bins of equal width:
+ *
+ *     ECE = sum_m |B_m| / n |acc(B_m) - conf(B_m)|        0: of images with probability p, a share p is right
+ *
+ * with acc and conf the means of correctness and of the predicted class's probability over the images of a bin.
+ * NaN: no images.
+ *
+ * Paper    Guo, Pleiss, Sun, Weinberger 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599v2, eq. 3. */
+double    qg_assessment_calibration_error(const qg_assessment *a);
+void      qg_assessment_free(qg_assessment *a);
+
+#endif

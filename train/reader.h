@@ -1,0 +1,75 @@
+/* train/reader.h — an open run (train/runs.h).  Internal. */
+#ifndef QG_READER_H
+#define QG_READER_H
+
+#include "train/classes.h"
+#include "train/columns.h"
+#include "train/recipe_keys.h"
+#include "train/run.h"
+#include "train/runs.h"
+
+struct qg_run {                         /* {0} is empty */
+    qg__run_paths   paths;
+    qg__run_file    file;               /* with the weights */
+    qg_archive     *header;             /* of that file: names, shapes and notes */
+    const char     *said;               /* what a program of its own noted; NULL: */
+    qg_recipe       recipe;
+    qg_shape        image;              /* of one image; {0}: not noted */
+    int             classes;
+    qg__class_names names;
+    qg_net         *net;                /* NULL: not loaded yet */
+    bool            averaged;           /* its weights are averages */
+    uint64_t        steps;
+    qg_tape        *tape;
+    qg_preprocess  *as;                 /* NULL: not read yet */
+    float          *x;                  /* [qg__reader_most][h][w][c] */
+    qg__columns     columns;
+};
+
+/* Opens what path names, in an empty run, which is to be closed also after a failure.  Fails as qg_run_open. */
+QG_MUST_CHECK
+qg_status qg__reader_find(qg_run *r, const char *path, qg_run_weights which);
+
+/* Makes the net for such images and loads the weights, unless they are.  Fails as qg_run_net. */
+QG_MUST_CHECK
+qg_status qg__reader_load(qg_run *r, qg_shape image, int classes);
+
+/* Fails with QG_EARG: only the program that trained it can compute the net of r. */
+QG_MUST_CHECK
+qg_status qg__reader_of_program(const qg_run *r);
+
+/* The images that qg_run_predict preprocesses at a time: as many as need 16 MiB as floats, 1 to 64. */
+int       qg__reader_most(qg_shape image);
+
+/* qg_run_evaluate of a loaded run, with its own net or another one. */
+QG_MUST_CHECK
+qg_status qg__reader_evaluate(qg_run *r, qg_net *net, qg_loader *images, int worst, qg_assessment *a);
+
+/* A second net with the weights that r has loaded, for such images, and with the quantizers of another recipe; what the quantizers
+ * of r learned goes to the same quantizers.  init says what came of it.
+ *
+ * Memory   The caller's; qg_net_free.
+ * Fails    NULL.  QG_EARG: the recipe, or the file has other weights than the net, because the run tests averages; and as
+ *          qg__init_weights. */
+qg_net   *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init);
+
+/* Whether the classes of images are called as those of a run, or either has no names.  Classes are numbered in the order of
+ * their names, so other names mean other numbers. */
+bool      qg__reader_has_classes(const qg_recipe *run, const qg_loader *images);
+
+/* Fails with QG_EARG unless images, which are called data, have this size and so many classes, as those of a run. */
+QG_MUST_CHECK
+qg_status qg__reader_check_size(const char *data, const qg_loader *images, qg_shape was, int classes);
+
+/* Opens and loads the run at path, whose scores a student learns from on these images; r is empty, and to be closed also after a
+ * failure.  Fails with QG_EARG: its images have another size, other classes, or are preprocessed differently; and as the above. */
+QG_MUST_CHECK
+qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student, const qg_loader *images);
+void      qg__reader_clear(qg_run *r);              /* qg_run_close of a run that is not from malloc */
+
+/* The teacher that the recipe names, if it names one, and its digest; its location may change, its weights may not.  teacher is empty,
+ * and to be cleared also after a failure.  Fails with QG_EARG, and as qg__reader_teach. */
+QG_MUST_CHECK
+qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher);
+
+#endif

@@ -1,0 +1,430 @@
+#include "train/runs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
+#include "core/rng.h"
+#include "train/assess.h"
+#include "train/measure.h"
+#include "train/reader.h"
+#include "train/result.h"
+#include "train/stored_net.h"
+
+qg_status qg__reader_of_program(const qg_run *r)
+{
+    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit; 'qgrad report' and "
+                   "'qgrad inspect' show it", r->paths.file[r->file]);
+}
+
+/* --- finding it --------------------------------------------------------------------------- */
+
+/* A program that calls qg_fit itself has a configuration of its own, to which train/identity.c adds lines. */
+static bool is_of_program(const char *said) { return said && strstr(said, "net-digest = "); }
+
+/* Of what a checkpoint says, only what decides about its net and its training: no directory, teacher or recipe, and no file of
+ * its data.  The text of the data remains what it is, for comparison with the run. */
+static qg_status read_noted(qg_recipe *stored, const char *said, const char *path)
+{
+    qg_recipe all    = { .epochs = 0 };
+    qg_status status = qg__recipe_parse(&all, said, path);
+    if (!status) status = qg__recipe_over(stored, &all, QG__IDENTITY, 0);
+    qg__data_forget_files(&stored->data);
+    qg__recipe_clear(&all);
+    return status;
+}
+
+/* The configuration that the checkpoint at path notes, which is then r->header. */
+static qg_status take_noted(qg_run *r, const char *path)
+{
+    qg_recipe stored = { .epochs = 0 };
+    qg_status status = qg_safetensors_open(QG_BY_PATH, path, &r->header);      /* the notes are in the header */
+    if (status) return status;
+    const char *said = qg_run_note(r, "recipe"), *kind = qg_run_note(r, "kind");
+    if (!said) return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
+    r->said = is_of_program(said) ? said : NULL;
+    if (!r->said) status = read_noted(&stored, said, path);
+    r->file = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
+    if (!status && !r->said && !stored.model.type) status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
+    if (!status && kind && r->file == QG__RUN_LAST && strcmp(kind, "checkpoint"))
+        status = qg_fail(QG_EFORMAT, "%s: its kind '%s' is neither checkpoint nor weights", path, kind);
+    if (!status && !r->said) status = qg__recipe_as_stored(&stored, &r->recipe);
+    qg__recipe_clear(&stored);
+    return status || r->said ? status : qg__recipe_check(&r->recipe);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISREG(s.st_mode);
+}
+
+/* A checkpoint of its own: of any name, in any directory. */
+static qg_status find_checkpoint(qg_run *r, const char *path)
+{
+    char        dir[QG__PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+    qg_status status = qg__run_paths_of(dir, &r->paths);
+    if (!status) status = take_noted(r, path);
+    if (!status) strcpy(r->paths.file[r->file], path);
+    return status;
+}
+
+static qg_status nothing_there(const char *name)
+{
+    if (!qg__path_exists(name)) return qg_fail(QG_EIO, "there is no run '%s': no such directory or checkpoint", name);
+    return qg_fail(QG_EIO, "'%s' contains no run: no config.toml and no checkpoint", name);
+}
+
+/* config.toml says more than the checkpoint beside it, unless that is another program's. */
+static qg_status find_directory(qg_run *r, const char *name, qg_run_weights which)
+{
+    bool      has;
+    qg_status status = qg__run_paths_of(name, &r->paths);
+    r->file          = which == QG_RUN_BEST ? QG__RUN_BEST : QG__RUN_LAST;
+    if (!status) status = qg_file_exists_in(QG_BY_PATH, r->paths.file[QG__RUN_CONFIG], &has);
+    if (status) return status;
+    const char         *path = r->paths.file[r->file];
+    const qg__run_file  file = r->file;
+    if (!has && !is_file(path)) return nothing_there(name);
+    if (!has) status = take_noted(r, path);
+    else if (is_file(path) && !qg_safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
+        r->said = qg_run_note(r, "recipe");
+    else status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
+    r->file = file;
+    return status;
+}
+
+/* The image size and the number of classes, and what these are called. */
+static qg_status take_sizes(qg_run *r)
+{
+    const char *size = qg_run_note(r, "image"), *count = qg_run_note(r, "classes");
+    qg_status   status = size && count ? qg__run_size_parse(r->paths.file[r->file], size, count, &r->image, &r->classes) : QG_OK;
+    if (!status && r->classes)
+        status = qg__class_names_begin(&r->names, qg_run_note(r, "class-names"), r->recipe.data.name, r->classes);
+    return status;
+}
+
+qg_status qg__reader_find(qg_run *r, const char *path, qg_run_weights which)
+{
+    char   name[QG__PATH_BYTES];
+    size_t n = path ? strlen(path) : 0;
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (!path || n >= sizeof name) return qg_fail(QG_EARG, path ? "the path of the run is too long" : "the path of the run is NULL");
+    snprintf(name, sizeof name, "%.*s", (int)n, path);
+    qg_status status = is_file(path) ? find_checkpoint(r, path) : find_directory(r, name, which);
+    if (!status && !r->header) status = qg_safetensors_open(QG_BY_PATH, r->paths.file[r->file], &r->header);
+    return status ? status : take_sizes(r);
+}
+
+qg_run *qg_run_open(const char *path, qg_run_weights which)
+{
+    qg_run *r = calloc(1, sizeof *r);
+    if (!r) qg_fail(QG_EMEM, "out of memory for a run");
+    if (!r || !qg__reader_find(r, path, which)) return r;
+    qg_run_close(r);
+    return NULL;
+}
+
+void qg__reader_clear(qg_run *r)
+{
+    qg_tape_free(r->tape);
+    qg_net_free(r->net);
+    qg_preprocess_free(r->as);
+    qg_archive_free(r->header);
+    qg__columns_free(&r->columns);
+    qg__class_names_end(&r->names);
+    qg__recipe_clear(&r->recipe);
+    free(r->x);
+    *r = (qg_run){ .steps = 0 };
+}
+
+void qg_run_close(qg_run *r)
+{
+    if (r) qg__reader_clear(r);
+    free(r);
+}
+
+/* --- what it says ------------------------------------------------------------------------- */
+
+const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
+const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
+const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
+const char *qg_run_config(const qg_run *r) { return r->said; }
+qg_shape    qg_run_image(const qg_run *r) { return r->image; }
+int         qg_run_classes(const qg_run *r) { return r->classes; }
+const char *qg_run_class(const qg_run *r, int k) { return k >= 0 && k < r->classes ? r->names.name[k] : NULL; }
+
+const char *qg_run_get(const qg_run *r, const char *key)
+{
+    const qg__option *o = key ? qg__recipe_key(key) : NULL;
+    return o ? r->recipe.text[o - qg__recipe_keys] : NULL;
+}
+
+qg_status qg_run_result(const qg_run *r, qg_fit_result *result)
+{
+    return qg__result_read(result, QG_BY_PATH, r->paths.file[QG__RUN_RESULT]);
+}
+
+const double *qg_run_column(qg_run *r, const char *name, int *epochs)
+{
+    const char *path = r->paths.file[QG__RUN_METRICS];
+    if (!r->columns.text && qg__columns_read(&r->columns, path)) return NULL;
+    const double *column = name ? qg__columns_find(&r->columns, name) : NULL;
+    if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", path, name ? name : "");
+    *epochs = column ? r->columns.rows : 0;
+    return column;
+}
+
+/* --- weights ------------------------------------------------------------------------------ */
+
+/* Whether the checkpoint is one of this run, in a format that is known. */
+static qg_status check_notes(const qg_run *r, const qg_state *s, const char *path)
+{
+    const char *format  = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
+    const bool  current = format && !strcmp(format, QG__RUN_FORMAT);
+    qg_fit_span ignored = { .epochs = r->recipe.epochs };
+    if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
+        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
+    if (current && !qg_state_noted(s, QG_SAFETENSORS_CHECKSUM))
+        return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
+    return qg__recipe_same(&r->recipe, said, path, &ignored);
+}
+
+/* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
+static qg_status check_digest(const qg_net *net, const qg_state *s, const char *path)
+{
+    const char *noted = qg_state_noted(s, "digest");
+    char        found[17];
+    qg__digest(net, found);
+    if (!noted || !strcmp(noted, found)) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, but were saved with %s", path, found, noted);
+}
+
+/* The arrays of the net, and of a checkpoint the number of steps. */
+static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
+{
+    qg_state  *s    = qg_state_new();
+    const bool last = r->file == QG__RUN_LAST;
+    qg_net_state(net, s);
+    if (last) qg_state_add(s, "run.steps", (qg_array){ .dtype = QG_U64, .data = &r->steps });
+    qg_status status = last ? qg__state_load_part(s, path) : qg_state_load(s, path);
+    if (status == QG_ESHAPE) {              /* because config.toml is that of another run, or else for the reason that is told already */
+        char        why[512];
+        qg_fit_span ignored = { .epochs = r->recipe.epochs };
+        const char *said    = qg_run_note(r, "recipe");
+        snprintf(why, sizeof why, "%s", qg_errmsg());
+        status = said ? qg__recipe_same(&r->recipe, said, path, &ignored) : QG_OK;
+        if (!status) status = qg_fail(QG_ESHAPE, "%s", why);
+    } else if (!status) {
+        status = check_notes(r, s, path);
+    }
+    if (!status) status = check_digest(net, s, path);
+    if (!status && !last) {
+        const char *steps = qg_state_noted(s, "steps");
+        char       *end   = NULL;
+        if (steps) r->steps = strtoull(steps, &end, 10);
+        if (!end || end == steps || *end) status = qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);
+    }
+    qg_state_free(s);
+    return status;
+}
+
+/* A run with averages tests these. */
+static qg_status load_averages(qg_run *r, qg_net *net, const char *path)
+{
+    const qg_params *p = qg_net_params(net);
+    char             name[256];
+    bool             any = false;
+    qg_state        *s   = r->file == QG__RUN_LAST ? qg_state_new() : NULL;
+    for (int i = 0; s && i < p->count; i++) {
+        const qg_shape of = p->item[i]->shape;
+        snprintf(name, sizeof name, "ema.%s", p->item[i]->name);
+        if (!qg_archive_find(r->header, name)) continue;
+        any = true;
+        qg_state_add(s, name, (qg_array){ .dtype = QG_F32, .rank = 4, .data = p->item[i]->value,
+                                          .dims = { (size_t)of.n, (size_t)of.h, (size_t)of.w, (size_t)of.c } });
+    }
+    const qg_status status = any ? qg__state_load_part(s, path) : QG_OK;
+    qg_state_free(s);
+    r->averaged = any;
+    return status;
+}
+
+qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
+{
+    const char *path   = r->paths.file[r->file];
+    qg_status   status = QG_OK;
+    qg_net     *net;
+    if (r->net) return QG_OK;
+    if (r->said) net = qg__stored_net(path);
+    else net = qg__recipe_net(&r->recipe, image, classes);
+    r->tape = net ? qg_tape_new() : NULL;
+    if (!r->tape) status = qg_errcode();
+    if (!status && !r->said) status = load_arrays(r, net, path);
+    if (!status && !r->said) status = load_averages(r, net, path);
+    if (status) qg_net_free(net);
+    else r->net = net;
+    return status;
+}
+
+qg_net *qg_run_net(qg_run *r)
+{
+    if (r->net) return r->net;
+    if (!r->classes && !r->said) {
+        qg_fail(QG_ESTATE, "%s: an earlier version wrote it, which did not note the size of its images", r->paths.file[r->file]);
+        return NULL;
+    }
+    return qg__reader_load(r, r->image, r->classes) ? NULL : r->net;
+}
+
+uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
+
+/* --- using it ----------------------------------------------------------------------------- */
+
+const qg_preprocess *qg_run_preprocess(qg_run *r)
+{
+    if (!r->as) r->as = qg_preprocess_open(r->paths.file[r->file]);
+    return r->as;
+}
+
+int qg__reader_most(qg_shape image)
+{
+    enum { BYTES = 16 << 20, MOST = 64 };
+    const size_t most = BYTES / (qg_row(image) * sizeof(float));
+    return most < 1 ? 1 : most > MOST ? MOST : (int)most;
+}
+
+static qg_status score(qg_run *r, int n, const uint8_t *bytes, float *scores)
+{
+    const uint64_t key    = qg_rng_fork(r->recipe.seed, QG_STREAM_TAPE);
+    const size_t   row    = qg_row(r->image);
+    qg_status      status = QG_OK;
+    for (size_t i = 0; i < (size_t)n && !status; i++) status = qg_preprocess_bytes(r->as, bytes + i * row, r->x + i * row);
+    if (status) return status;
+    qg_tape_begin(r->tape, QG_EVAL, key, r->steps);
+    const qg_shape shape = { n, r->image.h, r->image.w, r->image.c };
+    const qg_var  *y     = qg_net_forward(r->net, r->tape, (qg_tensor){ shape, r->x });
+    if (!y) return qg_tape_status(r->tape);
+    memcpy(scores, y->data, qg_count(y->shape) * sizeof *scores);
+    return QG_OK;
+}
+
+qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
+{
+    if (r->said) return qg__reader_of_program(r);
+    if (!qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
+    const int    most   = qg__reader_most(r->image);
+    const size_t row    = qg_row(r->image);
+    qg_status    status = QG_OK;
+    if (!r->x) r->x = malloc((size_t)most * row * sizeof *r->x);
+    if (!r->x) return qg_fail(QG_EMEM, "out of memory for %d images", most);
+    for (int i = 0; i < n && !status; i += most)
+        status = score(r, n - i < most ? n - i : most, bytes + (size_t)i * row, scores + (size_t)i * (size_t)r->classes);
+    return status;
+}
+
+qg_status qg__reader_evaluate(qg_run *r, qg_net *net, qg_loader *images, int worst, qg_assessment *a)
+{
+    qg_fit_spec  spec = qg__recipe_fit(&r->recipe);
+    qg__measured m    = { .images = 0 };
+    bool         stopped;
+    spec.test         = images;
+    qg_status status  = qg__assess_begin(a, qg_loader_classes(images), worst);
+    if (!status) status = qg__measure(&spec, images, net, r->tape, r->steps, a, &m, &stopped);
+    a->loss     = m.loss;
+    a->accuracy = m.accuracy;
+    return status;
+}
+
+qg_status qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a)
+{
+    *a = (qg_assessment){ .classes = 0 };
+    if (!images) return qg_fail(QG_EARG, "evaluate: the images are missing");
+    if (r->said) return qg__reader_of_program(r);
+    const qg_shape  is     = qg_loader_shape(images);
+    const qg_status status = r->net ? QG_OK : qg__reader_load(r, is, qg_loader_classes(images));
+    return status ? status : qg__reader_evaluate(r, r->net, images, worst, a);
+}
+
+/* --- beside other images, and other nets --------------------------------------------------- */
+
+qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init)
+{
+    /* The file has the weights, and their averages under other names. */
+    if (r->averaged) {
+        qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
+        return NULL;
+    }
+    qg_net *net = qg__recipe_net(as, image, classes);
+    if (!net || !qg__init_weights(net, r->paths.file[r->file], r->net, NULL, init)) return net;
+    qg_net_free(net);
+    return NULL;
+}
+
+bool qg__reader_has_classes(const qg_recipe *c, const qg_loader *images)
+{
+    const uint64_t names = qg_loader_class_digest(images);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    return !names || !c->class_digest || !strcmp(c->class_digest, found);
+}
+
+static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
+
+qg_status qg__reader_check_size(const char *data, const qg_loader *images, qg_shape was, int classes)
+{
+    const qg_shape is = qg_loader_shape(images);
+    const int      of = qg_loader_classes(images);
+    if (same_size(is, was) && of == classes) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c, of,
+                   of == 1 ? "" : "es", was.h, was.w, was.c, classes);
+}
+
+/* --- a teacher ---------------------------------------------------------------------------- */
+
+static qg_status check_size(const char *path, qg_shape is, int classes, const qg_loader *images)
+{
+    const qg_shape of = qg_loader_shape(images);
+    const int      n  = qg_loader_classes(images);
+    if (same_size(is, of) && classes == n) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d class%s, but these are %dx%dx%d in %d",
+                   path, is.h, is.w, is.c, classes, classes == 1 ? "" : "es", of.h, of.w, of.c, n);
+}
+
+static qg_status check_names(const char *path, const qg_recipe *c, const qg_loader *images)
+{
+    if (qg__reader_has_classes(c, images)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
+}
+
+/* The teacher reads the batch of its student. */
+static qg_status check_preprocessing(const char *path, const qg_recipe *c, const qg_recipe *student, const qg_loader *images)
+{
+    const char    *is = qg__recipe_value(c, "normalise"), *of = qg__recipe_value(student, "normalise");
+    qg_preprocess *p  = qg_preprocess_open(path);
+    if (!p) return qg_errcode();
+    const bool same = qg_preprocess_equal(p, qg_loader_preprocess(images));
+    qg_preprocess_free(p);
+    if (same) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", path, is, of,
+                   strcmp(is, of) ? "" : ", with other statistics");
+}
+
+qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student, const qg_loader *images)
+{
+    qg_status      status = qg__reader_find(r, path, QG_RUN_LAST);
+    const char    *file   = r->paths.file[r->file];
+    const qg_shape image  = r->classes ? r->image : qg_loader_shape(images);
+    const int      n      = r->classes ? r->classes : qg_loader_classes(images);
+    if (!status && r->said) status = qg__reader_of_program(r);
+    if (!status) status = check_size(file, image, n, images);
+    if (!status) status = check_names(file, &r->recipe, images);
+    if (!status) status = check_preprocessing(file, &r->recipe, student, images);
+    return status ? status : qg__reader_load(r, image, n);
+}

@@ -1,0 +1,85 @@
+/* train/runs.h — what runs have left behind: nets to use, and what they measured.  Nothing is trained, and no file changes.
+ *
+ *     qg_run *run = qg_run_open("runs/digits", QG_RUN_BEST);
+ *     float   score[10];
+ *     if (!run || qg_run_predict(run, 1, pixels, score)) return qg_report("classify");
+ *     puts(qg_run_class(run, 7));
+ *     qg_run_close(run);
+ *
+ * A run is a directory that `qgrad train`, qg_recipe_fit or qg_fit has made, or a checkpoint that was copied from there.  What is
+ * needed to use a net stands in its checkpoint: net and quantizers, the size and the preprocessing of images, the names of classes.
+ * Of a run of qg_fit, whose net only its program can declare, there are weights and quantizers, which can be looked at, but nothing
+ * that computes: qg_run_config tells.
+ *
+ * Memory   What these functions return belongs to the run, until qg_run_close, unless they say otherwise.
+ * Threads  A run is used by one thread at a time.
+ */
+#ifndef QG_RUNS_H
+#define QG_RUNS_H
+
+#include "datasets/loader.h"
+#include "train/evaluate.h"
+#include "train/fit.h"
+
+typedef struct qg_run qg_run;
+
+typedef enum qg_run_weights {
+    QG_RUN_LAST,            /* last.safetensors; of a run with .ema_decay the averages, which it tests */
+    QG_RUN_BEST             /* best.safetensors */
+} qg_run_weights;
+
+/* Reads what is in a directory, or a checkpoint of its own, in which case which is ignored.  The net comes later.
+ *
+ * Memory   The caller's; qg_run_close.
+ * Fails    NULL.  QG_EIO: no such run, or a file that cannot be read.  QG_EFORMAT: a file is damaged or none of qgrad.  QG_EARG:
+ *          its configuration is not legal in this version.  QG_EMEM. */
+qg_run     *qg_run_open(const char *path, qg_run_weights which);
+void        qg_run_close(qg_run *r);                        /* NULL is ignored */
+
+const char *qg_run_directory(const qg_run *r);              /* as it was named, without slashes at the end; that of a checkpoint */
+const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
+
+/* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "operands"; NULL: none. */
+const char *qg_run_get(const qg_run *r, const char *key);
+const char *qg_run_note(const qg_run *r, const char *key);
+
+/* The configuration that a program of its own noted, which has no recipe; NULL: it has one. */
+const char *qg_run_config(const qg_run *r);
+
+/* Of one image, n = 1; how many classes, and what class k is called, in UTF-8 that is safe to print: its number if the images had no
+ * names.  {0}, 0 and NULL: the checkpoint is of a version that did not note them. */
+qg_shape    qg_run_image(const qg_run *r);
+int         qg_run_classes(const qg_run *r);
+const char *qg_run_class(const qg_run *r, int k);
+
+/* The net with the weights, built the first time.  It has no gradients of its own to train on: qg_fit_spec.init trains from its
+ * weights.  NULL: failed, as the files and qg_net_build do; QG_EFORMAT: the checkpoint belongs to another configuration; QG_ESHAPE: its
+ * arrays are not those of the net. */
+qg_net     *qg_run_net(qg_run *r);
+uint64_t    qg_run_steps(qg_run *r);                        /* of training that its weights have had; 0: failed */
+
+/* How bytes become what the net reads.  NULL: failed, as qg_preprocess_open. */
+const qg_preprocess *qg_run_preprocess(qg_run *r);
+
+/* Scores of n images of the right size: bytes [n][h][w][c], scores [n][classes].  They do not depend on how many pass at a time.
+ * Fails as qg_run_net and qg_run_preprocess; QG_EARG: only its program can compute the net. */
+QG_MUST_CHECK
+qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores);
+
+/* Measures the net on images that were preprocessed as the run's, such as qg_recipe_test gives; the loss is that of the
+ * training.  worst: how many mistakes to keep.
+ *
+ * Memory   *a is the caller's; qg_assessment_free, also after a failure.
+ * Fails    As qg_run_predict and qg_evaluate; QG_ESHAPE: the images have another size or other classes. */
+QG_MUST_CHECK
+qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a);
+
+/* What result.json says.  Fails with QG_EIO: a checkpoint of its own has none; QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status   qg_run_result(const qg_run *r, qg_fit_result *result);
+
+/* A column of metrics.csv, "test_accuracy" or "conv1.weight.wp": a value per finished epoch, NaN where there is none.  NULL: failed,
+ * as the file; QG_EARG: it has no such column. */
+const double *qg_run_column(qg_run *r, const char *name, int *epochs);
+
+#endif
