@@ -43,6 +43,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme || s) return s;
     slot->q.role    = role;
     slot->q.numbers = qg_count(x);
+    if (slot->q.inputs == 0) slot->q.inputs = (size_t)x.c;
     if (slot->q.after == 0) slot->q.after = qg__slot_delay(l->net, role);
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
@@ -79,7 +80,9 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     qg_var *learned[QG_MAX_LEARNED];
     if (!x || !slot->q.scheme) return x;
     vars(slot, t, learned);
-    return qg_quantize(t, slot->q, x, learned);
+    bool declared = slot->q.role != 0;          /* qg_slot_declare has checked it, so no step does again */
+    for (int i = 0; i < qg_learned_count(slot->q); i++) declared &= learned[i] != NULL;
+    return (declared ? qg__quantize_checked : qg_quantize)(t, slot->q, x, learned);
 }
 
 bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)

@@ -176,6 +176,11 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
                              QG_SHAPE_FMT, q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
                              QG_SHAPE_ARGS(want));
     }
+    return qg__quantize_checked(t, q, x, learned);
+}
+
+qg_var *qg__quantize_checked(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned) && !observe(t, q, x, learned)) return NULL;
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));

@@ -191,6 +191,10 @@ int      qg_learned_count(qg_quant q);
 /* Checks the arguments, per_channel, the surrogate and, if set, q.role.  Fails with QG_EARG. */
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
+/* qg_quantize without its checks: for layers, whose quantizers have been checked and know role, numbers and inputs since the net was
+ * built (internal). */
+qg_var *qg__quantize_checked(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+
 /* --- arguments ------------------------------------------------------------------------------- */
 
 /* The first key of every scheme. */
