@@ -152,6 +152,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
 static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);
+    if (!strcmp(word, "-o")) return true;       /* of export; elsewhere it is unknown, and so is what follows */
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
         if (!strncmp(options[i].key->name, word + 2, n - 2) && is_of(&options[i], v))
             return options[i].key->kind != QG__FLAG;
@@ -275,11 +276,25 @@ bool verb_refuses_ranks(const verb *v)
     return true;
 }
 
+static int set_operand(const verb *v, config *asked, const char *text)
+{
+    const option *o = option_find(v->operand);
+    if (config_text_of(asked, o)) {
+        print_safe(stderr, "qgrad %s: '%s' and --%s were given; pass only one\n", v->name, text, o->key->name);
+        return EXIT_USAGE;
+    }
+    if (!config_set(asked, o, text)) return -1;
+    char name[64];
+    snprintf(name, sizeof name, "qgrad %s", v->name);
+    return options_report(name, true);
+}
+
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
     config      asked   = { 0 };
     const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
     int         status  = options_parse(v, argc, argv, &asked);
+    if (status < 0 && operand && v->operand) status = set_operand(v, &asked, operand);
     if (status < 0 && verb_refuses_ranks(v)) status = EXIT_USAGE;
     if (status < 0) status = v->run(program, operand, &asked);
     config_free(&asked);

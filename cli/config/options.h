@@ -64,6 +64,7 @@ typedef struct verb {
     /* program: how this one was called; operand: the argument that belongs to no option, or NULL. */
     int       (*run)(const char *program, const char *operand, config *asked);
     bool        has_operand;
+    const char *operand;                                /* the option that it stands for, as in eval RUN; NULL: run gets it */
     bool        has_operands;                           /* any number of them: config.operand */
     bool        shares;                                 /* several ranks may run it together (core/ranks.h) */
     const char *tool;                                   /* the program beside this one that runs it instead, "qgrad-bench" */

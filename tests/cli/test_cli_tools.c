@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/program.h"
@@ -260,6 +261,22 @@ static void a_quantizer_without_a_product_is_shown(void **state)
     cJSON_Delete(all);
 }
 
+/* A run, or a packed file, needs no option before it. */
+static void commands_take_a_path(void **state)
+{
+    assert_status("eval @/run", 0);
+    const char *line = strdup(last.out);
+    assert_status("eval --run @/run", 0);
+    assert_string_equal(last.out, line);
+    free((void *)line);
+    assert_status("eval --json --best @/run", 0);
+    assert_status("export @/run -o @/path.qg", 0);
+    assert_status("infer @/path.qg --data-dir @/set", 0);
+    assert_refuses("eval @/run --run @/run", 2, "run' and --run were given; pass only one");
+    assert_refuses("infer --packed @/path.qg @/path.qg", 2, "path.qg' and --packed were given; pass only one");
+    assert_refuses("quantize @/nothing --weight twn", 1, "there is no run");
+}
+
 static void what_is_no_run_is_refused(void **state)
 {
     assert_refuses("inspect", 2, "the run directory is missing");
@@ -372,6 +389,7 @@ int main(void)
         cmocka_unit_test(latent_and_quantized_are_told_apart),
         cmocka_unit_test(a_run_is_shown_to_people),
         cmocka_unit_test(a_quantizer_without_a_product_is_shown),
+        cmocka_unit_test(commands_take_a_path),
         cmocka_unit_test(what_is_no_run_is_refused),
         cmocka_unit_test(a_plot_has_the_values_of_the_scheme),
         cmocka_unit_test(a_plot_is_a_picture),
