@@ -45,13 +45,16 @@ ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
 # $(call objects,SOURCES): the objects of sources, of kernels one per instruction set.
 objects = $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_kernel.c,$1)) \
           $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(filter %_kernel.c,$1)))
-ROOMS := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/export layers/models optim datasets train
+ROOMS := core core/ops core/kernels core/io core/dist quant quant/schemes quant/reference layers layers/export layers/models optim datasets train
 # The engine needs nothing else of the library but the choice of the instruction set.  It is part of both libraries.
 INFER_OBJ := $(call objects,$(wildcard infer/*.c infer/kernels/*.c) core/kernels/cpu.c)
 LIB_OBJ   := $(sort $(call objects,$(wildcard $(ROOMS:%=%/*.c))) $(INFER_OBJ))
 # The command line without its main, which the programs of tools/ share.
 CLI_OBJ   := $(call objects,$(filter-out cli/main.c cli/start.c,$(wildcard cli/*.c cli/*/*.c)))
 BENCH_OBJ := $(call objects,$(filter-out tools/bench/main.c,$(wildcard tools/bench/*.c)))
+
+# A field that is left out is 0, its default.
+DEFAULTS := -Wno-missing-field-initializers
 
 # Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it
 # to use the FMA units; anywhere else it would change the last bit of a quantizer.
@@ -60,7 +63,7 @@ CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c tools/%_kernel.c,$<),-
 # Objects depend on the flags: a run must not record a commit whose flags were others.
 $(BUILD)/%.o: %.c Makefile packaging/flags.mk
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(CONTRACT) -MMD -MP -c -o $@ $<
+	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(DEFAULTS) $(CONTRACT) -MMD -MP -c -o $@ $<
 
 define ISA_RULE
 $$(BUILD)/%.$(1).o: %.c Makefile packaging/flags.mk

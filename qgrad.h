@@ -32,7 +32,7 @@ extern "C" {
 #include "core/profile.h"
 #include "core/kernels/parallel.h"
 #include "core/kernels/cpu.h"
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/io/state.h"
 #include "core/gradcheck.h"
 #include "quant/surrogate.h"

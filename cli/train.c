@@ -15,8 +15,7 @@
 #include "cli/run/stop.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 #include "train/init.h"
 
 /* The verb: its options, and the run they set up. */

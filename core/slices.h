@@ -1,14 +1,14 @@
-/* core/slices.h — the part of a batch that this rank computes, and sums over the whole of it (internal).
+/* core/slices.h — how a batch is cut, and sums over it (internal).
  *
- * A batch is cut into QG_SLICES slices (core/kernels/parallel.h).  Ranks have QG_SLICES / qg_ranks() of them each, side
- * by side, so a rank has a run of images.  A sum over the batch has an order that depends on the batch alone:
+ * A batch is cut into QG_SLICES slices (core/kernels/parallel.h).  A process computes a run of them: all, or its part if
+ * processes share the batch (core/dist/ranks.h).  A sum over the batch has an order that depends on the batch alone:
  *
- *     slices      qg__slices_gather: a value per slice, and every rank adds all of them in index order
- *     images      qg__images_gather: a value per image, likewise
- *     tree        qg__tree: large arrays, one per slice, added in pairs of neighbours, these in pairs, and so on: ranks have
- *                 whole subtrees, and add these likewise (core/pending.h)
+ *     slices      a part per slice, and every process adds all parts in index order (qg__slices_gather)
+ *     images      a part per image, likewise (qg__images_gather)
+ *     tree        large arrays, one per slice, added in pairs of neighbours, these in pairs, and so on (qg__tree); a process
+ *                 has a whole subtree (qg__reduce)
  *
- * With one rank, or if the batch is not shared, the first two do nothing.
+ * With one process these calls do nothing but what their name says: all parts are here.
  */
 #ifndef QG_SLICES_H
 #define QG_SLICES_H
@@ -23,108 +23,69 @@ typedef struct qg__slices {
     int  n;                 /* images in the batch */
     int  first, count;      /* those that are here: the first of them, and their number */
     int  from, to;          /* the slices that are here */
-    bool shared;            /* other ranks have the other ones */
+    bool shared;            /* other processes have the other ones */
 } qg__slices;
 
 /* The images of v, which are its first axis. */
 qg__slices qg__slices_of(const qg_var *v);
 
-/* The same, as if they were the batch of this rank alone. */
-qg__slices qg__slices_alone(const qg_var *v);
+/* The same, as if they were a batch of their own. */
+static inline qg__slices qg__slices_alone(const qg_var *v)
+{
+    return (qg__slices){ .n = v->shape.n, .count = v->shape.n, .to = QG_SLICES };
+}
 
-/* How many of n images are here if the batch is shared by all ranks; *first: where they begin. */
+/* How many of n images are here if the batch is shared by all processes; *first: where they begin. */
 int        qg__images_here(int n, int *first);
 
 /* The first image of a slice, counted from the first image that is here. */
 static inline int qg__slice_first(qg__slices b, int slice) { return qg_slice_at(b.n, slice) - b.first; }
 
+/* --- parts that are needed at once ---------------------------------------------------------- */
+
 /* parts [QG_SLICES][bytes] or [b.n][bytes]: those that are here are filled in, and the others arrive.  false: the step
  * has failed. */
-bool qg__slices_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
-bool qg__images_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
+bool      qg__slices_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
+bool      qg__images_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
 
-/* The values of v for the whole batch: v's own, or in scratch what all ranks have.  NULL data: the step has failed. */
-qg_tensor  qg__whole_batch(qg_tape *t, const qg_var *v);
+/* The values of v for the whole batch: v's own, or in scratch what all processes have.  NULL data: the step has failed. */
+qg_tensor qg__whole_batch(qg_tape *t, const qg_var *v);
+
+/* --- sums that may arrive later -------------------------------------------------------------- */
 
 /* part[0][i] becomes the sum of the arrays part[k][i], i < n, k < count, a power of two; they are stride floats apart. */
-void qg__tree(int count, size_t stride, size_t n, float *part);
+void      qg__tree(int count, size_t stride, size_t n, float *part);
 
-/* start [ranks + 1] in bytes: data + start[r] .. data + start[r + 1] is what rank r has; afterwards every rank has all of it. */
-bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start);
+/* Adds a sum to gradients of y's operands. */
+typedef void (*qg__add)(qg_tape *t, qg_var *y, float *sum);
 
-/* Whether an exchange has succeeded; if not, the step fails with its error. */
-bool qg__ranks_passed(qg_tape *t, qg_status status);
+/* Calls add with the sum over the batch of y, of which sum [n] is the part of the slices b: at once, or, if b is shared, when
+ * the other parts have arrived.  Until then the tape puts off every op that reads or adds to the gradient of an operand of y
+ * that does not count images.  false: the step has failed. */
+bool      qg__reduce(qg_tape *t, qg_var *y, qg__slices b, float *sum, size_t n, qg__add add);
 
-/* --- without a tape --- */
+/* Scratch for such a sum, which is then not copied.  NULL: the step has failed. */
+float    *qg__reduce_room(qg_tape *t, qg_var *y, qg__slices b, size_t n);
 
-/* Rank 0's bytes reach the others. */
-QG_MUST_CHECK
-qg_status qg__ranks_broadcast(void *data, size_t bytes);
+/* --- products of the whole batch ------------------------------------------------------------- */
 
-/* text [bytes], which is empty on most ranks, becomes that of the first rank where it is not. */
-QG_MUST_CHECK
-qg_status qg__ranks_tell(char *text, size_t bytes);
+/* A matrix that depends on all images is computed in blocks of columns, which processes share as threads do.  A block has
+ * QG__COLUMNS columns, but for the last, so that no sum depends on the number of threads: 256 is wide enough for OpenBLAS
+ * to reach its full speed, and gives two cores equal work on 512 outputs. */
+enum { QG__COLUMNS = 256 };
 
-/* A batch that a loader has divided: x is this rank's part of n images.  qg_input knows it by its address. */
-void qg__ranks_serve(const float *x, int n);
-int  qg__ranks_served(const float *x, int here);    /* n; 0: not divided */
+typedef struct qg__columns {
+    int  rows, count;
+    int  from, to;          /* the blocks that are computed here */
+    bool shared;
+} qg__columns;
 
-/* --- how ranks reach each other --- */
+qg__columns qg__columns_of(qg__slices b, int rows, int count);
 
-/* Sends to a rank and receives from it, as many bytes. */
-typedef qg_status (*qg__exchange)(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
+/* m [rows][count]: the columns that are computed here reach the other processes.  false: the step has failed. */
+bool        qg__columns_gather(qg_tape *t, qg__columns c, float *m);
 
-/* How many processes mpirun or srun says that it has started, before qg_ranks_begin and without MPI, too.  1: this one alone. */
-int       qg__ranks_started(void);
-
-/* For tests: this process is rank of ranks, and reaches the others by `exchange` instead of MPI.  ranks 1: it is alone
- * again. */
-void      qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context);
-
-QG_MUST_CHECK
-qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
-
-/* Messages to and from other ranks that are under way while this one computes. */
-typedef struct qg__transfer {
-    int   tag;                          /* the same on all ranks, 1 .. 32767; of no other transfer under way */
-    int   n;
-    void *request[2 * QG_SLICES];       /* of the link: of each message from a rank, then of that to it */
-} qg__transfer;
-
-/* The same as an exchange, but returns at once; out and in are left alone until the messages have arrived. */
-typedef qg_status (*qg__post)(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out,
-                              size_t bytes_in);
-
-/* *all: every message has arrived, and the transfer is empty.  wait: not before that. */
-typedef qg_status (*qg__arrived)(void *context, qg__transfer *m, bool wait, bool *all);
-
-/* For tests, after qg__ranks_join: messages under way.  Without it qg__ranks_post exchanges at once. */
-void      qg__ranks_join_later(qg__post post, qg__arrived arrived);
-QG_MUST_CHECK
-qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
-QG_MUST_CHECK
-qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all);
-/* What is still under way, since the step has failed.  No exchange succeeds from then on, and other ranks may still read and
- * write the memory of these messages, so it must not be freed (qg__ranks_lost). */
-void      qg__ranks_forget(qg__transfer *m);
-bool      qg__ranks_lost(void);
-
-/* For measurements: from now on this process acts as rank of ranks, and reaches the others by `exchange` and `post`, which leaves
- * the transfer empty; NULL: as the program began. */
-void      qg__ranks_act(int rank, int ranks, qg__exchange exchange, qg__post post, void *context);
-
-/* Waits, asleep, until all ranks of the program call it; then the first `ranks` are the ranks.  false: this one is not among
- * them, and has nothing to do until it calls it again. */
-bool      qg__ranks_among(int ranks);
-
-/* What has been exchanged since the process began. */
-typedef struct qg__traffic {
-    double bytes, seconds;      /* sent; spent sending and waiting */
-    long   messages;
-    double hidden;              /* seconds in which messages were under way and this rank computed: at most, since it notices
-                                   only between ops that they have arrived */
-} qg__traffic;
-qg__traffic qg__ranks_traffic(void);
-void        qg__ranks_hid(double seconds);      /* adds to hidden */
+/* The same with the gradient of a weight, y->in[1], which may arrive later, as in qg__reduce. */
+bool        qg__columns_gather_gradient(qg_tape *t, qg_var *y, qg__columns c);
 
 #endif

@@ -36,16 +36,10 @@ typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
 typedef struct qg_op {
     const char *name;                           /* in messages and profiles: "conv2d" */
     void (*backward)(qg_tape *t, qg_var *y);    /* in[i]->grad += dL/din[i] where in[i]->grad */
-    void (*arrive)(qg_tape *t, qg_var *y, float *data);     /* adds to gradients, after backward, what other ranks have
-                                                               part of (core/pending.h); NULL: nothing */
     bool assigns;           /* backward writes = instead of += where in[i]->fresh, which saves the engine
                                a pass of zeroing; false: gradients arrive zeroed */
     bool in_place;          /* backward writes dL/din[0] index by index, each after its last read of
                                in[0]'s value there, so the gradient may use the value's memory */
-    bool value_unused;      /* a product: its backward does not read y->data, and in[1] is a weight, which
-                               nobody reads afterwards if it was computed from a parameter */
-    bool straight_through;  /* dL/din[0] is dL/dy and nothing else is learned: if in[0] is a parameter, its
-                               gradient is accumulated in place and backward never runs */
 } qg_op;
 
 enum { QG_OPERANDS = 8 };
@@ -60,19 +54,15 @@ struct qg_var {
     void        *saved;       /* what backward needs from forward; op-private */
     qg_tape     *tape;
     qg_var      *older;       /* previous var on it */
-    qg_var      *later;       /* the next one whose backward was put off (core/pending.h) */
-    float       *sums;        /* channel sums of data, image by image, if its op gathered them
-                                 (core/kernels/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */
     size_t       room;        /* bytes at grad, as many as shape needs or more */
     uint64_t     begun;       /* the step it belongs to: how often its tape had begun */
     int          readers;     /* ops that have it as an operand */
-    int          batch;       /* images in the batch, if ranks share it (core/ranks.h) and shape.n are this rank's;
-                                 0: shape.n is all */
-    bool         images;      /* shape.n counts images of a batch: an input, or computed from one, and no sum over it */
+    int          batch;       /* images in the batch whose images shape.n counts: shape.n, or more if other processes have the
+                                 rest (core/slices.h); 0: it counts none, as in a parameter or a sum over the batch */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
-    bool         spent;       /* no op but its own will read its value again */
+    uint8_t      marks;       /* the engine's (core/gradients.c) */
 };
 
 qg_tape  *qg_tape_new(void);
@@ -85,6 +75,11 @@ void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 size_t    qg_tape_peak(const qg_tape *t);                /* the most bytes in use at once so far */
 qg_status qg_tape_status(const qg_tape *t);              /* the first failure of the current step */
 void      qg_tape_profile(qg_tape *t, qg_profile *p);    /* time every op into p; NULL: stop */
+
+/* From the next qg_tape_begin on, every var keeps its value and its gradient until the step ends: to look at them after
+ * qg_backward, which otherwise gives their memory to other gradients.  Vars that no gradient has reached have grad NULL.  Results
+ * have the same bits; the step takes more memory. */
+void      qg_tape_retain(qg_tape *t, bool retain);
 void      qg_tape_free(qg_tape *t);
 
 qg_var   *qg_input(qg_tape *t, qg_tensor x);             /* borrows x; no gradient */
@@ -107,12 +102,14 @@ uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's d
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
 void      qg_whole(qg_var *y);                           /* y is a sum over the batch: its first axis does not count
                                                              images, whatever its operands' do */
-qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x: its memory, its sums;
-                                                                             for ops that only change gradients */
+qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x, in its memory; for
+                                                                             ops that only change gradients */
 bool      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
 void      qg_spread(qg_var *y);                          /* y repeats its operand for each image: its first axis counts
                                                              the images of the step's inputs */
+void      qg_share_gradient(qg_var *y);                  /* dL/dy is dL/din[0], and nothing else is learned: if in[0] is a
+                                                             parameter, both are one memory, and backward never runs */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
 void      qg_tape_keep(qg_tape *t, const void *owner, void *what);      /* what the owner can find again in this step, */

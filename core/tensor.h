@@ -21,6 +21,7 @@ typedef struct qg_shape {
 typedef struct qg_tensor {
     qg_shape shape;
     float   *data;          /* 64-byte aligned if it came from an arena */
+    int      batch;         /* images in the batch, if these are a part of them (core/dist/ranks.h); 0: these are all */
 } qg_tensor;
 
 /* To print a shape in a message: printf("x " QG_SHAPE_FMT, QG_SHAPE_ARGS(x->shape)). */

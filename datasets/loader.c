@@ -10,7 +10,7 @@
 #include "core/arena.h"
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "core/slices.h"
 #include "datasets/files.h"
@@ -430,11 +430,10 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
     }
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
     if (g.failure.status) return fail(l, &g);
-    qg__ranks_serve(l->x, g.n < b->n ? b->n : 0);
 
     qg_shape shape = l->set.shape;
     shape.n        = g.n;
-    b->x           = (qg_tensor){ shape, l->x };
+    b->x           = (qg_tensor){ shape, l->x, g.n < b->n ? b->n : 0 };
     b->y           = l->y;
     b->step        = l->epoch * (uint64_t)l->batches + (uint64_t)l->at;
     l->at++;
@@ -531,7 +530,6 @@ void qg_loader_free(qg_loader *l)
 {
     if (!l) return;
     qg_loader_free(l->validation);
-    if (l->x) qg__ranks_serve(l->x, 0);
     qg__dataset_free(&l->set);
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);

@@ -29,7 +29,7 @@ typedef struct qg_batch {
     qg_tensor       x;      /* [n][h][w][c], normalised, then augmented */
     const uint16_t *y;      /* [n], class indices */
     uint64_t        step;   /* batches since the first epoch began */
-    int             n;      /* images in the batch: x.shape.n, or of all ranks together (core/ranks.h) */
+    int             n;      /* images in the batch: x.shape.n, or of all ranks together (core/dist/ranks.h) */
 } qg_batch;
 
 /* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies of that

@@ -39,7 +39,7 @@ typedef struct qg_net_spec {
     uint64_t quantize_weights_after;        /* steps, of which an epoch has qg_loader_batches, before the quantizers of weights
                                                start; 0: none.  A quantizer */
     uint64_t quantize_inputs_after;         /* with an .after of its own keeps that.  The same for inputs */
-    bool     batchnorm_per_rank;            /* training uses the statistics of each rank's own images (core/ranks.h), so
+    bool     batchnorm_per_rank;            /* training uses the statistics of each rank's own images (core/dist/ranks.h), so
                                                results depend on the number of ranks; not with fold_batchnorm */
 } qg_net_spec;
 

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "core/ops/ops.h"
+#include "core/ops/conv2d.h"
 #include "core/rng.h"
 #include "layers/evaluate.h"
 
@@ -323,9 +323,8 @@ static bool gathers(const qg_step *s, const qg_tape *t)
 
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
-    spec.sums         = gathers(s, t);
-    return qg_conv2d(t, x, w, b, spec);
+    const qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
+    return (gathers(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
 }
 
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)

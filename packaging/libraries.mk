@@ -15,7 +15,7 @@ $(BUILD)/lib%.so.$(VERSION): $(BUILD)/lib%.a $(BUILD)/lib%.exports
 		-Wl,--whole-archive $< -Wl,--no-whole-archive $(SHARED_LIBS)
 	@ln -sf $(@F) $(BUILD)/lib$*.so.$(ABI) && ln -sf $(@F) $(BUILD)/lib$*.so
 
-# Several ranks (core/ranks.h).  Only one file is compiled with MPI, from libopenmpi-dev or libmpich-dev.
+# Several ranks (core/dist/ranks.h).  Only one file is compiled with MPI, from libopenmpi-dev or libmpich-dev.
 .PHONY: mpi mpi-delay
 mpi:   ## the program and the static library for several processes over MPI
 	@pkg-config --exists mpi-c || { echo "make mpi needs MPI: apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
@@ -25,10 +25,10 @@ mpi-delay: mpi   ## the same with links of any latency and bandwidth, which QGRA
 
 MPI_FLAGS = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags mpi-c)) -DQG_WITH_MPI $(if $(findstring delay,$@),-DQG_WITH_DELAY)
 define MPI_RULE
-$(BUILD)/core/ranks.$(1).o: core/ranks.c Makefile packaging/flags.mk
+$(BUILD)/core/dist/ranks.$(1).o: core/dist/ranks.c Makefile packaging/flags.mk
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(MPI_FLAGS) $$(CFLAGS) -ffp-contract=off -MMD -MP -c -o $$@ $$<
-$(BUILD)/libqgrad-$(1).a: $(patsubst %/core/ranks.o,%/core/ranks.$(1).o,$(LIB_OBJ))
+$(BUILD)/libqgrad-$(1).a: $(patsubst %/core/dist/ranks.o,%/core/dist/ranks.$(1).o,$(LIB_OBJ))
 	$$(archive)
 $(BUILD)/qgrad-$(1): $(BUILD)/cli/main.o
 $(BUILD)/qgrad-bench-$(1): $(BUILD)/tools/bench/main.o $(BENCH_OBJ)

@@ -493,16 +493,18 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 
     const int  trained  = trained_count(q);
     const bool straight = trained == 0 && !scheme->mix && q.surrogate.slope == qg_surrogate_identity().slope;
-    qg_var    *y = qg_record(t, &scheme->ops[straight || scheme->activation], x->shape, x, trained > 0 ? learned[0] : NULL,
+    qg_var    *y = qg_record(t, &scheme->ops[scheme->activation ? 1 : 0], x->shape, x, trained > 0 ? learned[0] : NULL,
                              trained > 1 ? learned[1] : NULL);
     const qg_split spans = qg_spans(q, x->shape);
     formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;
     if (!f) return NULL;
+    if (straight && !scheme->activation) qg_share_gradient(y);
     f->q     = q;
     f->spans = spans;
-    if (x->batch && scheme->mix)
+    const bool shared = qg__slices_of(x).shared;
+    if (shared && scheme->mix)
         return qg_reject(t, QG_EARG, "%s: its gradient of an input needs the whole batch, which ranks share", scheme->name);
-    const bool whole = x->batch && !scheme->activation && scheme->constants != qg_unit_signs;
+    const bool whole = shared && !scheme->activation && scheme->constants != qg_unit_signs;
     if (!whole) qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
     else if (!forward_whole(t, f, x, value, y, f->k)) return NULL;
     for (size_t i = 0; i < spans.depth; i++) {
@@ -550,7 +552,7 @@ void qg_form_backward(qg_tape *t, qg_var *y)
     const formed *f = y->saved;
     const qg_var *x = y->in[0];
     const int     trained = trained_count(f->q);
-    const bool    sliced  = trained && x->images && qg_quant_role(f->q) == QG_INPUT;
+    const bool    sliced  = trained && x->batch && qg_quant_role(f->q) == QG_INPUT;
     double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, (sliced ? (size_t)QG_SLICES : 1) * f->spans.depth * sizeof *sum) : NULL;
     if (trained && !sum) return;
     if (!sliced) qg_form_gradient(f->q, f->spans, f->k, x->data, y->grad, x->grad, sum);

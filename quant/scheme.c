@@ -97,7 +97,7 @@ static qg_status check_form(qg_quant q)
         return qg_fail(QG_EARG, "%s: trains %d values, a form has sums for %d", scheme->name, trained, QG_FORM_SUMS);
     if (trained && scheme->mix)
         return qg_fail(QG_EARG, "%s: a scheme with mix cannot train values", scheme->name);
-    if (q.per_channel && scheme->activation && (!scheme->ops[1].backward || scheme->ops[1].straight_through))
+    if (q.per_channel && scheme->activation && !scheme->ops[1].backward)
         return qg_fail(QG_EARG, "%s: its op is that of an activation, which has one scale, not one per channel",
                        scheme->name);
     return QG_OK;
@@ -146,7 +146,7 @@ static const qg_op whole_op = { .name = "surrogate", .backward = whole_backward 
 
 static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
 {
-    if (x->batch)
+    if (qg__slices_of(x).shared)
         return qg_reject(t, QG_EARG, "%s: its surrogate needs the whole batch, which ranks share", q.scheme->name);
     qg_var *y = qg_record_view(t, &whole_op, x);
     whole  *k = y ? qg_save(t, y, sizeof *k) : NULL;
@@ -219,13 +219,12 @@ void qg_surrogate_backward(qg_tape *t, qg_var *y)
     if (x->grad) qg_surrogate_slope(*s, qg_count(x->shape), x->data, y->grad, x->grad);
 }
 
-qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
-                            qg_surrogate s)
+qg_var *qg_record_surrogate(qg_tape *t, const qg_op *op, qg_var *x, qg_surrogate s)
 {
-    s = qg__surrogate_or(s, qg_surrogate_identity());
-    const bool identity = s.slope == qg_surrogate_identity().slope;
-    qg_var    *y        = qg_record(t, identity ? straight : sloped, x->shape, x, NULL, NULL);
+    qg_var *y = qg_record(t, op, x->shape, x, NULL, NULL);
     if (!y) return NULL;
+    s = qg__surrogate_or(s, qg_surrogate_identity());
+    if (s.slope == qg_surrogate_identity().slope) qg_share_gradient(y);
     qg_surrogate *kept = qg_save(t, y, sizeof *kept);
     if (!kept) return NULL;
     *kept = s;
@@ -296,7 +295,7 @@ static void backward_slice(void *context, int piece, int worker)
 void qg_activation_op_backward(qg_tape *t, qg_var *y)
 {
     const qg_activation *f = y->saved;
-    const bool           sliced = y->images && f->n_learned;
+    const bool           sliced = y->batch && f->n_learned;
     const size_t         n = sliced ? QG_SLICES : (size_t)blocks(y);
     elementwise          e = { .f = f, .y = y, .at = qg__slices_of(y), .dk = qg_scratch(t, 3 * n * sizeof(double)) };
     if (!e.dk) return;

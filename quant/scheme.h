@@ -277,9 +277,7 @@ QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *l
 
 /* --- forms ---------------------------------------------------------------------------------- */
 
-#define QG_FORM_OPS(text)                                                      \
-    { { .name = text, .backward = qg_form_backward },                          \
-      { .name = text, .backward = qg_form_backward, .straight_through = true } }
+#define QG_FORM_OPS(text)      { { .name = text, .backward = qg_form_backward } }
 #define QG_ACTIVATION_OP(text) { { .name = text, .backward = qg_activation_op_backward, .assigns = true } }
 #define QG_ACTIVATION_OR_FORM_OPS(text)                                                \
     { { .name = text, .backward = qg_activation_op_backward, .assigns = true },        \
@@ -315,10 +313,9 @@ uint64_t qg_range_freeze_after(qg_quant q);
 /* --- parts shared by several schemes --------------------------------------------------------- */
 
 /* Records a quantizer whose gradient is only the slope of the surrogate s, where {0} is the identity; the caller
- * then fills y->data.  The op is straight, which sets .straight_through, if s is the identity, else sloped; the
- * backward function of both is qg_surrogate_backward. */
-qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
-                            qg_surrogate s);
+ * then fills y->data.  The backward function of op is qg_surrogate_backward; if s is the identity, a parameter x shares the
+ * gradient (qg_share_gradient). */
+qg_var *qg_record_surrogate(qg_tape *t, const qg_op *op, qg_var *x, qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 
 /* For qg_scheme.surrogate: over the numbers that share the constants of number i. */

@@ -50,7 +50,7 @@ qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
  * takes the op and dy.  It is called once per tensor and step, by one thread.
  *
  * Fails    where it is used: the gradients of xnor, magnitude-aware, bnn, binaryconnect and ste-tern have a factor of their own; ranks
- *          (core/ranks.h) share inputs, so only weights can have one there. */
+ *          (core/dist/ranks.h) share inputs, so only weights can have one there. */
 qg_surrogate qg_surrogate_whole(qg_whole_gradient *gradient, float arg);
 
 /* QG_EARG if a constant of the surrogate is out of range. */

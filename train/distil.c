@@ -42,8 +42,7 @@ qg_var *qg__distil(const qg_fit_teacher *teacher, qg_tape *of_teacher, qg_tape *
     qg_tape_begin(of_teacher, QG_EVAL, 0, teacher->steps ? teacher->steps : UINT64_MAX);
     const qg_var *soft = qg_net_forward(teacher->net, of_teacher, b->x);
     if (!soft) return qg_reject(t, qg_tape_status(of_teacher), "teacher: %s", qg_errmsg());
-    qg_var *taught = qg_input(t, (qg_tensor){ soft->shape, soft->data });
-    if (taught) taught->batch = soft->batch;        /* of the same images */
+    qg_var *taught = qg_input(t, (qg_tensor){ soft->shape, soft->data, soft->batch });
     qg_var *kl = qg_kl(t, scores, taught, teacher->temperature);
     return qg_add(t, qg_scale(t, loss, 1 - teacher->weight), qg_scale(t, kl, teacher->weight));
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 #include "layers/plan.h"
 
 static bool all_finite(const float *x, size_t n)

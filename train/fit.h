@@ -111,7 +111,7 @@ typedef enum qg_fit_notice {
                                if all got one class; told once by each process, with the likely cause */
 } qg_fit_notice;
 
-/* What a program may watch; each may be NULL.  None of them can change what is trained.  Of several ranks (core/ranks.h) only rank
+/* What a program may watch; each may be NULL.  None of them can change what is trained.  Of several ranks (core/dist/ranks.h) only rank
  * 0 has events; .scores then gets the scores and labels of the whole batch, but b->x is rank 0's part of it. */
 typedef struct qg_fit_events {
     void *user;                                                     /* passed to each */

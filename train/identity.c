@@ -6,7 +6,7 @@
 #include "core/io/hash.h"
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "quant/scheme.h"

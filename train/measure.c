@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "core/slices.h"
 #include "train/diverged.h"
@@ -42,7 +42,7 @@ static qg_status assess(qg_assessment *all, const qg_var *scores, const qg_batch
 static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, const qg_var *scores, const qg_batch *b)
 {
     const qg_fit_events *e = &spec->events;
-    if (!scores->batch) {
+    if (!qg__slices_of(scores).shared) {
         if (e->scores) e->scores(e->user, images, b, scores);
         return true;
     }
@@ -56,7 +56,7 @@ static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, 
     qg_batch whole = *b;
     qg_var   seen  = *scores;
     whole.y = y;
-    seen.shape = all.shape, seen.data = all.data;
+    seen.shape = all.shape, seen.data = all.data, seen.batch = all.shape.n;
     if (e->scores) e->scores(e->user, images, &whole, &seen);
     return true;
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/dist/ranks.h"
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
 #include "train/reader.h"
 #include "train/result.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "layers/plan.h"
 #include "train/diverged.h"

@@ -10,8 +10,7 @@
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
-#include "core/ranks.h"
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 
 static bool is_of(const option *o, const verb *v)
 {

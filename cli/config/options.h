@@ -66,7 +66,7 @@ typedef struct verb {
     bool        has_operand;
     const char *operand;                                /* the option that it stands for, as in eval RUN; NULL: run gets it */
     bool        has_operands;                           /* any number of them: config.operand */
-    bool        shares;                                 /* several ranks may run it together (core/ranks.h) */
+    bool        shares;                                 /* several ranks may run it together (core/dist/ranks.h) */
     const char *tool;                                   /* the program beside this one that runs it instead, "qgrad-bench" */
 } verb;
 

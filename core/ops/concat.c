@@ -4,6 +4,7 @@
 
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/slices.h"
 
 /* part[n,i,j,k] is whole[n + at.n, i + at.h, j + at.w, k + at.c]. */
 typedef struct job {
@@ -113,7 +114,7 @@ qg_var *qg_slice(qg_tape *t, qg_var *x, qg_shape at, qg_shape size)
     if (!within(at.n, &y.n, s.n) || !within(at.h, &y.h, s.h) || !within(at.w, &y.w, s.w) || !within(at.c, &y.c, s.c))
         return qg_reject(t, QG_ESHAPE, "slice: " QG_SHAPE_FMT " at " QG_SHAPE_FMT " is not within x " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(size), QG_SHAPE_ARGS(at), QG_SHAPE_ARGS(s));
-    if (x->batch && y.n != s.n)
+    if (qg__slices_of(x).shared && y.n != s.n)
         return qg_reject(t, QG_EARG, "slice: ranks share the images of x " QG_SHAPE_FMT ", so none can be cut off", QG_SHAPE_ARGS(s));
     qg_var *v = qg_record(t, &slice, y, x, NULL, NULL);
     if (!v) return NULL;

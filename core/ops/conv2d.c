@@ -3,8 +3,8 @@
 #include "core/kernels/conv_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
-#include "core/pending.h"
 #include "core/slices.h"
+#include "core/walk.h"
 
 /* --- shared with depthwise.c ---------------------------------------------------------------- */
 
@@ -15,14 +15,15 @@ void *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums)
 {
     const size_t extra = sums ? (size_t)y->shape.n * sums_size(y->shape) * sizeof(float) : 0;
     char        *saved = qg_save(t, y, bytes + extra);
-    if (saved && sums) y->sums = (float *)(void *)(saved + bytes);
+    if (saved) *(qg__summed *)(void *)saved = (qg__summed){ sums ? (float *)(void *)(saved + bytes) : NULL };
     return saved;
 }
 
 void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
 {
     const size_t row = qg_row(y->shape), c = (size_t)y->shape.c;
-    if (y->sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, y->sums + (size_t)i * sums_size(y->shape));
+    float       *sums = ((const qg__summed *)y->saved)->sums;
+    if (sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, sums + (size_t)i * sums_size(y->shape));
 }
 
 typedef struct bias_sums {
@@ -69,6 +70,7 @@ bool qg__bias_gradient(qg_tape *t, const qg_var *y)
 enum { SLICED_BYTES = 2 << 20 };
 
 typedef struct conv {
+    qg__summed   summed;
     qg_conv_spec spec;
     qg__conv     g;             /* of one padded image, and of one group of its channels */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
@@ -376,7 +378,7 @@ static void add_both_piece(void *context, int piece, int worker)
 
 static int pieces_of(const job *j, int channels) { return j->c->spec.groups * qg__conv_blocks(j->k, channels); }
 
-static void conv2d_arrive(qg_tape *t, qg_var *y, float *acc)
+static void add_weight(qg_tape *t, qg_var *y, float *acc)
 {
     (void)t;
     const conv *c = y->saved;
@@ -439,9 +441,8 @@ static bool large_weight_gradient(qg_tape *t, job *j)
     float       *array[WAITING] = { NULL };
     waiting      stack[WAITING + 1];
     int          top = 0;
-    qg__pending *sent = j->at.shared ? qg__pending_new(t, j->y, j->acc_size, true) : NULL;
-    if (j->at.shared && !sent) return false;
-    if (sent) array[0] = sent->data;    /* the first array, in which the whole sum ends up */
+    array[0] = qg__reduce_room(t, j->y, j->at, j->acc_size);    /* the first one, in which the whole sum ends up */
+    if (!array[0]) return false;
     j->images = j->c->image ? floats(t, images * j->c->image) : NULL;
     if (j->c->image && !j->images) return false;
     for (int s = j->at.from; s < j->at.to; s++) {
@@ -455,9 +456,7 @@ static bool large_weight_gradient(qg_tape *t, job *j)
     }
     QG_ASSERT(stack[0].sum == array[0]);
     j->acc = NULL;                      /* done: the following slices compute only dx */
-    if (sent) return qg__pending_add(t, sent);
-    conv2d_arrive(t, j->y, array[0]);
-    return true;
+    return qg__reduce(t, j->y, j->at, array[0], j->acc_size, add_weight);
 }
 
 static void conv2d_backward(qg_tape *t, qg_var *y)
@@ -489,11 +488,11 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     }
     if (j.acc || j.packed) qg_parallel(slices, slice_piece, &j);
     if (j.acc) qg_parallel(pieces_of(&j, c->g.oc), j.at.shared ? add_slices_piece : add_both_piece, &j);
-    if (j.acc && j.at.shared) (void)qg__pending_sum(t, y, j.acc, j.acc_size);
+    if (j.acc && j.at.shared) (void)qg__reduce(t, y, j.at, j.acc, j.acc_size, add_weight);
 }
 
 static const qg_op conv2d_op = {
-    .name = "conv2d", .backward = conv2d_backward, .arrive = conv2d_arrive, .assigns = true, .value_unused = true
+    .name = "conv2d", .backward = conv2d_backward, .assigns = true
 };
 
 /* --- record ------------------------------------------------------------------------------- */
@@ -553,10 +552,12 @@ static qg_var *conv_of_groups(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_co
     const qg__conv g = geometry(x, w, spec);
     qg_var *y = qg_record(t, &conv2d_op, shape, x, w, b);
     if (!y) return NULL;
+    qg__product(y);
     conv *c = qg__save_with_sums(t, y, sizeof *c, sums);
     if (!c) return NULL;
     const bool framed = spec.pad_h || spec.pad_w || spec.extra_h || spec.extra_w;
-    *c = (conv){ .spec   = spec,
+    *c = (conv){ .summed = c->summed,
+                 .spec   = spec,
                  .g      = g,
                  .image  = framed ? (size_t)(g.h * g.w * g.c) : 0,
                  .mirror = spec.stride == 1 && g.oh == x->shape.h && g.ow == x->shape.w };
@@ -587,16 +588,32 @@ qg_shape qg__conv2d_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg
     return (qg_shape){ x->shape.n, g.oh, g.ow, w->shape.n };
 }
 
-qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
+static qg_var *convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
 {
     if (!x || !w) return NULL;
     const qg_shape shape = qg__conv2d_shape(t, x, w, b, spec);
     if (!shape.n) return NULL;
     spec = completed(spec);
-    const bool     depthwise = spec.groups > 1 && spec.groups == x->shape.c;
-    /* A following batch norm reads the sums per image; for single pixels it sums by slices itself. */
-    const bool     sums = spec.sums && qg_tape_mode(t) != QG_EVAL && shape.h * shape.w > 1;
-    qg_var        *y    = (depthwise ? qg__depthwise_conv2d : conv_of_groups)(t, x, w, b, spec, shape, sums);
+    const bool depthwise = spec.groups > 1 && spec.groups == x->shape.c;
+    const bool sums      = summed && qg_tape_mode(t) != QG_EVAL && shape.h * shape.w > 1;
+    qg_var    *y         = (depthwise ? qg__depthwise_conv2d : conv_of_groups)(t, x, w, b, spec, shape, sums);
     if (y) y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
     return y;
+}
+
+qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
+{
+    return convolve(t, x, w, b, spec, false);
+}
+
+qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
+{
+    return convolve(t, x, w, b, spec, true);
+}
+
+const float *qg__image_sums(const qg_var *y)
+{
+    while (y->op && y->in[0] && y->in[0]->data == y->data) y = y->in[0];
+    const bool summed = y->op == &conv2d_op || y->op == &qg__depthwise_op;
+    return summed ? ((const qg__summed *)y->saved)->sums : NULL;
 }

@@ -1,20 +1,33 @@
-/* core/ops/conv2d.h — what the two kinds of qg_conv2d share (internal). */
+/* core/ops/conv2d.h — what the two kinds of qg_conv2d share, and what a norm after them reads (internal). */
 #ifndef QG_OPS_CONV2D_H
 #define QG_OPS_CONV2D_H
 
 #include "core/kernels/norm_kernel.h"
 #include "core/ops/ops.h"
 
+/* qg_conv2d before a qg_norm: gathers the channel sums of each image while it is in cache, in training and if images have more
+ * than one pixel (a norm of vectors sums by slices). */
+qg_var      *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
+
+/* The sums of y, or of what y is a view of: [n][parts][3][c] (core/kernels/norm_kernel.h).  NULL: none were gathered. */
+const float *qg__image_sums(const qg_var *y);
+
 /* One input channel in each group.  Everything has been checked; y is the shape of the result. */
-qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y, bool sums);
+qg_var      *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y, bool sums);
+extern const qg_op qg__depthwise_op;
 
-/* What an op saves; if sums, y->sums has room for those of each image. */
-void   *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums);
+/* The first member of what both save. */
+typedef struct qg__summed {
+    float *sums;
+} qg__summed;
 
-/* The sums of image i of y, while it is still in cache, if y has any. */
-void    qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i);
+/* What an op saves, bytes of it; if sums, with room for those of each image. */
+void        *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums);
+
+/* The sums of image i of y, while it is still in cache, if there is room for them. */
+void         qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i);
 
 /* Adds to the gradient of b, y->in[2].  false: the step has failed. */
-bool    qg__bias_gradient(qg_tape *t, const qg_var *y);
+bool         qg__bias_gradient(qg_tape *t, const qg_var *y);
 
 #endif

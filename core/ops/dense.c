@@ -4,18 +4,14 @@
 #include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
-#include "core/pending.h"
-#include "core/ranks.h"
 #include "core/slices.h"
+#include "core/walk.h"
 
-/* Columns of one GEMM call.  Fixed, so that no sum depends on the number of threads; 256 is wide enough for
- * OpenBLAS to reach its full speed and gives two cores equal work on 512 outputs. */
-enum { BLOCK = 256 };
-
-/* y = x w^T.  x and y are those of the whole batch, even if this rank has a part of it: a product of a part would have
- * other bits.  Ranks therefore gather x and dy, share the blocks of columns as threads do, and exchange the results. */
+/* y = x w^T, in blocks of columns.  x and y are those of the whole batch, even if a part of it is here: a product of a part
+ * would have other bits.  So x and dy are gathered, and the blocks and their results are shared (core/slices.h). */
 typedef struct dense {
     qg_var      *y;
+    qg__slices   at;
     int          n, o, k;       /* rows of x, outputs, numbers in a row */
     const float *x, *dy;        /* [n][k], [n][o] */
     float       *out, *dx;      /* y or dx, [n][o] or [n][k] */
@@ -24,19 +20,25 @@ typedef struct dense {
 
 static dense sizes(qg_var *y)
 {
-    const qg_var *x = y->in[0];
-    return (dense){ y, y->batch ? y->batch : x->shape.n, y->shape.c, (int)qg_row(x->shape), x->data, y->grad, y->data, x->grad, 0 };
+    const qg_var    *x  = y->in[0];
+    const qg__slices at = qg__slices_of(y);
+    return (dense){ y, at, at.n, y->shape.c, (int)qg_row(x->shape), x->data, y->grad, y->data, x->grad, 0 };
 }
 
-static int blocks(int n)              { return (n + BLOCK - 1) / BLOCK; }
-static int width(int n, int block)    { return n - block * BLOCK < BLOCK ? n - block * BLOCK : BLOCK; }
+/* Where a piece begins, and how many of `count` columns it has. */
+static int columns_of(const dense *d, int piece, int count, int *at)
+{
+    *at = (d->first + piece) * QG__COLUMNS;
+    return count - *at < QG__COLUMNS ? count - *at : QG__COLUMNS;
+}
 
 /* dx[:, block] += dy w[:, block] */
 static void input_piece(void *context, int piece, int worker)
 {
     (void)worker;
     const dense *d = context;
-    const int    block = d->first + piece, at = block * BLOCK, k = width(d->k, block);
+    int          at;
+    const int    k = columns_of(d, piece, d->k, &at);
     qg__gemm_nn(d->n, k, d->o, d->dy, d->o, d->y->in[1]->data + at, d->k, d->y->in[0]->fresh ? 0.0f : 1.0f, d->dx + at, d->k);
 }
 
@@ -45,98 +47,31 @@ static void weight_piece(void *context, int piece, int worker)
 {
     (void)worker;
     const dense *d = context;
-    const int    block = d->first + piece, at = block * BLOCK, k = width(d->k, block);
+    int          at;
+    const int    k = columns_of(d, piece, d->k, &at);
     qg_var      *w = d->y->in[1];
     qg__gemm_tn(d->o, k, d->n, d->dy, d->o, d->x + at, d->k, w->fresh ? 0.0f : 1.0f, w->grad + at, d->k);
 }
 
-/* Matrices are packed by blocks of columns, so that a rank's are a run. */
-typedef struct columns {
-    int    rows, count, from, to;   /* from .. to - 1: this rank's blocks */
-    size_t start[QG_SLICES + 1];    /* numbers before those of a rank */
-} columns;
-
-static columns shared_columns(int rows, int count)
+/* m [rows][count], computed in pieces of columns. */
+static bool multiply(qg_tape *t, dense *d, qg_piece run, qg__columns m)
 {
-    const int ranks = qg_ranks(), all = blocks(count);
-    columns   c     = { rows, count, all * qg_rank() / ranks, all * (qg_rank() + 1) / ranks, { 0 } };
-    for (int r = 0; r <= ranks; r++) {
-        const int at = all * r / ranks * BLOCK;
-        c.start[r]   = (size_t)rows * (size_t)(at < count ? at : count);
-    }
-    return c;
-}
-
-/* This rank's columns into `packed`, or those of the others out of it. */
-static void copy_columns(const columns *c, bool pack, float *packed, float *m)
-{
-    for (int b = 0; b < blocks(c->count); b++) {
-        const size_t n    = (size_t)width(c->count, b);
-        const bool   mine = b >= c->from && b < c->to;
-        for (int r = 0; r < c->rows; r++, packed += n) {
-            float *place = m + (size_t)r * (size_t)c->count + (size_t)b * BLOCK;
-            if (mine && pack) memcpy(packed, place, n * sizeof *packed);
-            else if (!mine && !pack) memcpy(place, packed, n * sizeof *packed);
-        }
-    }
-}
-
-/* The columns that a rank has computed in m reach the others. */
-static bool exchange_columns(qg_tape *t, int rows, int count, float *m)
-{
-    const columns c      = shared_columns(rows, count);
-    float        *packed = qg_scratch(t, c.start[qg_ranks()] * sizeof *packed);
-    size_t        bytes[QG_SLICES + 1];
-    if (!packed) return false;
-    for (int r = 0; r <= qg_ranks(); r++) bytes[r] = c.start[r] * sizeof *packed;
-    copy_columns(&c, true, packed, m);
-    if (!qg__ranks_gather(t, packed, bytes)) return false;
-    copy_columns(&c, false, packed, m);
-    return true;
-}
-
-/* The same with a weight gradient, later. */
-static bool send_weight(qg_tape *t, qg_var *y)
-{
-    qg_var       *w = y->in[1];
-    const columns c = shared_columns(y->shape.c, (int)qg_row(w->shape));
-    qg__pending  *p = qg__pending_new(t, y, c.start[qg_ranks()], false);
-    if (!p) return false;
-    copy_columns(&c, true, p->data, w->grad);
-    return qg__pending_gather(t, p, c.start);
-}
-
-static void dense_arrive(qg_tape *t, qg_var *y, float *packed)
-{
-    (void)t;
-    qg_var       *w = y->in[1];
-    const columns c = shared_columns(y->shape.c, (int)qg_row(w->shape));
-    copy_columns(&c, false, packed, w->grad);
-}
-
-/* A product whose result is cut into blocks of columns, which ranks share: count columns in all. */
-static bool multiply(qg_tape *t, dense *d, qg_piece run, int count)
-{
-    const bool      shared = d->y->batch > 0;
-    const columns   c      = shared ? shared_columns(d->n, count) : (columns){ .to = blocks(count) };
-    d->first               = c.from;
-    const qg_status status = c.to > c.from ? qg_parallel_blas(c.to - c.from, run, d) : QG_OK;
+    d->first               = m.from;
+    const qg_status status = m.to > m.from ? qg_parallel_blas(m.to - m.from, run, d) : QG_OK;
     if (status) qg_reject(t, status, "dense: %s", qg_errmsg());
     return !status;
 }
 
-/* The rows of all ranks, of which `here` are part: [n][row]. */
+/* The rows of the whole batch, of which `here` are part: [n][row]. */
 static bool gather_rows(qg_tape *t, const dense *d, const float *here, size_t row, float *all)
 {
-    const qg__slices at = qg__slices_of(d->y);
-    memcpy(all + (size_t)at.first * row, here, (size_t)at.count * row * sizeof *all);
-    return qg__images_gather(t, at, all, row * sizeof *all);
+    memcpy(all + (size_t)d->at.first * row, here, (size_t)d->at.count * row * sizeof *all);
+    return qg__images_gather(t, d->at, all, row * sizeof *all);
 }
 
 static void take_rows(const dense *d, const float *all, size_t row, float *here)
 {
-    const qg__slices at = qg__slices_of(d->y);
-    memcpy(here, all + (size_t)at.first * row, (size_t)at.count * row * sizeof *all);
+    memcpy(here, all + (size_t)d->at.first * row, (size_t)d->at.count * row * sizeof *all);
 }
 
 /* Of the whole batch: dy, and room for dx, which begins as what is there. */
@@ -146,11 +81,10 @@ static bool gather_gradients(qg_tape *t, dense *d)
     const size_t n = (size_t)d->n, o = (size_t)d->o, k = (size_t)d->k;
     float       *dy = qg_scratch(t, n * o * sizeof *dy), *dx = x->grad ? qg_scratch(t, n * k * sizeof *dx) : NULL;
     if (!dy || (x->grad && !dx)) return false;
-    const float *here = d->y->grad;
-    d->x              = d->y->saved;
-    d->dy             = dy;
-    d->dx             = dx;
-    if (!gather_rows(t, d, here, o, dy)) return false;
+    d->x  = d->y->saved;
+    d->dy = dy;
+    d->dx = dx;
+    if (!gather_rows(t, d, d->y->grad, o, dy)) return false;
     return !dx || x->fresh || gather_rows(t, d, x->grad, k, dx);
 }
 
@@ -158,13 +92,13 @@ static void dense_backward(qg_tape *t, qg_var *y)
 {
     dense   d = sizes(y);
     qg_var *x = y->in[0], *w = y->in[1], *b = y->in[2];
-    if (y->batch && !gather_gradients(t, &d)) return;
-    if (w->grad && !multiply(t, &d, weight_piece, d.k)) return;
+    const qg__columns dw = qg__columns_of(d.at, d.o, d.k), dx = qg__columns_of(d.at, d.n, d.k);
+    if (d.at.shared && !gather_gradients(t, &d)) return;
+    if (w->grad && !multiply(t, &d, weight_piece, dw)) return;
     w->fresh = false;                   /* w may be x */
-    if (w->grad && y->batch && !send_weight(t, y)) return;
-    if (x->grad && !multiply(t, &d, input_piece, d.k)) return;
-    if (x->grad && y->batch && !exchange_columns(t, d.n, d.k, d.dx)) return;
-    if (x->grad && y->batch) take_rows(&d, d.dx, (size_t)d.k, x->grad);
+    if (w->grad && !qg__columns_gather_gradient(t, y, dw)) return;
+    if (x->grad && (!multiply(t, &d, input_piece, dx) || !qg__columns_gather(t, dx, d.dx))) return;
+    if (x->grad && d.at.shared) take_rows(&d, d.dx, (size_t)d.k, x->grad);
     x->fresh = false;                   /* and so may b */
     if (!b || !b->grad) return;
     for (int i = 0; i < d.o; i++) {     /* y = .. + b:  db = sum over the batch of dy */
@@ -174,16 +108,15 @@ static void dense_backward(qg_tape *t, qg_var *y)
     }
 }
 
-static const qg_op dense_op = {
-    .name = "dense", .backward = dense_backward, .arrive = dense_arrive, .assigns = true, .value_unused = true
-};
+static const qg_op dense_op = { .name = "dense", .backward = dense_backward, .assigns = true };
 
 /* y[:, block] = x w[block, :]^T + b[block] */
 static void value_piece(void *context, int piece, int worker)
 {
     (void)worker;
     const dense *d = context;
-    const int    block = d->first + piece, at = block * BLOCK, o = width(d->o, block);
+    int          at;
+    const int    o = columns_of(d, piece, d->o, &at);
     float       *y = d->out + at;
     const float *w = d->y->in[1]->data + (size_t)at * (size_t)d->k;
     qg__gemm_nt(d->n, o, d->k, d->x, d->k, w, d->k, 0.0f, y, d->o);
@@ -223,11 +156,12 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!shape.n) return NULL;
     qg_var *y = qg_record(t, &dense_op, shape, x, w, b);
     if (!y) return NULL;
-    dense d  = sizes(y);
+    dense             d   = sizes(y);
+    const qg__columns out = qg__columns_of(d.at, d.n, d.o);
+    qg__product(y);
     y->flops = 2.0 * d.n * d.o * d.k;
-    if (y->batch && !gather_values(t, &d)) return NULL;
-    if (!multiply(t, &d, value_piece, d.o)) return NULL;
-    if (y->batch && !exchange_columns(t, d.n, d.o, d.out)) return NULL;
-    if (y->batch) take_rows(&d, d.out, (size_t)d.o, y->data);
+    if (d.at.shared && !gather_values(t, &d)) return NULL;
+    if (!multiply(t, &d, value_piece, out) || !qg__columns_gather(t, out, d.out)) return NULL;
+    if (d.at.shared) take_rows(&d, d.out, (size_t)d.o, y->data);
     return y;
 }

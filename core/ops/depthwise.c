@@ -4,12 +4,13 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
-#include "core/pending.h"
 #include "core/slices.h"
+#include "core/walk.h"
 
 /* One input channel in each group: kernels of their own, without padded copies.  With several outputs per channel they
  * read a copy of the image in which each channel is repeated. */
 typedef struct depthwise {
+    qg__summed    summed;
     qg__depthwise g;
     int           times;        /* outputs per channel of x */
 } depthwise;
@@ -144,7 +145,7 @@ static void add_weight_piece(void *context, int block, int worker)
             w->grad[o * taps + i] += j->acc[i * oc + o];
 }
 
-static void depthwise_arrive(qg_tape *t, qg_var *y, float *acc)
+static void add_weight(qg_tape *t, qg_var *y, float *acc)
 {
     (void)t;
     job j = { .d = y->saved, .y = y, .acc = acc, .blocks = blocks_of(y->in[1]) };
@@ -173,21 +174,22 @@ static void depthwise_backward(qg_tape *t, qg_var *y)
     if (j.by_slice || y->in[0]->grad) qg_parallel(j.slices, slice_piece, &j);
     if (!j.acc) return;
     qg_parallel(j.blocks, add_slices_piece, &j);
-    if (j.at.shared) (void)qg__pending_sum(t, y, j.acc, size);
-    else depthwise_arrive(t, y, j.acc);
+    (void)qg__reduce(t, y, j.at, j.acc, size, add_weight);
 }
 
-static const qg_op depthwise_op = {
-    .name = "depthwise", .backward = depthwise_backward, .arrive = depthwise_arrive, .assigns = true, .value_unused = true
+const qg_op qg__depthwise_op = {
+    .name = "depthwise", .backward = depthwise_backward, .assigns = true
 };
 
 qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape, bool sums)
 {
-    qg_var *y = qg_record(t, &depthwise_op, shape, x, w, b);
+    qg_var *y = qg_record(t, &qg__depthwise_op, shape, x, w, b);
     if (!y) return NULL;
+    qg__product(y);
     depthwise *d = qg__save_with_sums(t, y, sizeof *d, sums);
     if (!d) return NULL;
     *d = (depthwise){
+        .summed = d->summed,
         .g     = { .h = x->shape.h, .w = x->shape.w, .c = w->shape.n, .oh = shape.h, .ow = shape.w, .kh = w->shape.h,
                    .kw = w->shape.w, .stride = spec.stride, .top = spec.pad_h, .left = spec.pad_w, .pad = spec.pad_value },
         .times = w->shape.n / x->shape.c,

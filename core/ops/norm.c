@@ -3,9 +3,9 @@
 
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
-#include "core/ops/ops.h"
-#include "core/pending.h"
+#include "core/ops/conv2d.h"
 #include "core/slices.h"
+#include "core/walk.h"
 
 /* --- what all norms share ----------------------------------------------------------------- */
 
@@ -81,6 +81,7 @@ typedef struct pass {
     const qg__norm_kernels *k;
     const norm *s;
     qg_var     *y;
+    float      *dz;             /* [y] dL/dz: y's gradient, or a copy */
     float      *sums;           /* of all blocks of the batch: [blocks][parts][3][c], or [blocks][2][c] in backward */
     double     *dk;             /* likewise: [blocks][3] gradients of what the activation learns */
     float      *scratch;        /* [threads][block]: z where it is not kept */
@@ -322,7 +323,7 @@ static void forward_piece(void *context, int block, int worker)
 
 /* --- backward ----------------------------------------------------------------------------- */
 
-/* y = act(z):  dz = dy act'(z), in place of dy, which nobody reads again; then the two sums of dz. */
+/* y = act(z):  dz = dy act'(z), in place of dy; then the two sums of dz. */
 static void grad_sums_piece(void *context, int block, int worker)
 {
     const pass   *p  = context;
@@ -331,7 +332,7 @@ static void grad_sums_piece(void *context, int block, int worker)
     const size_t  at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     const size_t  c  = (size_t)x->shape.c;
     const int     all = first_block(x, s->at) + block;       /* of the whole batch */
-    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)all * 2 * c, *z = z_of(p, at, worker);
+    float        *dz = p->dz + at, *sums = p->sums + (size_t)all * 2 * c, *z = z_of(p, at, worker);
     if (n == 0) {
         memset(sums, 0, 2 * c * sizeof *sums);
         return;
@@ -355,7 +356,7 @@ static void grad_input_piece(void *context, int block, int worker)
     qg_var      *x  = p->y->in[0];
     const size_t at = y_start(s, p->y, block), row = block_start(x, s->at, block) * (size_t)x->shape.c;
     if (y_numbers(s, p->y, block) == 0 && block_rows(x, s->at, block) == 0) return;
-    p->k->grad_input(block_window(s, x, block), x->data + row, p->y->grad + at,
+    p->k->grad_input(block_window(s, x, block), x->data + row, p->dz + at,
                      s->which ? s->which + at : NULL, s->mean, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
 
@@ -372,21 +373,7 @@ static void start_at_zero(qg_var *v)
 /* What ranks add up: [4][c] dbeta, dgamma, mean and variance, and the gradients of what the activation learns. */
 static size_t shared_sums(const norm *s) { return 4 * (size_t)s->window.c + 3; }
 
-/* sums: its gradients are filled in. */
-static bool send_sums(qg_tape *t, qg_var *y, float *sums)
-{
-    const norm      *s   = y->saved;
-    const size_t     c   = (size_t)s->window.c;
-    const qg__slices all = qg__slices_of(y->in[0]);
-    const float      share = (float)all.count / (float)all.n;
-    for (size_t k = 0; k < c; k++) {
-        sums[2 * c + k] = s->spread ? share * (s->mean[k] + s->rest[k]) : 0;
-        sums[3 * c + k] = s->spread ? share * s->spread[k] : 0;
-    }
-    return qg__pending_sum(t, y, sums, shared_sums(s));
-}
-
-static void norm_arrive(qg_tape *t, qg_var *y, float *sums)
+static void add_shared(qg_tape *t, qg_var *y, float *sums)
 {
     (void)t;
     const norm  *s = y->saved;
@@ -401,6 +388,20 @@ static void norm_arrive(qg_tape *t, qg_var *y, float *sums)
         if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += sums[4 * c + (size_t)j];
 }
 
+/* sums: its gradients are filled in. */
+static bool send_sums(qg_tape *t, qg_var *y, float *sums)
+{
+    const norm      *s   = y->saved;
+    const size_t     c   = (size_t)s->window.c;
+    const qg__slices all = qg__slices_of(y->in[0]);
+    const float      share = (float)all.count / (float)all.n;
+    for (size_t k = 0; k < c; k++) {
+        sums[2 * c + k] = s->spread ? share * (s->mean[k] + s->rest[k]) : 0;
+        sums[3 * c + k] = s->spread ? share * s->spread[k] : 0;
+    }
+    return qg__reduce(t, y, all, sums, shared_sums(s), add_shared);
+}
+
 /* Without a backward pass to take them along, the statistics of this rank reach the others now. */
 static bool send_statistics(qg_tape *t, qg_var *y)
 {
@@ -408,7 +409,15 @@ static bool send_statistics(qg_tape *t, qg_var *y)
     float      *sums = qg_scratch(t, shared_sums(s) * sizeof *sums);
     if (!sums) return false;
     memset(sums, 0, shared_sums(s) * sizeof *sums);
-    return send_sums(t, y, sums) && qg__pending_move(t, true);
+    return send_sums(t, y, sums);
+}
+
+/* Nobody reads y's gradient again, unless it is kept. */
+static float *take_dz(qg_tape *t, const qg_var *y)
+{
+    if (!qg__retained(t)) return y->grad;
+    float *dz = qg_scratch(t, qg_count(y->shape) * sizeof *dz);
+    return dz ? memcpy(dz, y->grad, qg_count(y->shape) * sizeof *dz) : NULL;
 }
 
 /* z = gamma xhat + beta, xhat = (x - mean) inv, m = n h w.
@@ -429,7 +438,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
     memset(dk, 0, blocks * 3 * sizeof *dk);
     for (int i = 1; i < QG_OPERANDS; i++)
         if (i != ADD || y->in[ADD] == x) start_at_zero(y->in[i]);
-    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
+    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = s, .y = y, .dz = take_dz(t, y), .sums = sums, .dk = dk, .p = p, .q = q };
+    if (!work.dz) return;
     if (!take_scratch(t, &work)) return;
     qg_parallel(s->blocks, grad_sums_piece, &work);
     if (!gather_blocks(t, x, s->at, sums, 2 * c * sizeof *sums)) return;
@@ -462,7 +472,7 @@ static void norm_backward(qg_tape *t, qg_var *y)
 }
 
 static const qg_op norm_op = {
-    .name = "norm", .backward = norm_backward, .arrive = norm_arrive, .assigns = true, .in_place = true
+    .name = "norm", .backward = norm_backward, .assigns = true, .in_place = true
 };
 
 /* --- record ------------------------------------------------------------------------------- */
@@ -530,7 +540,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
                .alone       = alone,
                .running     = spec };
     if (!take_memory(t, y, &s)) return NULL;
-    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
+    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : (float *)(uintptr_t)qg__image_sums(x) };
     if (s.batch_stats && !sum_blocks(t, &work)) return NULL;
     if (!take_scratch(t, &work) || (evaluates && !spec.done && !take_lines(t, &work))) return NULL;
     if (evaluates) evaluation_coefficients(&s, y, spec);

@@ -17,7 +17,6 @@ typedef struct qg_conv_spec {
     int   extra_h, extra_w; /* more rows below, more columns on the right: TensorFlow's "same" may need one */
     float pad_value;        /* what lies there: 0, or a value that x may have, such as +1 */
     int   groups;           /* 0: 1; each reads its own c / groups channels of x.  c groups: depthwise */
-    bool  sums;             /* a qg_norm follows: gather its batch statistics while the image is in cache */
 } qg_conv_spec;
 
 /* Cross-correlation (the kernel is not flipped), as every framework's conv2d.
@@ -153,7 +152,7 @@ typedef struct qg_norm_spec {
     qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
                                    commute with the maximum */
     bool          done;         /* QG_EVAL: x is z already */
-    bool          per_rank;     /* a rank (core/ranks.h) uses the statistics of its own images of a batch, and waits for no
+    bool          per_rank;     /* a rank (core/dist/ranks.h) uses the statistics of its own images of a batch, and waits for no
                                    other one; see below */
 } qg_norm_spec;
 

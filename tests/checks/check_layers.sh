@@ -15,11 +15,13 @@ allow() {
 }
 core='core/([a-z_]*\.h|ops/|kernels/|io/)'
 below="$core|quant/|layers/|optim/|datasets/"
-library="$below|train/"
+dist='core/dist/'             # what knows of other processes
+library="$below|train/|$dist"
 tools='cli/print\.h|cli/svg\.h'
 allow core/kernels    'core/kernels/|core/status\.h'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
+allow core/dist       'core/[a-z_]*\.h|core/kernels/|core/io/utf8\.h|core/dist/'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
 allow quant           "$core|quant/[a-z_]*\.h"
 allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
@@ -29,11 +31,11 @@ allow layers          "$core|quant/|infer/(product|kernels/[a-z0-9]*)\.h|layers/
 allow layers/export   "$core|quant/|infer/(product|format)\.h|layers/[a-z]*\.h|layers/export/"
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
-allow datasets        "$core|datasets/"
+allow datasets        "$core|$dist|datasets/"
 # The engine stands alone: it shares only the choice of the instruction set, and registers.
 allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
 allow infer           'core/(kernels/cpu|io/hash)\.h|infer/'
-allow train           "$below|train/"
+allow train           "$below|$dist|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|infer/infer\.h|$tools|cli/config/|cli/run/"
 allow cli/predict     "$library|infer/infer\.h|$tools|cli/config/|cli/run/|cli/predict/"
@@ -46,9 +48,19 @@ allow tools           "$core|datasets/"
 allow tools/bench     "$library|infer/|$shared|tools/bench/"
 allow tools/results   "$library|$shared|tools/results/"
 
+# Only core/dist knows that there may be several processes: ops know slices of a batch and sums over them (core/slices.h).
+for file in core/tape.c core/gradients.c $(find core/ops core/kernels quant layers optim -name '*.[ch]'); do
+    # Without comments.
+    if sed -e ':a' -e 's,/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/,,g' -e '/\/\*/{N;ba' -e '}' "$file" |
+        grep -qE 'core/dist/|\<qg_ranks?\>|\<qg_ranks_|\<qg__(ranks|pending|transfer)'; then
+        echo "$file: error: knows of other processes, which only core/dist does"
+        status=1
+    fi
+done
+
 # One file calls MPI.
 for file in $(grep -lE '<mpi\.h>|MPI_' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
-    [ "$file" = core/ranks.c ] || { echo "$file: error: only core/ranks.c calls MPI"; status=1; }
+    [ "$file" = core/dist/ranks.c ] || { echo "$file: error: only core/dist/ranks.c calls MPI"; status=1; }
 done
 
 # All folders of cli/ may use print.h and svg.h, so these may not depend on one of the folders.

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "tests/support/program.h"
 #include "tests/support/ranks.h"
 #include "tools/bench/bench.h"

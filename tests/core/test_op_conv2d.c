@@ -316,12 +316,9 @@ static void evaluation_gives_the_same_values_and_no_gradient(void **state)
     qg_tape      *t = qg_tape_new();
     run(s, &p, (way){ .bias = true }, &r);
     qg_tape_begin(t, QG_EVAL, 1, 0);
-    qg_conv_spec spec = s->spec;
-    spec.sums         = true;
-    qg_var *y = convolve(t, &p, spec, (way){ .bias = true });
+    qg_var *y = convolve(t, &p, s->spec, (way){ .bias = true });
     assert_memory_equal(y->data, r.out, qg_count(r.y) * sizeof(float));
     assert_false(y->needs_grad);
-    assert_null(y->sums);                   /* nobody asks for batch statistics here */
     assert_true(y->flops == 2.0 * (double)qg_count(r.y) * (double)qg_row(s->w));
     assert_int_equal(qg_backward(t, weighed(t, y, r.dy)), QG_ESTATE);
     qg_tape_free(t);

@@ -10,7 +10,7 @@
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/slices.h"
 #include "tests/support/ranks.h"
 
@@ -111,11 +111,9 @@ static uint64_t step(void *context)
     const int    n = qg__images_here(N, &first), row = m.side * m.side * IN;
     qg_tape     *t = qg_tape_new();
     fill_uniform(x, (size_t)(N * row), -1, 2, 2);
-    const qg_tensor here = { { n, m.side, m.side, IN }, x + (size_t)(first * row) };
-    qg__ranks_serve(here.data, N);
+    const qg_tensor here = { { n, m.side, m.side, IN }, x + (size_t)(first * row), N };
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     if (qg_backward(t, loss_of(&m, t, here, 1))) fail_rank(qg_errmsg());
-    qg__ranks_serve(here.data, 0);      /* from here on every rank has all images */
     check(&m, x);
     const uint64_t digest = qg_hash(qg_hash(0, m.params.grad, m.params.length * sizeof(float)), m.params.value,
                                     m.params.length * sizeof(float));
@@ -145,10 +143,9 @@ static uint64_t observe(void *context)
     const int    n = qg__images_here(N, &first), ranks = qg_ranks();
     qg_tape     *t = qg_tape_new();
     fill_uniform(x, N * C, -1, 2, 2);
-    qg__ranks_serve(x + (size_t)first * C, N);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     const qg_norm_spec spec = { .mean = mean, .var = var, .momentum = 1, .per_rank = true };
-    if (!qg_norm(t, qg_input(t, (qg_tensor){ { n, 1, 1, C }, x + (size_t)first * C }), NULL, NULL, spec)) fail_rank(qg_errmsg());
+    if (!qg_norm(t, qg_input(t, (qg_tensor){ { n, 1, 1, C }, x + (size_t)first * C, N }), NULL, NULL, spec)) fail_rank(qg_errmsg());
     for (int r = 0; r < ranks; r++) {
         const int from = qg_slice_at(N, r * (QG_SLICES / ranks)), to = qg_slice_at(N, (r + 1) * (QG_SLICES / ranks));
         for (int k = 0; k < C; k++) {
@@ -182,8 +179,7 @@ static uint64_t estimate(void *context)
     const int    n = qg__images_here(N, &first);
     qg_tape     *t = qg_tape_new();
     fill_uniform(x, N * IN, -1, 2, 2);
-    const qg_tensor here = { { n, 1, 1, IN }, x + (size_t)first * IN };
-    qg__ranks_serve(here.data, N);
+    const qg_tensor here = { { n, 1, 1, IN }, x + (size_t)first * IN, N };
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     if (qg_backward(t, loss_of(&trained, t, here, 1))) fail_rank(qg_errmsg());
     qg_tape_begin(t, QG_ESTIMATE, 1, 0);

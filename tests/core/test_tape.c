@@ -52,7 +52,7 @@ static void sign_backward(qg_tape *t, qg_var *y)
     for (size_t i = 0, m = qg_count(y->shape); i < m; i++) y->in[0]->grad[i] += y->grad[i];
 }
 
-static const qg_op sign_op = { "sign", sign_backward, .straight_through = true };
+static const qg_op sign_op = { "sign", sign_backward };
 
 static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
 {
@@ -62,6 +62,7 @@ static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
     int **saved = qg_save(t, y, sizeof *saved);
     if (!saved) return NULL;
     *saved = runs;
+    qg_share_gradient(y);
     for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
         y->data[i] = x->data[i] < 0 ? -1.0f : 1.0f;
     return y;
@@ -561,17 +562,78 @@ static void a_tape_is_walked_once(void **state)
 static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
 {
     fixture *f = *state;
-    float    sums[1];
     qg_var  *x = qg_scale(f->t, qg_parameter(f->t, f->w), 3);
-    x->sums    = sums;
-    qg_var *y  = qg_record_view(f->t, &half_op, x);
+    qg_var  *y = qg_record_view(f->t, &half_op, x);
     assert_ptr_equal(y->data, x->data);
-    assert_ptr_equal(y->sums, sums);
     assert_true(y->needs_grad && qg_shape_equal(y->shape, x->shape));
     assert_ok(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)));
     assert_grad(f, 4.5f, 4.5f, 4.5f, 4.5f);     /* 3 (1/2 + 1) */
     assert_null(qg_record_view(f->t, &half_op, NULL));
     assert_ok(qg_tape_status(f->t));
+}
+
+/* loss = sum of relu(norm(conv(x, sign(w)))) dy, whose values and gradients give memory to each other. */
+typedef struct watched {
+    qg_var *w, *q, *z, *y, *r, *loss;
+} watched;
+
+enum { IMAGES = 3, EDGE = 4, DEEP = 5 };
+
+static watched watch(qg_tape *t, const qg_params *p, float *x, float *dy, int *runs)
+{
+    static float mean[DEEP], var[DEEP];
+    watched      a = { .w = qg_parameter(t, p->item[0]) };
+    a.q            = sign(t, a.w, runs);
+    a.z            = qg_conv2d(t, qg_input(t, (qg_tensor){ { IMAGES, EDGE, EDGE, 2 }, x }), a.q, NULL, (qg_conv_spec){ 0 });
+    a.y            = qg_norm(t, a.z, qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]),
+                             (qg_norm_spec){ .mean = mean, .var = var });
+    a.r            = qg_relu(t, a.y);
+    a.loss         = qg_sum(t, qg_mul(t, a.r, qg_input(t, (qg_tensor){ { IMAGES, EDGE - 1, EDGE - 1, DEEP }, dy })), QG_AXES);
+    assert_ok(qg_backward(t, a.loss));
+    return a;
+}
+
+static void values_and_gradients_can_be_kept(void **state)
+{
+    (void)state;
+    enum { OUT = IMAGES * (EDGE - 1) * (EDGE - 1) * DEEP };
+    static float x[IMAGES * EDGE * EDGE * 2], dy[OUT], grad[2][128];
+    qg_params    p = { 0 };
+    qg_tape     *t = qg_tape_new();
+    int          runs = 0;
+    declare(&p, "w", (qg_shape){ DEEP, 2, 2, 2 });
+    declare(&p, "gamma", (qg_shape){ 1, 1, 1, DEEP });
+    declare(&p, "beta", (qg_shape){ 1, 1, 1, DEEP });
+    assert_ok(qg_params_allocate(&p));
+    assert_true(p.length <= 128);
+    fill_uniform(p.value, p.length, 0.5f, 1.5f, 1);
+    fill_uniform(x, sizeof x / sizeof *x, -1, 1, 2);
+    fill_uniform(dy, OUT, -1, 1, 3);
+    watched a = { 0 };
+    for (int kept = 0; kept < 2; kept++) {
+        qg_tape_retain(t, kept);
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        a = watch(t, &p, x, dy, &runs);
+        assert_int_equal(a.r->grad != NULL, kept);
+        assert_int_equal(a.z->data != NULL, kept);
+        assert_int_equal(a.q->data != NULL, kept);
+        memcpy(grad[kept], p.grad, p.length * sizeof(float));
+        qg_params_clear_gradients(&p);
+    }
+    assert_memory_equal(grad[0], grad[1], p.length * sizeof(float));
+    assert_true(a.loss->grad[0] == 1.0f && a.q->grad == a.w->grad && runs == 0);
+    assert_ptr_not_equal(a.z->grad, a.z->data);
+    for (size_t i = 0; i < OUT; i++) {
+        assert_true(a.r->grad[i] == dy[i]);
+        assert_true(a.r->data[i] == (a.y->data[i] > 0 ? a.y->data[i] : 0));
+        assert_true(a.y->grad[i] == (a.y->data[i] > 0 ? dy[i] : 0));
+    }
+    qg_tape_retain(t, false);                   /* from the next step on */
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    a = watch(t, &p, x, dy, &runs);
+    assert_null(a.r->grad);
+    qg_tape_free(t);
+    qg_params_release(&p);
 }
 
 static void a_profile_counts_calls(void **state)
@@ -663,6 +725,7 @@ int main(void)
         CASE(a_view_is_its_operand_with_a_backward_of_its_own),
         CASE(operands_of_another_tape_are_refused),
         CASE(a_tape_is_walked_once),
+        CASE(values_and_gradients_can_be_kept),
         CASE(a_profile_counts_calls),
         CASE(a_profile_has_room_for_so_many_ops),
         CASE(another_mode_fails_the_step),

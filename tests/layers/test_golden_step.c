@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/ops/conv2d.h"
 #include "quant/quant.h"
 #include "tests/golden/tiny_net.h"
 
@@ -58,11 +59,11 @@ static qg_var *forward(tiny_net *net, qg_tape *t)
     static float x[GOLDEN_BATCH * GOLDEN_SIZE * GOLDEN_SIZE];
     memcpy(x, golden_x, sizeof x);
     const qg_shape shape = { GOLDEN_BATCH, GOLDEN_SIZE, GOLDEN_SIZE, 1 };
-    qg_conv_spec   first = { .sums = net->fused };
-    qg_conv_spec   next  = { .pad_h = 1, .pad_w = 1, .sums = net->fused };
+    qg_conv_spec   next  = { .pad_h = 1, .pad_w = 1 };
     qg_var        *y     = qg_input(t, (qg_tensor){ shape, x });
-    y = norm(net, t, qg_conv2d(t, y, weight(net, t, CONV1), NULL, first), GAMMA1, 2);
-    y = norm(net, t, qg_conv2d(t, y, weight(net, t, CONV2), NULL, next), GAMMA2, 0);
+    qg_var      *(*convolve)(qg_tape *, qg_var *, qg_var *, qg_var *, qg_conv_spec) = net->fused ? qg__conv2d_summed : qg_conv2d;
+    y = norm(net, t, convolve(t, y, weight(net, t, CONV1), NULL, (qg_conv_spec){ 0 }), GAMMA1, 2);
+    y = norm(net, t, convolve(t, y, weight(net, t, CONV2), NULL, next), GAMMA2, 0);
     y = qg_dense(t, y, weight(net, t, DENSE), qg_parameter(t, net->p.item[BIAS]));
     return qg_cross_entropy(t, y, golden_labels);
 }

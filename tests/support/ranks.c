@@ -12,8 +12,7 @@
 #include <cblas.h>
 
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 #include "tests/support/testing.h"
 
 /* A message that has been read from a socket. */

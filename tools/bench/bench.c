@@ -11,7 +11,7 @@
 #include "cli/run/report.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 #include "core/rng.h"
 
 /* Batch norms and observed ranges see so many images before a net is packed: one would give zeros. */

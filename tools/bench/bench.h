@@ -5,7 +5,7 @@
 #include "tools/bench/packed.h"
 #include "cli/config/config.h"
 #include "core/profile.h"
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 #include "train/fit.h"
 
 typedef struct bench {

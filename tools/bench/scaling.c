@@ -3,7 +3,7 @@
  * exchange, and W, the bytes per second of a large one.
  *
  *     a rank computes until its next message; messages use its link one after the other, each for bytes / W;
- *     a message arrives L after that.  The rank waits for it, or for gradients (core/pending.h) when the backward pass ends.
+ *     a message arrives L after that.  The rank waits for it, or for gradients (core/dist/pending.h) when the backward pass ends.
  *
  * If it waits for all, this is T = computing + k L + B / W.  L and W depend on the highest bit in which the numbers of the two
  * ranks differ, since ranks side by side may share a node. */
@@ -21,7 +21,7 @@
 #include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "core/ranks.h"
+#include "core/dist/exchange.h"
 
 /* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MOST_RANKS are projected by formula. */
 enum { DISTANCES = 4, LINES = 7 };

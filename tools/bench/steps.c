@@ -8,7 +8,7 @@
 
 #include "tools/bench/peak.h"
 #include "core/clock.h"
-#include "core/ranks.h"
+#include "core/dist/exchange.h"
 #include "core/rng.h"
 #include "train/measure.h"
 

@@ -1,4 +1,4 @@
-/* core/ranks.h — several processes that train one net, over MPI.
+/* core/dist/ranks.h — several processes that train one net, over MPI.
  *
  *     if (qg_ranks_begin(&argc, &argv)) return 1;
  *     ..                                                  the program of one process

@@ -1,5 +1,5 @@
 /* The only file that calls MPI, in a build with QG_WITH_MPI; in any other there is one rank. */
-#include "core/ranks.h"
+#include "core/dist/ranks.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 #include "core/io/utf8.h"
-#include "core/slices.h"
+#include "core/dist/exchange.h"
 
 #if defined(QG_WITH_MPI)
 #include <mpi.h>
