@@ -75,7 +75,7 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 # --- what is built ----------------------------------------------------------------------------------
 
 .DEFAULT_GOAL := all
-.PHONY: all examples help deps data demo test check clean format FORCE
+.PHONY: all examples help deps data demo test check clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 

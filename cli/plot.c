@@ -177,7 +177,7 @@ static void write_svg(const curves *c, FILE *out)
 {
     enum { WIDTH = 420, HEIGHT = 260, EVERY = 5, POINTS = (GRID + EVERY - 1) / EVERY };
     char      title[PLOT_TEXT_BYTES + 32];
-    svg_chart values = { .title = title, .width = WIDTH, .height = HEIGHT, 
+    svg_chart values = { .title = title, .width = WIDTH, .height = HEIGHT,
                          .x = { .label = c->role == QG_WEIGHT ? "weight w" : "input x", .min = c->from, .max = c->to },
                          .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1, NULL },
                                      { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2, NULL } },

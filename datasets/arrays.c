@@ -4,7 +4,8 @@
 #include "core/rng.h"
 #include "datasets/dataset.h"
 
-qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes, qg_loader_spec spec)
+qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes,
+                     qg_loader_spec spec)
 {
     qg__dataset set = { .shape = shape, .classes = classes };
     if (!images || !labels) {

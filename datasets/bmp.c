@@ -42,18 +42,21 @@ typedef struct layout {
     size_t offset, bits, row, colours;
 } layout;
 
-/* An OS/2 header, of 12 bytes, has its depth two fields earlier.  colours is what stb_image reads of the palette. */
+/* An OS/2 header, of 12 bytes, has its depth two fields earlier.  colours is what stb_image reads of the
+ * palette. */
 static layout layout_of(const qg__image *m, int w)
 {
     const size_t head   = little_endian(m->bytes + 14, 4);
     const bool   os2    = head == 12;
-    const size_t offset = little_endian(m->bytes + 10, 4), bits = little_endian(m->bytes + (os2 ? 24 : 28), 2);
+    const size_t offset = little_endian(m->bytes + 10, 4),
+                 bits = little_endian(m->bytes + (os2 ? 24 : 28), 2);
     const size_t before = os2 ? 14 + 24 : 14 + head;
     return (layout){ offset, bits, ((size_t)w * bits + 31) / 32 * 4,
                      offset < before ? 0 : (offset - before) / (os2 ? 3 : 4) };
 }
 
-/* stb_image leaves a colour that is not in the palette unset, and refuses depths other than 1, 4 and 8 with one. */
+/* stb_image leaves a colour that is not in the palette unset, and refuses depths other than 1, 4 and 8 with
+ * one. */
 static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
 {
     if ((l.bits != 1 && l.bits != 4 && l.bits != 8) || l.colours >= (size_t)1 << l.bits) return true;
@@ -81,8 +84,10 @@ bool qg__bmp_decode(qg__image *m)
     if (!qg__image_fits(m, rows, w)) return false;
     enum { HEADER = 30 };
     const layout l = m->n < HEADER ? (layout){ 0 } : layout_of(m, w);
-    if (l.row == 0 || l.offset + l.row * (size_t)rows > m->n) return qg__image_damaged(m, "pixels are missing");
-    if (!has_colours(m, l, (size_t)rows, (size_t)w)) return qg__image_damaged(m, "a colour is not in its palette");
+    if (l.row == 0 || l.offset + l.row * (size_t)rows > m->n)
+        return qg__image_damaged(m, "pixels are missing");
+    if (!has_colours(m, l, (size_t)rows, (size_t)w))
+        return qg__image_damaged(m, "a colour is not in its palette");
     m->c      = 3;
     m->pixels = stbi_load_from_memory(m->bytes, (int)m->n, &m->w, &m->h, &kept, m->c);
     return m->pixels || refuse(m);

@@ -94,7 +94,8 @@ qg_loader *qg__cifar10(const char *dir, bool test, qg_loader_spec spec)
 {
     static const char *const names[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                          "data_batch_4.bin", "data_batch_5.bin" };
-    return test ? cifar(dir, cifar10, (const char *const[]){ "test_batch.bin" }, 1, spec) : cifar(dir, cifar10, names, 5, spec);
+    return test ? cifar(dir, cifar10, (const char *const[]){ "test_batch.bin" }, 1, spec)
+                : cifar(dir, cifar10, names, 5, spec);
 }
 
 qg_loader *qg__cifar100(const char *dir, bool test, qg_loader_spec spec)

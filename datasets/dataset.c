@@ -76,7 +76,8 @@ qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...)
 uint64_t qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h)
 {
     const size_t bytes = set->classes > 256 ? 2 : 1;
-    for (int i = first; i < end; i++) h = qg_hash(h, (const uint8_t[]){ (uint8_t)set->labels[i], (uint8_t)(set->labels[i] >> 8) }, bytes);
+    for (int i = first; i < end; i++)
+        h = qg_hash(h, (const uint8_t[]){ (uint8_t)set->labels[i], (uint8_t)(set->labels[i] >> 8) }, bytes);
     return h;
 }
 

@@ -32,32 +32,37 @@ typedef struct qg__dataset {
  * that failed: the result is NULL, and the reader's message is kept. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
-/* The images and labels of the set that a loader serves, in order: [n][h][w][c] bytes, NULL if they are whitened, and [n]. */
+/* The images and labels of the set that a loader serves, in order: [n][h][w][c] bytes, NULL if they are
+ * whitened, and [n]. */
 const uint8_t *qg__loader_images(const qg_loader *l);
 const uint16_t *qg__loader_labels(const qg_loader *l);
 
-/* The bytes of images first .. first + n - 1 of the set, in order.  Images in files are decoded by all threads to room [n][h][w][c]; if
- * all are in memory, room is not used.  Fails with NULL, and the message of the first image that fails, as qg_loader_next. */
+/* The bytes of images first .. first + n - 1 of the set, in order.  Images in files are decoded by all
+ * threads to room [n][h][w][c]; if all are in memory, room is not used.  Fails with NULL, and the message
+ * of the first image that fails, as qg_loader_next. */
 const uint8_t *qg__loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
 
 /* True for 1..QG_MAX_CLASSES; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 
-/* Allocates images and labels for set->shape.  False: QG_EMEM, or QG_EARG for a shape that is empty or too large. */
+/* Allocates images and labels for set->shape.  False: QG_EMEM, or QG_EARG for a shape that is empty or too
+ * large. */
 bool qg__dataset_allocate(qg__dataset *set);
 void qg__dataset_free(qg__dataset *set);
 
-/* Keeps only the images of these classes and renumbers them (qg_loader_spec.classes).  Fails with QG_EARG and QG_EMEM. */
+/* Keeps only the images of these classes and renumbers them (qg_loader_spec.classes).  Fails with QG_EARG
+ * and QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n);
 
-/* Draws the images of part (qg_loader_spec.validation) by seed: *taken [n], from malloc, is 1 for these and 0 for the
- * others; *images is their number.  Fails with QG_EARG and QG_EMEM. */
+/* Draws the images of part (qg_loader_spec.validation) by seed: *taken [n], from malloc, is 1 for these and
+ * 0 for the others; *images is their number.  Fails with QG_EARG and QG_EMEM. */
 QG_MUST_CHECK
-qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout part, uint64_t seed, uint8_t **taken, int *images);
+qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout part, uint64_t seed, uint8_t **taken,
+                           int *images);
 
-/* Moves these images from set to *held, which must be {0}.  Both keep the order that the images had.  Fails with QG_EMEM; set
- * is then unchanged. */
+/* Moves these images from set to *held, which must be {0}.  Both keep the order that the images had.  Fails
+ * with QG_EMEM; set is then unchanged. */
 QG_MUST_CHECK
 qg_status qg__dataset_hold_out(qg__dataset *set, const uint8_t *taken, int images, qg__dataset *held);
 
@@ -69,8 +74,9 @@ qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...);
 enum { QG__SET_SLICES = 8 };
 static inline int qg__set_slice_at(int n, int slice) { return (int)((long long)n * slice / QG__SET_SLICES); }
 
-/* The digest of a set (qg_loader_digest) is the hash of its shape and of one hash for each of QG__SET_SLICES slices, since a
- * hash is sequential: that of the bytes of its images and, from there on, of the labels first .. end-1. */
+/* The digest of a set (qg_loader_digest) is the hash of its shape and of one hash for each of
+ * QG__SET_SLICES slices, since a hash is sequential: that of the bytes of its images and, from there on, of
+ * the labels first .. end-1. */
 uint64_t  qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h);
 uint64_t  qg__dataset_digest(qg_shape shape, const uint64_t *of_slice);
 
@@ -80,7 +86,8 @@ void      qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_
 /* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 
-/* Whether ranks share each batch, as at first; otherwise this one reads all of it, and ops exchange nothing. */
+/* Whether ranks share each batch, as at first; otherwise this one reads all of it, and ops exchange
+ * nothing. */
 void qg__loader_divide(qg_loader *l, bool among_ranks);
 
 /* Call it when path could not be opened.  If path does not exist but its directory does, the message

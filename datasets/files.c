@@ -55,7 +55,10 @@ void qg__failed(qg__first_failure *f, int image)
     atomic_flag_clear(&f->busy);
 }
 
-qg_status qg__failure_of(const qg__first_failure *f) { return f->status ? qg_fail(f->status, "%s", f->why) : QG_OK; }
+qg_status qg__failure_of(const qg__first_failure *f)
+{
+    return f->status ? qg_fail(f->status, "%s", f->why) : QG_OK;
+}
 
 static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
 {
@@ -67,7 +70,10 @@ static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
            qg__image_resized(path, f->shape, to, &f->item[index].deep);
 }
 
-static uint64_t hash_pixels(const qg__files *f, const uint8_t *image) { return qg_hash_words(QG_HASH_BASIS, image, qg_row(f->shape)); }
+static uint64_t hash_pixels(const qg__files *f, const uint8_t *image)
+{
+    return qg_hash_words(QG_HASH_BASIS, image, qg_row(f->shape));
+}
 
 const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room)
 {
@@ -89,7 +95,9 @@ static qg_status warn_of_deep(qg__dataset *set)
     for (int i = set->shape.n - 1; i >= 0; i--)
         if (f->item[set->file[i]].deep) first = i, n++;
     if (!n) return QG_OK;
-    return qg__dataset_warn(set, "'%s': %d image%s 16 bits per value, such as '%s'; only the high 8 of them are used",
+    return qg__dataset_warn(set,
+                            "'%s': %d image%s 16 bits per value, such as '%s'; only the high 8 of them are "
+                            "used",
                             f->dir, n, n == 1 ? " has" : "s have", f->names + f->item[set->file[first]].name);
 }
 
@@ -128,7 +136,8 @@ qg_status qg__files_load(qg__dataset *set)
         status = qg__failure_of(&p.failure);
         if (!status) status = warn_of_deep(set);
     } else {
-        status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes, QG_SHAPE_ARGS(set->shape));
+        status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
+                         QG_SHAPE_ARGS(set->shape));
     }
     if (status) {
         free(set->images);
@@ -161,7 +170,7 @@ static void scan_slice(void *context, int slice, int worker)
     pass              *p     = context;
     const qg__dataset *set   = p->set;
     const size_t       row   = qg_row(set->shape);
-    const int          first = qg__set_slice_at(set->shape.n, slice), end = qg__set_slice_at(set->shape.n, slice + 1);
+    const int first = qg__set_slice_at(set->shape.n, slice), end = qg__set_slice_at(set->shape.n, slice + 1);
     uint64_t           h     = QG_HASH_BASIS;
     (void)worker;
     for (int i = first; i < end; i++) {
@@ -171,7 +180,8 @@ static void scan_slice(void *context, int slice, int worker)
             return;
         }
         h = qg_hash(h, image, row);
-        if (p->sums && !(p->taken && p->taken[i])) qg__sums_add(p->sums + (size_t)slice * p->width, p->width, image, row);
+        if (p->sums && !(p->taken && p->taken[i]))
+            qg__sums_add(p->sums + (size_t)slice * p->width, p->width, image, row);
     }
     p->digest[slice] = qg__hash_labels(set, first, end, h);
 }
@@ -193,7 +203,8 @@ qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, s
     p.room              = malloc(QG__SET_SLICES * row);
     p.sums              = set->sums ? calloc(QG__SET_SLICES * width, sizeof *p.sums) : NULL;
     if (!p.room || (set->sums && !p.sums)) {
-        status = qg_fail(QG_EMEM, "'%s': out of memory: the sums of images of %zu values", set->files->dir, row);
+        status = qg_fail(QG_EMEM, "'%s': out of memory: the sums of images of %zu values", set->files->dir,
+                         row);
     } else {
         p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
         qg_parallel(QG__SET_SLICES, scan_slice, &p);
@@ -222,7 +233,7 @@ size_t qg__memory(void)
     FILE *container = fopen("/sys/fs/cgroup/memory.max", "r");
     if (!container) return most;
     unsigned long long bytes;
-    if (fscanf(container, "%llu", &bytes) == 1 && bytes < most) most = (size_t)bytes;      /* or it is "max" */
+    if (fscanf(container, "%llu", &bytes) == 1 && bytes < most) most = (size_t)bytes; /* or it is "max" */
     fclose(container);
     return most;
 }

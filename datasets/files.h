@@ -1,8 +1,9 @@
 /* datasets/files.h — images that stay in their files and are decoded when they are needed.  Internal.
  *
- * The first images of a set are kept in memory as they are first decoded, as many as a cache holds, and never leave it: an
- * epoch needs every image once, so no image is worth more than another, and a cache that replaced images would lose most of
- * them before they are needed again.  No lock is needed either, and which images are kept depends on nothing but the set.
+ * The first images of a set are kept in memory as they are first decoded, as many as a cache holds, and
+ * never leave it: an epoch needs every image once, so no image is worth more than another, and a cache that
+ * replaced images would lose most of them before they are needed again.  No lock is needed either, and
+ * which images are kept depends on nothing but the set.
  */
 #ifndef QG_FILES_H
 #define QG_FILES_H
@@ -41,17 +42,20 @@ void       qg__files_release(qg__files *f);         /* by one of its users; NULL
 QG_MUST_CHECK
 qg_status  qg__files_load(qg__dataset *set);
 
-/* Decodes each image of set once, in parallel, and notes what qg__files_image needs.  The first images, as far as bytes
- * suffice, are kept.  *digest is that of set, as if it were in memory; set->sums, unless it is NULL, [width] and 0 before,
- * receives the sums of those images for which taken, [n] or NULL, is 0.  Fails as qg__files_load. */
+/* Decodes each image of set once, in parallel, and notes what qg__files_image needs.  The first images, as
+ * far as bytes suffice, are kept.  *digest is that of set, as if it were in memory; set->sums, unless it is
+ * NULL, [width] and 0 before, receives the sums of those images for which taken, [n] or NULL, is 0.  Fails
+ * as qg__files_load. */
 QG_MUST_CHECK
-qg_status  qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest);
+qg_status  qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes,
+                          uint64_t *digest);
 
-/* The image with this index in f, decoded to room [h][w][c] unless it is kept.  Fails with NULL, as qg__image_resized; QG_EIO:
- * the file was another image when it was scanned. */
+/* The image with this index in f, decoded to room [h][w][c] unless it is kept.  Fails with NULL, as
+ * qg__image_resized; QG_EIO: the file was another image when it was scanned. */
 const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room);
 
-/* The failure of the first of several images that threads decode at the same time: messages belong to a thread. */
+/* The failure of the first of several images that threads decode at the same time: messages belong to a
+ * thread. */
 enum { QG__WHY_BYTES = 512 };
 typedef struct qg__first_failure {
     atomic_flag busy;
@@ -67,7 +71,8 @@ void       qg__failed(qg__first_failure *f, int image);
 QG_MUST_CHECK
 qg_status  qg__failure_of(const qg__first_failure *f);         /* QG_OK: none */
 
-/* The memory that this process may use: physical memory, or less by RLIMIT_AS or by the limit of a container. */
+/* The memory that this process may use: physical memory, or less by RLIMIT_AS or by the limit of a
+ * container. */
 size_t     qg__memory(void);
 
 #endif

@@ -23,7 +23,8 @@ typedef struct folder {
     const char *dir;
     listing     classes;
     listing    *images;                 /* [classes.n] */
-    int         beside, nested, others; /* skipped: files beside the classes; folders and other files in them */
+    int         beside, nested, others; /* skipped: files beside the classes; folders and other files in
+                                           them */
     char        skipped[QG__PATH_BYTES];    /* the first of these */
 } folder;
 
@@ -106,11 +107,15 @@ static bool list_class(folder *f, int k)
 {
     char      path[QG__PATH_BYTES], also[96] = "";
     const int nested = f->nested, others = f->others;
-    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path) || !list_only(f, path, false, &f->images[k])) return false;
+    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path) ||
+        !list_only(f, path, false, &f->images[k]))
+        return false;
     if (f->images[k].n) return true;
     if (f->nested > nested || f->others > others)
-        snprintf(also, sizeof also, ", but %d folder(s) and %d other file(s)", f->nested - nested, f->others - others);
-    qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file%s; each folder in '%s' is a class", path, also, f->dir);
+        snprintf(also, sizeof also, ", but %d folder(s) and %d other file(s)", f->nested - nested,
+                 f->others - others);
+    qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file%s; each folder in '%s' is a class", path,
+            also, f->dir);
     return false;
 }
 
@@ -120,8 +125,8 @@ static int survey(folder *f)
     int total = 0;
     if (!list_only(f, f->dir, true, &f->classes)) return 0;
     if (!f->classes.n && f->beside) {
-        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class and "
-                "contains the images", f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
+        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class "
+                "and contains the images", f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
         return 0;
     }
     if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES) {
@@ -133,7 +138,8 @@ static int survey(folder *f)
     if (!f->images) qg_fail(QG_EMEM, "'%s': out of memory: %d classes", f->dir, f->classes.n);
     for (int k = 0; f->images && k < f->classes.n; k++) {
         if (!list_class(f, k)) return 0;
-        if (total > INT_MAX - f->images[k].n) return qg_fail(QG_EFORMAT, "'%s' has more than %d images", f->dir, INT_MAX), 0;
+        if (total > INT_MAX - f->images[k].n)
+            return qg_fail(QG_EFORMAT, "'%s' has more than %d images", f->dir, INT_MAX), 0;
         total += f->images[k].n;
     }
     return total;
@@ -157,7 +163,8 @@ static int by_letters(const void *a, const void *b)
     return lower(*x) - lower(*y);
 }
 
-/* Two classes whose names differ only in the case of the letters A to Z, which other file systems do not distinguish. */
+/* Two classes whose names differ only in the case of the letters A to Z, which other file systems do not
+ * distinguish. */
 static bool find_twins(const folder *f, const char *twin[2])
 {
     const int    n    = f->classes.n;
@@ -196,10 +203,12 @@ static void warn(const folder *f, char text[WARNING_BYTES])
     bool        any = false;
     *text = '\0';
     add_count(text, f->nested, "folder within a class", "folders within classes", &any);
-    add_count(text, f->others, "file that is not PNG, JPEG or BMP", "files that are not PNG, JPEG or BMP", &any);
+    add_count(text, f->others, "file that is not PNG, JPEG or BMP", "files that are not PNG, JPEG or BMP",
+              &any);
     add_count(text, f->beside, "file beside the classes", "files beside the classes", &any);
     if (any) add(text, ", such as '%s'", f->skipped);
-    if (f->classes.n == 1) add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);
+    if (f->classes.n == 1)
+        add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);
     if (find_twins(f, twin)) add(text, "; the classes '%s' and '%s' differ only in case", twin[0], twin[1]);
 }
 
@@ -225,7 +234,8 @@ static bool take_files(const folder *f, qg__dataset *set)
             set->files->item[at].name = (size_t)(name - set->files->names);
             set->file[at]             = (uint32_t)at;
             set->labels[at]           = (uint16_t)k;
-            name = stpcpy(stpcpy(stpcpy(name, f->classes.name[k]->d_name), "/"), f->images[k].name[i]->d_name) + 1;
+            name = stpcpy(stpcpy(name, f->classes.name[k]->d_name), "/");
+            name = stpcpy(name, f->images[k].name[i]->d_name) + 1;
         }
     return true;
 }
@@ -310,8 +320,8 @@ qg_status qg__folder_same_classes(const char *a, const char *b)
                              by_letters(&x, &y) ? "" : ", which differs only in case");
     }
     if (!status && f.classes.n != g.classes.n)
-        status = qg_fail(QG_EFORMAT, "'%s' has %d class%s, '%s' has %d", b, g.classes.n, g.classes.n == 1 ? "" : "es", a,
-                         f.classes.n);
+        status = qg_fail(QG_EFORMAT, "'%s' has %d class%s, '%s' has %d", b, g.classes.n,
+                         g.classes.n == 1 ? "" : "es", a, f.classes.n);
     folder_free(&f), folder_free(&g);
     return status;
 }

@@ -19,12 +19,16 @@ static qg_status count(const qg__dataset *set, qg_holdout h, int *images)
         return qg_fail(QG_EARG, "validation: a share of %g, must be 0 or more and less than 1", h.share);
     if (h.images < 0) return qg_fail(QG_EARG, "validation: %d images, must be 0 or more", h.images);
     if (h.images && h.share != 0)
-        return qg_fail(QG_EARG, "validation: %d images and a share of %g exclude each other", h.images, h.share);
+        return qg_fail(QG_EARG, "validation: %d images and a share of %g exclude each other", h.images,
+                       h.share);
     *images = h.images ? h.images : (int)(h.share * n + 0.5);
     return *images ? QG_OK : qg_fail(QG_EARG, "validation: a share of %g of %d images is none", h.share, n);
 }
 
-static int by_label(const void *a, const void *b) { return ((const part *)a)->label - ((const part *)b)->label; }
+static int by_label(const void *a, const void *b)
+{
+    return ((const part *)a)->label - ((const part *)b)->label;
+}
 
 static int by_remainder(const void *a, const void *b)
 {
@@ -48,8 +52,8 @@ static qg_status divide(const qg__dataset *set, int images, part *p)
         left -= p[k].gives;
     }
     if (images > spare)
-        return qg_fail(QG_EARG, "validation: %d of %d images, but the classes can spare at most %d, since each keeps one", images,
-                       set->shape.n, spare);
+        return qg_fail(QG_EARG, "validation: %d of %d images, but the classes can spare at most %d, since "
+                       "each keeps one", images, set->shape.n, spare);
     qsort(p, (size_t)classes, sizeof *p, by_remainder);
     for (int k = 0; left > 0; k = (k + 1) % classes)
         if (p[k].gives + 1 < p[k].has) p[k].gives++, left--;
@@ -110,7 +114,8 @@ qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout h, uint64_t seed, 
     part        *p     = malloc((size_t)set->classes * sizeof *p);
     uint32_t    *order = malloc(n * sizeof *order);
     *taken = malloc(n);
-    status = p && order && *taken ? divide(set, *images, p) : qg_fail(QG_EMEM, "out of memory: a permutation of %zu images", n);
+    status = p && order && *taken ? divide(set, *images, p)
+                                  : qg_fail(QG_EMEM, "out of memory: a permutation of %zu images", n);
     if (status) {
         free(*taken);
         *taken = NULL;

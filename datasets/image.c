@@ -45,8 +45,8 @@ bool qg__image_fits(const qg__image *m, int64_t h, int64_t w)
         return false;
     }
     if (h > largest || w > largest || h * w > MAX_PIXELS) {
-        qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: more than %d million pixels", m->path, (long long)w, (long long)h,
-                (int)(MAX_PIXELS / 1000000));
+        qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: more than %d million pixels", m->path, (long long)w,
+                (long long)h, (int)(MAX_PIXELS / 1000000));
         return false;
     }
     return true;
@@ -100,14 +100,16 @@ enum { MOST_SIDE = 4096 };
 static qg_status check_channels(const char *by, int channels)
 {
     if (channels == 1 || channels == 3) return QG_OK;
-    return qg_fail(QG_EARG, "'%s': images of %d channels are wanted, but image files have 1 or 3", by, channels);
+    return qg_fail(QG_EARG, "'%s': images of %d channels are wanted, but image files have 1 or 3", by,
+                   channels);
 }
 
 qg_status qg__image_wanted(const char *by, qg_shape want)
 {
     if (check_channels(by, want.c)) return QG_EARG;
     if (want.h >= 1 && want.w >= 1 && want.h <= MOST_SIDE && want.w <= MOST_SIDE) return QG_OK;
-    return qg_fail(QG_EARG, "'%s': images of %dx%d pixels are wanted, but sides must be 1..%d", by, want.h, want.w, (int)MOST_SIDE);
+    return qg_fail(QG_EARG, "'%s': images of %dx%d pixels are wanted, but sides must be 1..%d", by, want.h,
+                   want.w, (int)MOST_SIDE);
 }
 
 static bool read_any(qg__image *m, const char *path, int channels)

@@ -16,22 +16,22 @@
 /* Whether a name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
 bool     qg__image_named(const char *name);
 
-/* Whether images of this shape can be made of files: they have 1 channel (grey) or 3, and sides of 1..4096.  The message
- * begins with what wants them.  QG_EARG. */
+/* Whether images of this shape can be made of files: they have 1 channel (grey) or 3, and sides of 1..4096.
+ * The message begins with what wants them.  QG_EARG. */
 QG_MUST_CHECK
 qg_status qg__image_wanted(const char *by, qg_shape want);
 
-/* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc; a photograph is
- * turned as its Exif block says.  NULL, and a message that names the file, if it is damaged or beyond a limit, or with other
- * channels. */
+/* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc;
+ * a photograph is turned as its Exif block says.  NULL, and a message that names the file, if it is damaged
+ * or beyond a limit, or with other channels. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
 
-/* The same, resized to want.  *deep: the file has 16 bits per value, of which the high ones are read.  False, and a message
- * that names the file, also as qg__image_wanted; to may then hold anything. */
+/* The same, resized to want.  *deep: the file has 16 bits per value, of which the high ones are read.
+ * False, and a message that names the file, also as qg__image_wanted; to may then hold anything. */
 bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep);
 
-/* path[i] = the path of image index[i] of qg_folder(dir), as its files are now, from malloc; NULL: there is no such image.
- * Fails as qg_folder, and path then has NULL alone. */
+/* path[i] = the path of image index[i] of qg_folder(dir), as its files are now, from malloc; NULL: there is
+ * no such image.  Fails as qg_folder, and path then has NULL alone. */
 QG_MUST_CHECK
 qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char **path);
 
@@ -42,8 +42,8 @@ uint8_t *qg__png_read(const char *path, qg_shape *want);
 /* The bytes [h][w][c] as a PNG file in memory, from malloc; c is 1 or 3.  NULL: QG_EMEM. */
 uint8_t *qg__png_encode(qg_shape shape, const uint8_t *bytes, size_t *n);
 
-/* Resizes from [is.h][is.w][c] to to [want.h][want.w][c], by a triangle filter.  False: QG_EMEM, or QG_ESHAPE if the
- * channels differ. */
+/* Resizes from [is.h][is.w][c] to to [want.h][want.w][c], by a triangle filter.  False: QG_EMEM, or
+ * QG_ESHAPE if the channels differ. */
 bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
 
 /* --- between image.c and the decoders ----------------------------------------------------- */

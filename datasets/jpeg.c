@@ -29,8 +29,8 @@ static void fail(j_common_ptr jpeg)
     longjmp(r->failed, 1);
 }
 
-/* A negative level is a warning: libjpeg makes up the pixels that follow.  Two warnings concern no pixel: bytes
- * between segments, which some cameras leave, and a version of JFIF. */
+/* A negative level is a warning: libjpeg makes up the pixels that follow.  Two warnings concern no pixel:
+ * bytes between segments, which some cameras leave, and a version of JFIF. */
 static void message(j_common_ptr jpeg, int level)
 {
     const int code = jpeg->err->msg_code;
@@ -67,7 +67,8 @@ static boolean read_app1(j_decompress_ptr jpeg)
 static void to_rgb(const uint8_t *inks, int w, uint8_t *row)
 {
     for (int x = 0; x < w; x++)
-        for (int c = 0; c < 3; c++) row[3 * x + c] = (uint8_t)((inks[4 * x + c] * inks[4 * x + 3] + 127) / 255);
+        for (int c = 0; c < 3; c++)
+            row[3 * x + c] = (uint8_t)((inks[4 * x + c] * inks[4 * x + 3] + 127) / 255);
 }
 
 /* libjpeg leaves through longjmp, so what changes meanwhile stands in *r and *r->m. */

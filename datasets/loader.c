@@ -173,8 +173,10 @@ static void hash_slice(void *context, int slice, int worker)
     (void)worker;
     struct hashing *h     = context;
     const size_t    row   = qg_row(h->set->shape);
-    const int       first = qg__set_slice_at(h->set->shape.n, slice), end = qg__set_slice_at(h->set->shape.n, slice + 1);
-    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + (size_t)first * row, (size_t)(end - first) * row);
+    const int       first = qg__set_slice_at(h->set->shape.n, slice),
+                    end = qg__set_slice_at(h->set->shape.n, slice + 1);
+    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + (size_t)first * row,
+                                    (size_t)(end - first) * row);
     h->of[slice]          = qg__hash_labels(h->set, first, end, bytes);
 }
 
@@ -204,12 +206,13 @@ static qg_status normalise(qg_loader *l)
     const qg_preprocess *as = l->spec.preprocess;
     l->spec.preprocess = NULL;
     if (l->set.files && (as ? as->normalise.kind : l->spec.normalise.kind) == QG_WHITEN)
-        return qg_fail(QG_EARG, "'%s': whitening keeps all images in memory as floats, so a cache must hold the %zu bytes of all "
-                       "images", l->set.files->dir, (size_t)l->set.shape.n * qg_row(l->set.shape));
+        return qg_fail(QG_EARG, "'%s': whitening keeps all images in memory as floats, so a cache must hold "
+                       "the %zu bytes of all images", l->set.files->dir,
+                       (size_t)l->set.shape.n * qg_row(l->set.shape));
     const qg_shape a = l->set.shape, b = as ? as->shape : a;
     if (a.h != b.h || a.w != b.w || a.c != b.c)
-        return qg_fail(QG_ESHAPE, "images of %dx%dx%d cannot be preprocessed as images of %dx%dx%d", a.h, a.w, a.c, b.h, b.w,
-                       b.c);
+        return qg_fail(QG_ESHAPE, "images of %dx%dx%d cannot be preprocessed as images of %dx%dx%d", a.h, a.w,
+                       a.c, b.h, b.w, b.c);
     const qg_status status = as ? qg__preprocess_copy(&l->preprocess, as)
                                 : qg__preprocess_fit(&l->preprocess, &l->set, l->spec.normalise);
     if (status || !l->preprocess.whitening) return status;
@@ -233,7 +236,8 @@ static qg_status open_validation(qg_loader *l, qg__dataset held)
     return l->validation ? QG_OK : qg_errcode();
 }
 
-/* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a cache that cannot. */
+/* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a
+ * cache that cannot. */
 static qg_status open_files(qg_loader *l, size_t *bytes)
 {
     const size_t all = (size_t)l->set.shape.n * qg_row(l->set.shape), memory = qg__memory();
@@ -242,12 +246,15 @@ static qg_status open_files(qg_loader *l, size_t *bytes)
     if (l->set.files->scanned) return QG_OK;            /* held out of a set that is not in memory */
     if (all <= (automatic ? memory / 2 : *bytes)) return qg__files_load(&l->set);
     if (!automatic) return QG_OK;
-    return qg__dataset_warn(&l->set, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu MiB; they are decoded in "
-                            "every epoch, except as many as a cache of %zu MiB holds", l->set.files->dir, l->set.shape.n,
-                            l->set.shape.h, l->set.shape.w, l->set.shape.c, all >> 20, memory >> 20, *bytes >> 20);
+    return qg__dataset_warn(&l->set, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu "
+                            "MiB; they are decoded in every epoch, except as many as a cache of %zu MiB "
+                            "holds",
+                            l->set.files->dir, l->set.shape.n, l->set.shape.h, l->set.shape.w, l->set.shape.c,
+                            all >> 20, memory >> 20, *bytes >> 20);
 }
 
-/* The digest, and what one look at every image gives if they stay in files: the sums of those that taken does not hold out. */
+/* The digest, and what one look at every image gives if they stay in files: the sums of those that taken
+ * does not hold out. */
 static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
 {
     if (!l->set.files) {
@@ -285,7 +292,8 @@ static qg_status divide(qg_loader *l, qg__dataset *held)
     int              images = 0;
     size_t           bytes  = 0;
     qg_status        status = QG_OK;
-    if (part.images || part.share != 0) status = qg__dataset_draw(&l->set, part, l->spec.seed, &taken, &images);
+    if (part.images || part.share != 0)
+        status = qg__dataset_draw(&l->set, part, l->spec.seed, &taken, &images);
     if (!status && l->set.files) status = open_files(l, &bytes);
     if (!status) status = survey(l, taken, bytes);
     if (!status && taken) status = qg__dataset_hold_out(&l->set, taken, images, held);
@@ -314,7 +322,8 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
         goto failed;
     }
-    if ((spec.classes || spec.n_classes) && qg__dataset_choose(&set, spec.classes, spec.n_classes)) goto failed;
+    if ((spec.classes || spec.n_classes) && qg__dataset_choose(&set, spec.classes, spec.n_classes))
+        goto failed;
     spec.classes   = NULL;
     spec.n_classes = 0;
     l = malloc(sizeof *l);

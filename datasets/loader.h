@@ -1,16 +1,19 @@
 /* datasets/loader.h — data sets in batches.
  *
- * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.  Images of a folder that
- * are too many for that are decoded when they are needed (.cache_bytes).  Each
- * epoch contains every image once.  The order is a pure function of (seed, epoch), the augmentation of an
- * image a pure function of (seed, epoch, image).  The same seed therefore gives the same batches on any
- * number of threads and after any seek.
+ * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.  Images of
+ * a folder that are too many for that are decoded when they are needed (.cache_bytes).  Each epoch contains
+ * every image once.  The order is a pure function of (seed, epoch), the augmentation of an image a pure
+ * function of (seed, epoch, image).  The same seed therefore gives the same batches on any number of
+ * threads and after any seek.
  *
- *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch     = 128,
- *                                                                      .seed      = 7,
- *                                                                      .normalise = { .kind = QG_PER_CHANNEL },
- *                                                                      .augment   = { .pad = 4, .flip = true } });
- *     qg_loader *test  = qg_data_test("cifar10", dir, (qg_loader_spec){ .batch = 500, .preprocess = qg_loader_preprocess(train) });
+ *     qg_loader *train = qg_data_train("cifar10", dir,
+ *                                      (qg_loader_spec){ .batch     = 128,
+ *                                                        .seed      = 7,
+ *                                                        .normalise = { .kind = QG_PER_CHANNEL },
+ *                                                        .augment   = { .pad = 4, .flip = true } });
+ *     qg_loader *test  = qg_data_test("cifar10", dir,
+ *                                     (qg_loader_spec){ .batch      = 500,
+ *                                                       .preprocess = qg_loader_preprocess(train) });
  */
 #ifndef QG_LOADER_H
 #define QG_LOADER_H
@@ -48,11 +51,12 @@ typedef struct qg_augment {
                                at most the smaller side.  1708.04552v2 */
 } qg_augment;
 
-/* Images of a training set that are held out for validation: so many, or this share of all, rounded; {0}: none.
+/* Images of a training set that are held out for validation: so many, or this share of all, rounded; {0}:
+ * none.
  *
- * They are drawn by .seed of the loader, from every class in proportion: of n of N images, a class of m images gives
- * n m / N, rounded down, and the classes with the largest remainders give one more.  A class keeps at least one image.
- * Statistics of the normalisation are those of the images that remain. */
+ * They are drawn by .seed of the loader, from every class in proportion: of n of N images, a class of m
+ * images gives n m / N, rounded down, and the classes with the largest remainders give one more.  A class
+ * keeps at least one image.  Statistics of the normalisation are those of the images that remain. */
 typedef struct qg_holdout {
     int    images;          /* fewer than all; 0: share */
     double share;           /* 0 <= share < 1 */
@@ -65,30 +69,34 @@ typedef struct qg_loader_spec {
     qg_normalise     normalise;     /* with the statistics of this set, unless: */
     const qg_preprocess *preprocess;    /* of the training images or of a checkpoint, copied; or NULL */
     qg_augment       augment;       /* for training only */
-    const uint16_t  *classes;       /* keep only the images of these classes, which become classes 0, 1, .. in this
-                                       order; read during the call; NULL: all */
+    const uint16_t  *classes;       /* keep only the images of these classes, which become classes 0, 1, ..
+                                       in this order; read during the call; NULL: all */
     int              n_classes;     /* how many these are */
     qg_holdout       validation;    /* of a training set: keep these images for qg_loader_validation */
-    size_t           cache_bytes;   /* of a folder: the decoded images that may stay in memory; all others are decoded, by all
-                                       threads, whenever they are needed.  0: as many as the set has if they take at most half
-                                       of the memory, else a quarter of the memory, with a warning.  Batches, digest and
-                                       statistics do not depend on it */
+    size_t           cache_bytes;   /* of a folder: the decoded images that may stay in memory; all others
+                                       are decoded, by all threads, whenever they are needed.  0: as many as
+                                       the set has if they take at most half of the memory, else a quarter
+                                       of the memory, with a warning.  Batches, digest and statistics do not
+                                       depend on it */
 } qg_loader_spec;
 
 /* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
- * augmentation or range that is out of bounds, a class that the set does not have or that is given twice, classes
- * without images, more images for validation than the classes can spare), QG_ESHAPE (preprocess is for images of another size) or QG_EMEM. */
+ * augmentation or range that is out of bounds, a class that the set does not have or that is given twice,
+ * classes without images, more images for validation than the classes can spare), QG_ESHAPE (preprocess is
+ * for images of another size) or QG_EMEM. */
 
 /* The training and the test images of a data set by name.
  *
- *     mnist            [60000][28][28][1] and [10000][28][28][1], classes 0..9: dir has {train,t10k}-images-idx3-ubyte and
- *                      {train,t10k}-labels-idx1-ubyte, uncompressed, with any number and size of images
+ *     mnist            [60000][28][28][1] and [10000][28][28][1], classes 0..9: dir has
+ *                      {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, uncompressed, with
+ *                      any number and size of images
  *     fashion-mnist    the same files, of clothes
- *     cifar10          [50000][32][32][3] and [10000][32][32][3], red, green, blue, classes 0..9: data_batch_1.bin ..
- *                      data_batch_5.bin and test_batch.bin of the binary version, with any number of records
+ *     cifar10          [50000][32][32][3] and [10000][32][32][3], red, green, blue, classes 0..9:
+ *                      data_batch_1.bin .. data_batch_5.bin and test_batch.bin of the binary version, with
+ *                      any number of records
  *     cifar100         the same sizes, the fine classes 0..99: train.bin and test.bin
- *     sample           [2000][28][28][1] and [500][28][28][1], classes 0..9: train.png and test.png of datasets/sample;
- *                      image i has label i % 10
+ *     sample           [2000][28][28][1] and [500][28][28][1], classes 0..9: train.png and test.png of
+ *                      datasets/sample; image i has label i % 10
  *     synthetic        noise [8192][28][28][1] and [1024][28][28][1]; needs no files
  *     folder:32x32x3   qg_folder of dir/train and dir/test
  *     arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy,classes=10
@@ -96,11 +104,12 @@ typedef struct qg_loader_spec {
  *
  * mnist:classes=0+1+7 keeps these classes, as .classes does; so do the others but folder and arrays.
  *
- * dir      NULL: datasets/NAME, in the working directory or in $QGRAD_SHARE or PREFIX/share/qgrad.  A folder needs dir.
+ * dir      NULL: datasets/NAME, in the working directory or in $QGRAD_SHARE or PREFIX/share/qgrad.  A
+ * folder needs dir.
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EARG: text, with a message that lists what is legal.  QG_EIO: a file is missing or unreadable; the message
- *          names it, and how to get it.  QG_EFORMAT: a file is no such file, is shorter or longer than it says, or a label is out
- *          of range.  QG_EMEM.
+ * Fails    NULL.  QG_EARG: text, with a message that lists what is legal.  QG_EIO: a file is missing or
+ *          unreadable; the message names it, and how to get it.  QG_EFORMAT: a file is no such file, is
+ *          shorter or longer than it says, or a label is out of range.  QG_EMEM.
  */
 qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec);
 qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
@@ -109,18 +118,19 @@ extern const qg_variant qg_data_sets[];     /* their names and keys */
 extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,flip" (qg_recipe_set) */
 
 /* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes and the images
- * of a class are numbered by name, in byte order.  Names that begin with a dot are skipped, as are, with a warning
- * (qg_loader_warning), folders and other kinds of files in a class and files beside the classes.  There is a warning of a
- * single class, too, and of classes whose names differ only in case, which other file systems do not distinguish.
+ * of a class are numbered by name, in byte order.  Names that begin with a dot are skipped, as are, with a
+ * warning (qg_loader_warning), folders and other kinds of files in a class and files beside the classes.
+ * There is a warning of a single class, too, and of classes whose names differ only in case, which other
+ * file systems do not distinguish.
  *
  * Shapes   image is the shape of one image; its n is ignored; c is 1 (grey) or 3 (red, green, blue).
- *          A photograph is turned as its orientation in Exif says.  An image of another size is resized to this
- *          shape, without keeping its proportions, by a triangle filter: linear interpolation, which widens to cover
- *          every pixel when it shrinks.
- * Range    1 to QG_MAX_CLASSES classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels and, as a
- *          progressive JPEG, 100 scans.
- * Memory   The loader is the caller's; qg_loader_free.  It decodes every image once, even if they do not stay in memory
- *          (.cache_bytes), in which case whitening fails with QG_EARG.
+ *          A photograph is turned as its orientation in Exif says.  An image of another size is resized to
+ *          this shape, without keeping its proportions, by a triangle filter: linear interpolation, which
+ *          widens to cover every pixel when it shrinks.
+ * Range    1 to QG_MAX_CLASSES classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels
+ *          and, as a progressive JPEG, 100 scans.
+ * Memory   The loader is the caller's; qg_loader_free.  It decodes every image once, even if they do not
+ *          stay in memory (.cache_bytes), in which case whitening fails with QG_EARG.
  * Fails    NULL.  QG_EIO: a folder or file is missing or unreadable.  QG_EFORMAT: an image is
  *          damaged (checksums of a PNG are verified) or beyond a limit, a class is empty, there are no
  *          classes or too many.  QG_EARG: image.  QG_EMEM.  The message names the file or folder.
@@ -134,25 +144,28 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
  * Fails    NULL.  QG_EARG: NULL, an empty shape, classes or a label out of range; the message names it.
  *          QG_EMEM.
  */
-qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes, qg_loader_spec spec);
+qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes,
+                     qg_loader_spec spec);
 
-/* Images and labels in two files that NumPy's save wrote: versions 1 to 3 of the format, in C order, little-endian.
+/* Images and labels in two files that NumPy's save wrote: versions 1 to 3 of the format, in C order,
+ * little-endian.
  *
- * Shapes   images: uint8 [n][h][w] (one channel) or [n][h][w][c]; no side and no number of channels above 4096.
- *          labels: any integer type, [n] or [n][1].
+ * Shapes   images: uint8 [n][h][w] (one channel) or [n][h][w][c]; no side and no number of channels above
+ *          4096.  labels: any integer type, [n] or [n][1].
  * Range    classes, or 0: as many as the greatest label needs.  Labels 0 .. classes-1.
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: it is no such file, truncated or too long, has
- *          another type, order or shape, other numbers of labels and images, a label out of range.  QG_EARG and
- *          QG_EMEM as above.  The message names the file.  There is a warning (qg_loader_warning) if the channels seem
- *          to come before the height, as PyTorch has them.
+ * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: it is no such file, truncated or
+ *          too long, has another type, order or shape, other numbers of labels and images, a label out of
+ *          range.  QG_EARG and QG_EMEM as above.  The message names the file.  There is a warning
+ *          (qg_loader_warning) if the channels seem to come before the height, as PyTorch has them.
  */
 qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader_spec spec);
 
 /* n images of noise, for benchmarks: bytes are uniform; image i has label i % classes.
  *
  * Shapes   image is the shape of one image; its n is ignored.
- * Range    1 <= n, 1 <= classes <= QG_MAX_CLASSES.  Every spec gives the same images; the seed only orders them.
+ * Range    1 <= n, 1 <= classes <= QG_MAX_CLASSES.  Every spec gives the same images; the seed only orders
+ *          them.
  * Memory   The loader is the caller's; qg_loader_free.
  * Fails    NULL.  QG_EARG: out of range.  QG_EMEM.
  */
@@ -162,14 +175,16 @@ qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
  *
  *     for (qg_batch b; qg_loader_next(l, &b); ) ...        one epoch, or the rest of it
  *
- * Memory   b.x and b.y belong to the loader and stay valid until the next call.  Nothing is allocated, except by the
- *          decoders of images that are not in memory.
- * Fails    Only if such an image cannot be decoded again, or has changed since the loader was made: it then returns false,
- *          now and in all later calls, and qg_loader_status tells this from the end of an epoch.  With NULL it returns false.
+ * Memory   b.x and b.y belong to the loader and stay valid until the next call.  Nothing is allocated,
+ *          except by the decoders of images that are not in memory.
+ * Fails    Only if such an image cannot be decoded again, or has changed since the loader was made: it then
+ *          returns false, now and in all later calls, and qg_loader_status tells this from the end of an
+ *          epoch.  With NULL it returns false.
  */
 bool qg_loader_next(qg_loader *l, qg_batch *b);
 
-/* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO: a file has changed. */
+/* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO: a file has
+ * changed. */
 QG_MUST_CHECK
 qg_status qg_loader_status(const qg_loader *l);
 
@@ -190,24 +205,26 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one 
 /* The images that .validation has held out, preprocessed as those of l, in the order of the set and without
  * augmentation; NULL: none.
  *
- *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch = 128, .seed = 7, .validation = { .images = 5000 } });
- *     .. qg_fit(net, (qg_fit_spec){ .train = train, .validation = qg_loader_validation(train), .test = test, ..
+ *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch = 128, .seed = 7,
+ *                                                                        .validation = { .images = 5000 } });
+ *     .. qg_fit(net, (qg_fit_spec){ .train = train, .validation = qg_loader_validation(train), ..
  *
  * Memory   Owned by l, and freed with it. */
 qg_loader *qg_loader_validation(const qg_loader *l);
 
-/* A hash of the bytes and labels of the set, before normalisation and before images are held out, which tells sets
- * apart. */
+/* A hash of the bytes and labels of the set, before normalisation and before images are held out, which
+ * tells sets apart. */
 uint64_t  qg_loader_digest(const qg_loader *l);
 
-/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and 0 if the
- * classes have no names: only those of folders have, and chosen ones (.classes), which are otherwise called by the
- * numbers that they had, "7". */
+/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and
+ * 0 if the classes have no names: only those of folders have, and chosen ones (.classes), which are
+ * otherwise called by the numbers that they had, "7". */
 const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
 
-/* What may be a mistake in the set, in one line, such as files that were skipped, images of 16 bits per value, of which the
- * high 8 are used, or, unless .in_order, a class without images; NULL: nothing.  It belongs to l. */
+/* What may be a mistake in the set, in one line, such as files that were skipped, images of 16 bits per
+ * value, of which the high 8 are used, or, unless .in_order, a class without images; NULL: nothing.  It
+ * belongs to l. */
 const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 

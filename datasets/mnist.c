@@ -70,7 +70,8 @@ static uint8_t *idx_read(const char *path, int rank, int *dims)
 static qg_status labels_take(const char *path, const uint8_t *labels, int n, int images, uint16_t **to)
 {
     if (n != images)
-        return qg_fail(QG_EFORMAT, "'%s' has %d label%s for %d image%s", path, n, n == 1 ? "" : "s", images, images == 1 ? "" : "s");
+        return qg_fail(QG_EFORMAT, "'%s' has %d label%s for %d image%s", path, n, n == 1 ? "" : "s", images,
+                       images == 1 ? "" : "s");
     for (int i = 0; i < n; i++)
         if (labels[i] >= CLASSES)
             return qg_fail(QG_EFORMAT, "'%s': label %d is %d, but the classes are 0..%d", path, i,

@@ -47,7 +47,8 @@ qg_status qg__preprocess_range(qg_preprocess *p)
     const qg_normalise how   = p->normalise;
     const double       width = (double)how.high - (double)how.low;
     if (!(width > 0) || !isfinite((float)width))
-        return qg_fail(QG_EARG, "range %g..%g: its width must be a positive float", (double)how.low, (double)how.high);
+        return qg_fail(QG_EARG, "range %g..%g: its width must be a positive float", (double)how.low,
+                       (double)how.high);
     for (size_t k = 0; k < qg_row(p->shape); k++) {
         p->mean[k]      = (float)(-(double)how.low / width);
         p->deviation[k] = (float)(1 / width);

@@ -5,8 +5,8 @@
 #include "core/io/keys.h"
 #include "datasets/dataset.h"
 
-/* x = byte / 255 is normalised to x without mean, to (x - mean) / deviation with deviation, and as a whole image
- * with whitening (QG_WHITEN). */
+/* x = byte / 255 is normalised to x without mean, to (x - mean) / deviation with deviation, and as a whole
+ * image with whitening (QG_WHITEN). */
 struct qg_preprocess {
     qg_shape     shape;         /* of one image */
     qg_normalise normalise;
@@ -18,8 +18,8 @@ struct qg_preprocess {
 /* The kinds by name, in the order of qg_normalise_kind. */
 extern const qg_variant qg_normalisations[];
 
-/* Parses "channel" or "range:low=-1,high=1"; canonical receives the only spelling of the value.  Fails with QG_EARG; the
- * message lists the kinds. */
+/* Parses "channel" or "range:low=-1,high=1"; canonical receives the only spelling of the value.  Fails with
+ * QG_EARG; the message lists the kinds. */
 QG_MUST_CHECK
 qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
 bool      qg_normalise_fits(qg_normalise n);        /* whether the statistics of a kind come from images */
@@ -32,7 +32,8 @@ qg_status qg_image_parse(const char *text, qg_shape *image);
 /* How many sums the statistics of a kind need: one for each channel or value of an image; 0: none. */
 size_t    qg__sums_width(qg_normalise_kind kind, qg_shape image);
 
-/* From the images of a set, or from its sums if it has these.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *p is then {0}. */
+/* From the images of a set, or from its sums if it has these.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *p
+ * is then {0}. */
 QG_MUST_CHECK
 qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normalise how);
 QG_MUST_CHECK

@@ -1,5 +1,5 @@
-/* The .npy format: "\x93NUMPY", two bytes of version, the length of the header (two bytes in version 1, else four), a header
- * that is the literal of a Python dictionary, padded with blanks, and the values.
+/* The .npy format: "\x93NUMPY", two bytes of version, the length of the header (two bytes in version 1,
+ * else four), a header that is the literal of a Python dictionary, padded with blanks, and the values.
  *
  *     {'descr': '|u1', 'fortran_order': False, 'shape': (60000, 28, 28), }
  *
@@ -86,8 +86,8 @@ static bool read_extent(literal *l, uint64_t *to)
     if (*l->at < '0' || *l->at > '9') return bad(l, "an extent of the shape is not a number");
     const unsigned long long n = strtoull(l->at, &end, 10);
     if (n > INT_MAX) {
-        qg_fail(QG_EFORMAT, "'%s' has an extent of %.*s, more than %d", l->path, (int)(end - l->at < 32 ? end - l->at : 32), l->at,
-                INT_MAX);
+        qg_fail(QG_EFORMAT, "'%s' has an extent of %.*s, more than %d", l->path,
+                (int)(end - l->at < 32 ? end - l->at : 32), l->at, INT_MAX);
         return false;
     }
     *to   = n;
@@ -138,26 +138,36 @@ static bool read_dictionary(literal *l)
     return l->seen == 7 || bad(l, "descr, fortran_order or shape is missing");
 }
 
-static qg_status truncated(const char *path) { return qg_fail(QG_EFORMAT, "'%s' is truncated: its header ends early", path); }
+static qg_status truncated(const char *path)
+{
+    return qg_fail(QG_EFORMAT, "'%s' is truncated: its header ends early", path);
+}
 
 /* Takes the text of the header. */
 static qg_status take_header(npy *f, const char *path, char text[MOST_HEADER + 1])
 {
     unsigned char head[12] = { 0 };
-    if (f->reader.left < 10) return qg_fail(QG_EFORMAT, "'%s' is not an .npy file: it has %zu bytes", path, f->reader.left);
+    if (f->reader.left < 10)
+        return qg_fail(QG_EFORMAT, "'%s' is not an .npy file: it has %zu bytes", path, f->reader.left);
     qg_status status = qg_reader_take(&f->reader, 10, head);
     if (status) return status;
-    if (!memcmp(head, "PK\x03\x04", 4)) return qg_fail(QG_EFORMAT, "'%s' is an .npz archive; save each array with numpy.save", path);
-    if (memcmp(head, "\x93NUMPY", 6)) return qg_fail(QG_EFORMAT, "'%s' is not an .npy file: it begins with other bytes", path);
-    if (head[6] < 1 || head[6] > 3) return qg_fail(QG_EFORMAT, "'%s' has version %d.%d of the format, not 1 to 3", path, head[6], head[7]);
+    if (!memcmp(head, "PK\x03\x04", 4))
+        return qg_fail(QG_EFORMAT, "'%s' is an .npz archive; save each array with numpy.save", path);
+    if (memcmp(head, "\x93NUMPY", 6))
+        return qg_fail(QG_EFORMAT, "'%s' is not an .npy file: it begins with other bytes", path);
+    if (head[6] < 1 || head[6] > 3)
+        return qg_fail(QG_EFORMAT, "'%s' has version %d.%d of the format, not 1 to 3", path, head[6],
+                       head[7]);
     if (head[6] > 1 && f->reader.left < 2) return truncated(path);
     if (head[6] > 1) status = qg_reader_take(&f->reader, 2, head + 10);
     const size_t n = (size_t)head[8] | (size_t)head[9] << 8 | (size_t)head[10] << 16 | (size_t)head[11] << 24;
-    if (!status && n > MOST_HEADER) return qg_fail(QG_EFORMAT, "'%s' has a header of %zu bytes, more than %d", path, n, (int)MOST_HEADER);
+    if (!status && n > MOST_HEADER)
+        return qg_fail(QG_EFORMAT, "'%s' has a header of %zu bytes, more than %d", path, n, (int)MOST_HEADER);
     if (!status && n > f->reader.left) return truncated(path);
     if (!status) status = qg_reader_take(&f->reader, n, text);
     text[n] = '\0';
-    return status || strlen(text) == n ? status : qg_fail(QG_EFORMAT, "'%s': its header contains a zero byte", path);
+    return status || strlen(text) == n ? status
+                                       : qg_fail(QG_EFORMAT, "'%s': its header contains a zero byte", path);
 }
 
 /* The file has exactly the values of its shape. */
@@ -166,13 +176,14 @@ static qg_status check_size(npy *f, const char *path)
     f->count = 1;
     for (int i = 0; i < f->rank; i++) {
         if (!f->dims[i]) return qg_fail(QG_EFORMAT, "'%s' is empty: axis %d has no elements", path, i);
-        if (f->count > UINT64_MAX / 8 / f->dims[i]) return qg_fail(QG_EFORMAT, "'%s' promises more values than any file has", path);
+        if (f->count > UINT64_MAX / 8 / f->dims[i])
+            return qg_fail(QG_EFORMAT, "'%s' promises more values than any file has", path);
         f->count *= f->dims[i];
     }
     const uint64_t want = f->count * (uint64_t)f->bytes;
     if (f->reader.left == want) return QG_OK;
-    return qg_fail(QG_EFORMAT, "'%s' is %s: its shape promises %" PRIu64 " bytes of values, but it has %zu", path,
-                   f->reader.left < want ? "truncated" : "too long", want, f->reader.left);
+    return qg_fail(QG_EFORMAT, "'%s' is %s: its shape promises %" PRIu64 " bytes of values, but it has %zu",
+                   path, f->reader.left < want ? "truncated" : "too long", want, f->reader.left);
 }
 
 /* Opens a file and reads its header.  types: the legal descr, each after a blank. */
@@ -180,7 +191,8 @@ static qg_status npy_open(npy *f, const char *path, const char *types, const cha
 {
     char      text[MOST_HEADER + 1], quoted[DESCR_BYTES + 2];
     literal   l      = { .path = path, .at = text, .to = f };
-    qg_status status = path ? qg_reader_open_in(&f->reader, QG_BY_PATH, path) : qg_fail(QG_EARG, "the path of an array is NULL");
+    qg_status status = path ? qg_reader_open_in(&f->reader, QG_BY_PATH, path)
+                            : qg_fail(QG_EARG, "the path of an array is NULL");
     if (path && status) (void)qg__dataset_absent(path);
     if (!path || status) return status;
     status = take_header(f, path, text);
@@ -195,7 +207,9 @@ static qg_status npy_open(npy *f, const char *path, const char *types, const cha
 }
 
 #define IMAGES " |u1 ", "images are bytes ('|u1'): save them with numpy.uint8"
-#define LABELS " |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 ", "labels are integers in little-endian order: save them with numpy.int64"
+#define LABELS                                                                                               \
+    " |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 ",                                                                     \
+        "labels are integers in little-endian order: save them with numpy.int64"
 
 /* --- images ------------------------------------------------------------------------------- */
 
@@ -203,10 +217,12 @@ static qg_status shape_of(const npy *f, const char *path, qg_shape *to)
 {
     const uint64_t *d = f->dims, c = f->rank == 4 ? d[3] : 1;
     if (f->rank != 3 && f->rank != 4)
-        return qg_fail(QG_EFORMAT, "'%s' has %d axes, but images have the three n, h, w or the four n, h, w, c", path, f->rank);
+        return qg_fail(QG_EFORMAT,
+                       "'%s' has %d axes, but images have the three n, h, w or the four n, h, w, c", path,
+                       f->rank);
     if (d[1] > MOST_SIDE || d[2] > MOST_SIDE || c > MOST_SIDE)
-        return qg_fail(QG_EFORMAT, "'%s' has images of %" PRIu64 "x%" PRIu64 "x%" PRIu64 ", and no side or number of channels may "
-                       "exceed %d", path, d[1], d[2], c, (int)MOST_SIDE);
+        return qg_fail(QG_EFORMAT, "'%s' has images of %" PRIu64 "x%" PRIu64 "x%" PRIu64 ", and no side or "
+                       "number of channels may exceed %d", path, d[1], d[2], c, (int)MOST_SIDE);
     *to = (qg_shape){ (int)d[0], (int)d[1], (int)d[2], (int)c };
     return QG_OK;
 }
@@ -266,7 +282,8 @@ static qg_status take_labels(npy *f, const char *path, int *classes, uint16_t *t
         for (uint64_t k = 0; k < n; k++, i++) {
             const int64_t label = value_of(chunk + k * (uint64_t)f->bytes, f->bytes, is_signed);
             if (label < 0 || label >= QG_MAX_CLASSES)
-                return qg_fail(QG_EFORMAT, "'%s': label %" PRIu64 " is %" PRId64 ", not in 0..%d", path, i, label, QG_MAX_CLASSES - 1);
+                return qg_fail(QG_EFORMAT, "'%s': label %" PRIu64 " is %" PRId64 ", not in 0..%d", path, i,
+                               label, QG_MAX_CLASSES - 1);
             greatest = label > greatest ? label : greatest;
             if (to) to[i] = (uint16_t)label;
         }
@@ -282,8 +299,8 @@ static qg_status read_labels(const char *path, uint64_t images, int *classes, ui
     if (!status && f.rank != 1 && !(f.rank == 2 && f.dims[1] == 1))
         status = qg_fail(QG_EFORMAT, "'%s' has %d axes, but labels have one", path, f.rank);
     if (!status && to && f.count != images)
-        status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " label%s for %" PRIu64 " image%s", path, f.count, f.count == 1 ? "" : "s",
-                         images, images == 1 ? "" : "s");
+        status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " label%s for %" PRIu64 " image%s", path, f.count,
+                         f.count == 1 ? "" : "s", images, images == 1 ? "" : "s");
     if (!status) status = take_labels(&f, path, classes, to);
     qg_reader_close(&f.reader);
     return status;
@@ -300,7 +317,8 @@ qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader
     if (!status && (classes < 0 || classes > QG_MAX_CLASSES))
         status = qg_fail(QG_EARG, "classes is %d, must be 0..%d", classes, QG_MAX_CLASSES);
     if (!status && classes && found > classes)
-        status = qg_fail(QG_EFORMAT, "'%s': the greatest label is %d, with classes 0..%d", labels, found - 1, classes - 1);
+        status = qg_fail(QG_EFORMAT, "'%s': the greatest label is %d, with classes 0..%d", labels, found - 1,
+                         classes - 1);
     set.classes = classes ? classes : found;
     if (!status) status = warn(images, &set);
     if (status) qg__dataset_free(&set);

@@ -43,8 +43,8 @@ static bool is_wanted(const reading *r, int h, int w)
     if (!want || ((h == want->h || !want->h) && w == want->w && c == want->c && bits == 8)) return true;
     char height[16] = "any height";
     if (want->h) snprintf(height, sizeof height, "%d", want->h);
-    qg_fail(QG_EFORMAT, "'%s' is %d x %d, %d channel%s of %d bit%s, expected %d x %s, %d of 8", r->m->path, w, h, c, c == 1 ? "" : "s", bits,
-            bits == 1 ? "" : "s", want->w, height, want->c);
+    qg_fail(QG_EFORMAT, "'%s' is %d x %d, %d channel%s of %d bit%s, expected %d x %s, %d of 8", r->m->path, w,
+            h, c, c == 1 ? "" : "s", bits, bits == 1 ? "" : "s", want->w, height, want->c);
     return false;
 }
 

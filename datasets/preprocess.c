@@ -70,7 +70,10 @@ qg_status qg_image_parse(const char *text, qg_shape *image)
 /* --- images ------------------------------------------------------------------------------- */
 
 qg_shape     qg_preprocess_shape(const qg_preprocess *p) { return p ? p->shape : (qg_shape){ 0 }; }
-qg_normalise qg_preprocess_normalise(const qg_preprocess *p) { return p ? p->normalise : (qg_normalise){ 0 }; }
+qg_normalise qg_preprocess_normalise(const qg_preprocess *p)
+{
+    return p ? p->normalise : (qg_normalise){ 0 };
+}
 
 static bool same_floats(const float *a, const float *b, size_t n)
 {
@@ -140,14 +143,18 @@ static bool repeats(const float *x, size_t n, size_t period)
     return true;
 }
 
-qg_status qg_preprocess_numbers(const qg_preprocess *p, int *numbers, const float **mean, const float **deviation)
+qg_status qg_preprocess_numbers(const qg_preprocess *p, int *numbers, const float **mean,
+                                const float **deviation)
 {
     static const float zero = 0.0f, one = 1.0f;
     if (!p) return qg_fail_null(QG_EARG, "preprocess");
-    if (p->whitening) return qg_fail(QG_EARG, "whitened images (normalise=whiten) have no mean and deviation of their own");
+    if (p->whitening)
+        return qg_fail(QG_EARG, "whitened images (normalise=whiten) have no mean and deviation of their own");
     const size_t period[] = { 1, (size_t)p->shape.c, qg_row(p->shape) };
     int          k        = 0;
-    while (p->mean && k < 2 && !(repeats(p->mean, period[2], period[k]) && repeats(p->deviation, period[2], period[k]))) k++;
+    while (p->mean && k < 2 &&
+           !(repeats(p->mean, period[2], period[k]) && repeats(p->deviation, period[2], period[k])))
+        k++;
     *numbers   = (int)period[k];
     *mean      = p->mean ? p->mean : &zero;
     *deviation = p->mean ? p->deviation : &one;
@@ -175,7 +182,8 @@ static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
 static uint64_t hash_of(const qg_preprocess *p)
 {
     const size_t row = qg_row(p->shape);
-    return qg_hash(qg_hash(QG_HASH_BASIS, p->mean, row * sizeof(float)), p->whitening, row * row * sizeof(float));
+    return qg_hash(qg_hash(QG_HASH_BASIS, p->mean, row * sizeof(float)), p->whitening,
+                   row * row * sizeof(float));
 }
 
 void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
@@ -211,15 +219,18 @@ bool qg_preprocess_state(const qg_preprocess *p, qg_state *s)
 /* --- from a checkpoint -------------------------------------------------------------------- */
 
 /* n numbers, repeated up to the size of an image; positive: a deviation. */
-static qg_status read_numbers(const qg_preprocess *p, const qg_archive *a, const char *key, float *to, bool positive)
+static qg_status read_numbers(const qg_preprocess *p, const qg_archive *a, const char *key, float *to,
+                              bool positive)
 {
     const size_t n    = distinct(p);
     const char  *text = qg_archive_noted(a, key);
     for (size_t i = 0; i < n; i++) {
         const size_t length = text ? strcspn(text, " ") : 0;
         double       value;
-        if (!length || !qg_number_read(text, length, &value) || !isfinite((float)value) || (positive && !((float)value > 0)))
-            return qg_fail(QG_EFORMAT, "number %zu of its %s is not a %s", i + 1, key, positive ? "positive float" : "float");
+        if (!length || !qg_number_read(text, length, &value) || !isfinite((float)value) ||
+            (positive && !((float)value > 0)))
+            return qg_fail(QG_EFORMAT, "number %zu of its %s is not a %s", i + 1, key,
+                           positive ? "positive float" : "float");
         to[i] = (float)value;
         text += length + (text[length] == ' ');
     }
@@ -235,7 +246,8 @@ static qg_status read_notes(qg_preprocess *p, const qg_archive *a)
     if (!image || !normalise) return qg_fail(QG_ESTATE, "it does not say how its images are preprocessed");
     if (qg_image_parse(image, &p->shape) || qg_normalise_parse(normalise, &p->normalise, text, sizeof text))
         return QG_EFORMAT;
-    if (qg_row(p->shape) > MOST_VALUES) return qg_fail(QG_EFORMAT, "images of %s are larger than those of any data set", image);
+    if (qg_row(p->shape) > MOST_VALUES)
+        return qg_fail(QG_EFORMAT, "images of %s are larger than those of any data set", image);
     return QG_OK;
 }
 

@@ -2,8 +2,8 @@
  * centred on (i + 1/2) was/is.  Its weights are a triangle of half width max(1, was/is): linear
  * interpolation when it grows, a mean of everything under it when it shrinks.
  *
- * Each row is added to the rows of the result that it lies under as soon as it has its new width, so the memory is that of
- * a row and of the result, however high the image is. */
+ * Each row is added to the rows of the result that it lies under as soon as it has its new width, so the
+ * memory is that of a row and of the result, however high the image is. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -68,18 +68,21 @@ static void add_row(rows *y, int r, int was, int is, size_t row, const float *wi
 
 bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
 {
-    if (is.c != want.c) return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c), false;
+    if (is.c != want.c)
+        return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c), false;
     const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c, h = (size_t)want.h;
     float       *wide = malloc(row * sizeof *wide);
     rows         y    = { 0, calloc(h * row, sizeof *y.sum), calloc(h, sizeof *y.weights) };
     const bool   ok   = wide && y.sum && y.weights;
     if (ok) {
         for (int r = 0; r < is.h; r++) {
-            for (size_t k = 0; k < c; k++) resize_line(from + (size_t)r * was_row + k, is.w, wide + k, want.w, c);
+            for (size_t k = 0; k < c; k++)
+                resize_line(from + (size_t)r * was_row + k, is.w, wide + k, want.w, c);
             add_row(&y, r, is.h, want.h, row, wide);
         }
         for (size_t i = 0; i < h; i++)
-            for (size_t k = 0; k < row; k++) to[i * row + k] = to_byte((float)(y.sum[i * row + k] / y.weights[i]));
+            for (size_t k = 0; k < row; k++)
+                to[i * row + k] = to_byte((float)(y.sum[i * row + k] / y.weights[i]));
     } else {
         qg_fail(QG_EMEM, "out of memory: resizing an image of %d x %d", is.w, is.h);
     }

@@ -74,12 +74,14 @@ static bool has_files(const qg__data *d)
 void qg__data_forget_files(qg__data *d) { memset(d->file, 0, sizeof d->file); }
 
 /* The path of a file; NULL: none is given, or it is too long. */
-static const char *array_path(const qg__data *d, const char *dir, bool test, int what, char path[QG__PATH_BYTES])
+static const char *array_path(const qg__data *d, const char *dir, bool test, int what,
+                              char path[QG__PATH_BYTES])
 {
     const char *name = d->file[2 * test + what];
     if (!*name && has_files(d)) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * test + what]);
-    else if (!*name) qg_fail(QG_EARG, "arrays: a checkpoint does not choose files to read; name them with --data, or a run by "
-                             "its directory, whose config.toml names them");
+    else if (!*name)
+        qg_fail(QG_EARG, "arrays: a checkpoint does not choose files to read; name them with --data, or a "
+                "run by its directory, whose config.toml names them");
     if (!*name || qg__path_join(dir && *name != '/' ? dir : ".", name, path)) return NULL;
     if (!dir || *name == '/') snprintf(path, QG__PATH_BYTES, "%s", name);
     return path;
@@ -119,7 +121,8 @@ static qg_status take_file(qg__data *d, const char *item, size_t n, bool *taken)
         if (*d->file[i]) return qg_fail(QG_EARG, "arrays: %s is given twice", array_names[i]);
         const int length = (int)(n - key - 1);
         if (length < 1 || length >= QG__ARRAY_BYTES)
-            return qg_fail(QG_EARG, "arrays: the path of %s is %s", array_names[i], length ? "too long" : "empty");
+            return qg_fail(QG_EARG, "arrays: the path of %s is %s", array_names[i],
+                           length ? "too long" : "empty");
         snprintf(d->file[i], QG__ARRAY_BYTES, "%.*s", length, item + key + 1);
         return QG_OK;
     }
@@ -138,22 +141,27 @@ static qg_status parse_arrays(qg__data *d, const char *text, char *canonical, si
         if (take_file(d, text, n, &taken)) return QG_EARG;
         if (taken) continue;
         if (strncmp(text, "classes=", 8) || *rest)
-            return qg_fail(QG_EARG, "arrays: unknown option '%.*s'; available: train, train-labels, test, test-labels, classes",
+            return qg_fail(QG_EARG,
+                           "arrays: unknown option '%.*s'; available: train, train-labels, test, "
+                           "test-labels, classes",
                            (int)(n < 64 ? n : 64), text);
         snprintf(rest, sizeof rest, "%.*s", (int)n, text);
     }
     if (qg_keys_parse("arrays", *rest ? rest : NULL, array_keys, value)) return QG_EARG;
     for (int i = 0; i < QG__ARRAY_FILES; i += 2)
         if (!*d->file[i] != !*d->file[i + 1])
-            return qg_fail(QG_EARG, "arrays: %s needs %s", array_names[*d->file[i] ? i : i + 1], array_names[*d->file[i] ? i + 1 : i]);
+            return qg_fail(QG_EARG, "arrays: %s needs %s", array_names[*d->file[i] ? i : i + 1],
+                           array_names[*d->file[i] ? i + 1 : i]);
     if (!has_files(d))
-        return qg_fail(QG_EARG, "arrays: the files are missing, as in arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy");
+        return qg_fail(QG_EARG, "arrays: the files are missing, as in "
+                                "arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy");
     d->classes = (int)value[0];
     qg_keys_print(NULL, array_keys, value, number, sizeof number);
     int at = snprintf(canonical, bytes, "arrays:");
     for (int i = 0; i < QG__ARRAY_FILES; i++)
         if (*d->file[i])
-            at += snprintf(canonical + at, bytes - (size_t)at, "%s%s=%s", canonical[at - 1] == ':' ? "" : ",", array_names[i], d->file[i]);
+            at += snprintf(canonical + at, bytes - (size_t)at, "%s%s=%s", canonical[at - 1] == ':' ? "" : ",",
+                           array_names[i], d->file[i]);
     if (*number) snprintf(canonical + at, bytes - (size_t)at, ",%s", number);
     return QG_OK;
 }
@@ -181,10 +189,12 @@ const qg_variant qg_data_sets[] = {
 
 /* What there is of each besides its name and keys, in the same order. */
 static const qg__data sets[] = {
-    { .dir = "datasets/mnist", .how = "datasets/fetch.sh mnist", .image = { 1, 28, 28, 1 }, .classes = 10, .read = qg__mnist },
-    { .dir = "datasets/fashion-mnist", .how = "datasets/fetch.sh fashion-mnist", .image = { 1, 28, 28, 1 }, .classes = 10,
+    { .dir = "datasets/mnist", .how = "datasets/fetch.sh mnist", .image = { 1, 28, 28, 1 }, .classes = 10,
       .read = qg__mnist },
-    { .dir = "datasets/cifar10", .how = "datasets/fetch.sh cifar10", .image = { 1, 32, 32, 3 }, .classes = 10, .read = qg__cifar10 },
+    { .dir = "datasets/fashion-mnist", .how = "datasets/fetch.sh fashion-mnist", .image = { 1, 28, 28, 1 },
+      .classes = 10, .read = qg__mnist },
+    { .dir = "datasets/cifar10", .how = "datasets/fetch.sh cifar10", .image = { 1, 32, 32, 3 }, .classes = 10,
+      .read = qg__cifar10 },
     { .dir = "datasets/cifar100", .image = { 1, 32, 32, 3 }, .classes = 100, .read = qg__cifar100 },
     { .image = { 1, 32, 32, 3 }, .open = open_folder },
     { .open = open_arrays },
@@ -192,7 +202,8 @@ static const qg__data sets[] = {
     { .image = { 1, 28, 28, 1 }, .classes = 10, .read = noise },
 };
 
-_Static_assert(sizeof sets / sizeof *sets == sizeof qg_data_sets / sizeof *qg_data_sets - 1, "the tables have the same rows");
+_Static_assert(sizeof sets / sizeof *sets == sizeof qg_data_sets / sizeof *qg_data_sets - 1,
+               "the tables have the same rows");
 
 void qg__data_names(char *text, size_t bytes)
 {
@@ -243,7 +254,8 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
     qg_shape s = d->image;
     if (d->open != open_arrays || s.h) return s;
     for (int test = 0; test < 2; test++)
-        if (*d->file[2 * test + IMAGES] && array_path(d, dir, test, IMAGES, path) && !qg__npy_shape(path, &s)) {
+        if (*d->file[2 * test + IMAGES] && array_path(d, dir, test, IMAGES, path) &&
+            !qg__npy_shape(path, &s)) {
             s.n = 1;
             return s;
         }
@@ -285,7 +297,8 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
     return l;
 }
 
-qg_status qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index, char **path)
+qg_status qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index,
+                         char **path)
 {
     char split[QG__PATH_BYTES];
     for (int i = 0; i < n; i++) path[i] = NULL;
@@ -305,11 +318,19 @@ static qg_loader *open_text(const char *text, const char *dir, bool test, qg_loa
     qg__data d;
     char     canonical[QG__DATA_TEXT];
     if (!text) qg_fail(QG_EARG, "the name of the data set is NULL");
-    return !text || qg__data_parse(text, &d, canonical, sizeof canonical) ? NULL : qg__data_open(&d, dir, test, spec);
+    return !text || qg__data_parse(text, &d, canonical, sizeof canonical)
+               ? NULL
+               : qg__data_open(&d, dir, test, spec);
 }
 
-qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec) { return open_text(text, dir, false, spec); }
-qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec) { return open_text(text, dir, true, spec); }
+qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec)
+{
+    return open_text(text, dir, false, spec);
+}
+qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec)
+{
+    return open_text(text, dir, true, spec);
+}
 
 /* --- what is done to the images ----------------------------------------------------------- */
 
@@ -328,7 +349,8 @@ const qg_key qg_augment_keys[] = {
 qg_status qg__augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes)
 {
     double value[QG_MAX_KEYS];
-    if (qg_keys_parse("augmentation", strcmp(text, "none") ? text : NULL, qg_augment_keys, value)) return QG_EARG;
+    if (qg_keys_parse("augmentation", strcmp(text, "none") ? text : NULL, qg_augment_keys, value))
+        return QG_EARG;
     *a = (qg_augment){ .pad    = (int)value[PAD],
                        .border = (qg_border)value[BORDER],
                        .flip   = value[FLIP] != 0,
@@ -346,7 +368,9 @@ qg_status qg__holdout_parse(const char *text, qg_holdout *h, char *canonical, si
     char         number[QG_NUMBER_BYTES];
     const bool   is = qg_number_read(text, n, &value) && !(percent && text[n + 1]) && value >= 0;
     if (!is || (percent ? value >= 100 : value > INT_MAX || value != (int)value))
-        return qg_fail(QG_EARG, "'%s' is neither a number of images nor a percentage below 100%%; write 5000 or 10%%", text);
+        return qg_fail(QG_EARG,
+                       "'%s' is neither a number of images nor a percentage below 100%%; write 5000 or 10%%",
+                       text);
     *h = percent ? (qg_holdout){ .share = value / 100 } : (qg_holdout){ .images = (int)value };
     qg_number_print(number, 9, value);
     if (percent) snprintf(canonical, bytes, "%s%%", number);

@@ -7,7 +7,8 @@
 
 enum { QG__ARRAY_FILES = 4, QG__ARRAY_BYTES = 256, QG__DATA_TEXT = 2048 };
 
-/* What a text names: "mnist", with chosen classes "mnist:classes=0+1+7", "folder:HxWxC", "arrays:train=FILE,..". */
+/* What a text names: "mnist", with chosen classes "mnist:classes=0+1+7", "folder:HxWxC",
+ * "arrays:train=FILE,..". */
 typedef struct qg__data {
     const char *name;
     const char *dir;        /* its default directory; NULL: it needs no files, or has no such directory */
@@ -15,7 +16,8 @@ typedef struct qg__data {
     qg_shape    image;      /* of one image, as published; {0}: that of the files */
     int         classes;    /* 0: known once the images are read */
     qg_loader *(*read)(const char *dir, bool test, qg_loader_spec spec);
-    qg_loader *(*open)(const struct qg__data *d, const char *dir, bool test, qg_loader_spec spec);  /* NULL: read does */
+    qg_loader *(*open)(const struct qg__data *d, const char *dir, bool test,
+                       qg_loader_spec spec); /* NULL: read does */
     char        file[QG__ARRAY_FILES][QG__ARRAY_BYTES];     /* of arrays: below dir; empty: not given */
     uint16_t    chosen[100];                                /* classes of the set, in this order */
     int         n_chosen;                                   /* 0: all */
@@ -28,34 +30,37 @@ qg_status       qg__data_parse(const char *text, qg__data *d, char *canonical, s
 void            qg__data_names(char *text, size_t bytes);       /* "mnist, cifar10, .." */
 bool            qg__data_is_folder(const qg__data *d);
 
-/* Whether it names files itself, as arrays do, and the same set without them, whose split cannot be opened: a checkpoint or a
- * packed net may come from anywhere, and must not decide which files are read. */
+/* Whether it names files itself, as arrays do, and the same set without them, whose split cannot be opened:
+ * a checkpoint or a packed net may come from anywhere, and must not decide which files are read. */
 bool            qg__data_names_files(const qg__data *d);
 void            qg__data_forget_files(qg__data *d);
 
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        qg__data_image(const qg__data *d, const char *dir);
 
-/* dir, or if it is NULL the set's default directory, here or where qgrad is installed (core/io/share.h); in path, which the caller
- * provides.  NULL: the set needs no files. */
+/* dir, or if it is NULL the set's default directory, here or where qgrad is installed (core/io/share.h); in
+ * path, which the caller provides.  NULL: the set needs no files. */
 const char     *qg__data_directory(const qg__data *d, const char *dir, char path[QG__PATH_BYTES]);
 
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loader_spec spec);
 
-/* The classes of both splits of a folder have the same names.  Fails with QG_EFORMAT, naming the first difference; QG_EIO. */
+/* The classes of both splits of a folder have the same names.  Fails with QG_EFORMAT, naming the first
+ * difference; QG_EIO. */
 QG_MUST_CHECK
 qg_status       qg__data_check_classes(const qg__data *d, const char *dir);
 
-/* path[i] = the file of image index[i] of a split, from malloc; NULL: the set has no file for each image.  Fails as
- * qg__data_open; path then has NULL alone. */
+/* path[i] = the file of image index[i] of a split, from malloc; NULL: the set has no file for each image.
+ * Fails as qg__data_open; path then has NULL alone. */
 QG_MUST_CHECK
-qg_status       qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index, char **path);
+qg_status       qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index,
+                               char **path);
 
-uint64_t        qg__data_digest(const qg_loader *train, const qg_loader *test);     /* of both splits' images and labels */
+uint64_t        qg__data_digest(const qg_loader *train,
+                                const qg_loader *test); /* of both splits' images and labels */
 
-/* Parses "none" or "pad=4,flip".  canonical receives the canonical text.  Fails with QG_EARG; the message lists the legal
- * values. */
+/* Parses "none" or "pad=4,flip".  canonical receives the canonical text.  Fails with QG_EARG; the message
+ * lists the legal values. */
 QG_MUST_CHECK
 qg_status       qg__augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes);
 
@@ -71,12 +76,13 @@ qg_loader      *qg__cifar10(const char *dir, bool test, qg_loader_spec spec);
 qg_loader      *qg__cifar100(const char *dir, bool test, qg_loader_spec spec);
 qg_loader      *qg__sample(const char *dir, bool test, qg_loader_spec spec);
 
-/* QG_OK if both folders have classes of the same names, and so of the same numbers.  Fails with QG_EFORMAT, naming the first
- * difference; QG_EIO; QG_EARG: NULL. */
+/* QG_OK if both folders have classes of the same names, and so of the same numbers.  Fails with QG_EFORMAT,
+ * naming the first difference; QG_EIO; QG_EARG: NULL. */
 QG_MUST_CHECK
 qg_status       qg__folder_same_classes(const char *a, const char *b);
 
-/* What the header of a file of NumPy says of the images, and how many classes the greatest label needs.  Both fail as qg_npy. */
+/* What the header of a file of NumPy says of the images, and how many classes the greatest label needs.
+ * Both fail as qg_npy. */
 QG_MUST_CHECK
 qg_status       qg__npy_shape(const char *images, qg_shape *shape);
 QG_MUST_CHECK

@@ -1,5 +1,5 @@
-/* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows.  Both depend on the set alone,
- * so the bits do not depend on the number of threads. */
+/* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows.  Both depend on the set
+ * alone, so the bits do not depend on the number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,7 +242,8 @@ float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
     block        b      = { .set = set, .mean = s->mean, .row = row, .x = x };
     qg_status    status = QG_OK;
     if (!x || !to)
-        status = qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
+        status = qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats",
+                         QG_SHAPE_ARGS(set->shape));
     for (int first = 0; !status && load(&b, first); first += BLOCK) {
         product p = { s, &b, to + (size_t)first * row };
         status    = qg_parallel_blas(pieces_of((size_t)b.n, PIECE_IMAGES), product_piece, &p);

@@ -4,16 +4,19 @@
 
 int main(int argc, char **argv)
 {
-    const char    *file = argc == 3 ? argv[1] : "runs/three/best.safetensors", *image = argc == 3 ? argv[2] : "seven.png";
+    const char    *file = argc == 3 ? argv[1] : "runs/three/best.safetensors",
+                  *image = argc == 3 ? argv[2] : "seven.png";
     qg_archive    *a = qg_archive_open(file);
     qg_preprocess *p = a ? qg_preprocess_open(file) : NULL;
     const qg_shape s = qg_preprocess_shape(p);                  /* of the images that it was trained on */
-    const char    *classes = p ? qg_archive_noted(a, "classes") : NULL, *name = p ? qg_archive_noted(a, "class-names") : NULL;
+    const char    *classes = p ? qg_archive_noted(a, "classes") : NULL,
+                  *name = p ? qg_archive_noted(a, "class-names") : NULL;
     qg_net        *n = !classes ? NULL : qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){
                            .height = s.h, .width = s.w, .channels = s.c, .classes = atoi(classes) });
     qg_tape       *t = qg_tape_new();
     float         *x = malloc(qg_row(s) * sizeof *x);
-    if (!qg_net_build(n) || qg_net_load(n, file) || qg_preprocess_image(p, image, x)) return qg_report("classify");
+    if (!qg_net_build(n) || qg_net_load(n, file) || qg_preprocess_image(p, image, x))
+        return qg_report("classify");
     qg_tape_begin(t, QG_EVAL, 0, UINT64_MAX);                   /* long after any delay */
     qg_var *y = qg_net_forward(n, t, (qg_tensor){ s, x });
     int     k = 0;

@@ -5,7 +5,8 @@
 
 #include "qgrad.h"
 
-static const char *const keys[] = { "model", "weight", "input", "optimizer", "lr", "schedule", "epochs", "seed" };
+static const char *const keys[] = { "model", "weight",   "input",  "optimizer",
+                                    "lr",    "schedule", "epochs", "seed" };
 
 int main(int argc, char **argv)
 {
@@ -16,12 +17,17 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++) {
         qg_assessment a;
         run[i] = qg_run_open(argv[i + 1], QG_RUN_BEST);
-        if (!run[i] || !(accuracy[i] = qg_run_column(run[i], "test_accuracy", &epochs[i]))) return qg_report("compare");
+        if (!run[i] || !(accuracy[i] = qg_run_column(run[i], "test_accuracy", &epochs[i])))
+            return qg_report("compare");
         qg_loader *test = qg_data_test(qg_run_get(run[i], "data"), qg_run_get(run[i], "data-dir"),
-                                       (qg_loader_spec){ .batch = 100, .in_order = true, .preprocess = qg_run_preprocess(run[i]) });
+                                       (qg_loader_spec){ .batch = 100,
+                                                         .in_order = true,
+                                                         .preprocess = qg_run_preprocess(run[i]) });
         if (!test || qg_run_evaluate(run[i], test, 0, &a)) return qg_report("compare");
         printf("%s: %.2f %%", argv[i + 1], 100 * a.accuracy);
-        if (a.n_confused) printf(", most often takes %s for %s", qg_run_class(run[i], a.confused[0].label), qg_run_class(run[i], a.confused[0].predicted));
+        if (a.n_confused)
+            printf(", most often takes %s for %s", qg_run_class(run[i], a.confused[0].label),
+                   qg_run_class(run[i], a.confused[0].predicted));
         putchar('\n');
         qg_assessment_free(&a), qg_loader_free(test);
     }
@@ -29,7 +35,8 @@ int main(int argc, char **argv)
         const char *a = qg_run_get(run[0], keys[k]), *b = qg_run_get(run[1], keys[k]);
         if (a && b && strcmp(a, b)) printf("%-10s %s, %s\n", keys[k], a, b);
     }
-    for (int e = 0; e < epochs[0] && e < epochs[1]; e++) printf("epoch %-4d %.2f %%, %.2f %%\n", e + 1, 100 * accuracy[0][e], 100 * accuracy[1][e]);
+    for (int e = 0; e < epochs[0] && e < epochs[1]; e++)
+        printf("epoch %-4d %.2f %%, %.2f %%\n", e + 1, 100 * accuracy[0][e], 100 * accuracy[1][e]);
     for (int i = 0; i < 2; i++) qg_run_close(run[i]);
     return 0;
 }

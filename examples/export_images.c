@@ -1,7 +1,9 @@
-/* Exports a data set as folders of PNG files, OUT/train/CLASS/00042.png and OUT/test/CLASS/00042.png, as --data folder reads them.
+/* Exports a data set as folders of PNG files, OUT/train/CLASS/00042.png and OUT/test/CLASS/00042.png, as
+ * --data folder reads them.
  *
- *     build/examples/export_images cifar10|mnist|sample OUT TRAIN TEST      the first TRAIN and TEST images of each class
- */
+ *     build/examples/export_images cifar10|mnist|sample OUT TRAIN TEST
+ *
+ * takes the first TRAIN and TEST images of each class. */
 #include <errno.h>
 #include <png.h>
 #include <stdio.h>
@@ -78,7 +80,9 @@ int main(int argc, char **argv)
     }
     if (make(argv[2])) return 1;
     for (int i = 0; i < 2; i++) {
-        qg_loader *images = (i ? qg_data_test : qg_data_train)(set->name, NULL, (qg_loader_spec){ .batch = 100, .in_order = true });
+        qg_loader *images = (i ? qg_data_test
+                               : qg_data_train)(set->name, NULL,
+                                                (qg_loader_spec){ .batch = 100, .in_order = true });
         if (!images) return qg_report("export_images");
         const int failed = export(images, set, argv[2], split[i], atoi(argv[3 + i]));
         qg_loader_free(images);

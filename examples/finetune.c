@@ -1,5 +1,5 @@
-/* Fine-tunes LeNet-5 to three digits: a last layer of its own on the convolutions of another run, which stay as they are.
- * Without MNIST, it takes three classes of the sample.
+/* Fine-tunes LeNet-5 to three digits: a last layer of its own on the convolutions of another run, which
+ * stay as they are.  Without MNIST, it takes three classes of the sample.
  *
  *     build/qgrad train --model lenet5 --epochs 1 --out runs/ten
  *     build/examples/finetune [runs/ten [runs/three]] */
@@ -8,16 +8,20 @@
 static qg_loader *images(bool test)
 {
     static const uint16_t classes[] = { 0, 1, 7 };
-    const qg_loader_spec spec = { .batch = 64, .seed = 1, .in_order = test, .classes = classes, .n_classes = 3 };
-    qg_loader *(*open)(const char *text, const char *dir, qg_loader_spec spec) = test ? qg_data_test : qg_data_train;
+    const qg_loader_spec spec = {
+        .batch = 64, .seed = 1, .in_order = test, .classes = classes, .n_classes = 3
+    };
+    qg_loader *(*open)(const char *text, const char *dir, qg_loader_spec spec) = test ? qg_data_test
+                                                                                      : qg_data_train;
     qg_loader *mnist = open("mnist", NULL, spec);
     return mnist ? mnist : open("sample", NULL, spec);
 }
 
 int main(int argc, char **argv)
 {
-    qg_net       *net  = qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ .height = 28, .width = 28, .channels = 1,
-                                                                                     .classes = 3, .seed = 1 });
+    qg_net       *net  = qg_model_declare(qg_model_find("lenet5"),
+                                          (qg_model_spec){ .height = 28, .width = 28, .channels = 1,
+                                                           .classes = 3, .seed = 1 });
     qg_optim     *adam = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
     qg_loader    *train = images(false), *test = images(true);
     qg_fit_result r;

@@ -1,5 +1,5 @@
-/* A net and images of one's own, trained in a run directory.  Stop it with Ctrl-C or kill it at any moment; when it is
- * started again, it continues, and ends with the same bytes.
+/* A net and images of one's own, trained in a run directory.  Stop it with Ctrl-C or kill it at any moment;
+ * when it is started again, it continues, and ends with the same bytes.
  *
  *     fit [directory [epochs]] */
 #include <signal.h>
@@ -16,8 +16,9 @@ static void on_signal(int number) { stop = number; }
 /* conv - bn - relu - conv - bn, + x, relu, with ternary weights and inputs of 4 bits. */
 static qg_layer *block(qg_net *net, qg_layer *x)
 {
-    const qg_conv2d_spec conv = { .out = CHANNELS, .kernel = 3, .pad = 1, .weight = qg_twn((qg_twn_spec){ 0 }),
-                                  .input = qg_lsq((qg_lsq_spec){ .bits = 4 }), .after = x };
+    const qg_conv2d_spec conv = { .out = CHANNELS, .kernel = 3, .pad = 1, .after = x,
+                                  .weight = qg_twn((qg_twn_spec){ 0 }),
+                                  .input  = qg_lsq((qg_lsq_spec){ .bits = 4 }) };
     qg_net_conv2d   (net, conv);
     qg_net_batchnorm(net);
     qg_net_conv2d   (net, (qg_conv2d_spec){ .out = CHANNELS, .kernel = 3, .pad = 1, .weight = conv.weight,
@@ -48,7 +49,8 @@ static qg_loader *my_images(int n, uint64_t key, const qg_preprocess *as)
         for (int y = 0; y < SIDE; y++)
             for (int x = 0; x < SIDE; x++) {
                 const int along[CLASSES] = { x, y, (x + y) % SIDE, (x - y + SIDE) % SIDE };
-                image[i][y][x] = (uint8_t)(qg_bits(k, (uint64_t)(y * SIDE + x)) % 192 + (along[label[i]] == line ? 63 : 0));
+                image[i][y][x] = (uint8_t)(qg_bits(k, (uint64_t)(y * SIDE + x)) % 192 +
+                                           (along[label[i]] == line ? 63 : 0));
             }
     }
     return qg_arrays((qg_shape){ n, SIDE, SIDE, 1 }, image[0][0], label, CLASSES,
@@ -59,7 +61,8 @@ static qg_loader *my_images(int n, uint64_t key, const qg_preprocess *as)
 static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
 {
     (void)user, (void)r;
-    printf("epoch %2.0f   train loss %.4f   test accuracy %.1f %%\n", e->epoch, e->train_loss, 100 * e->test_accuracy);
+    printf("epoch %2.0f   train loss %.4f   test accuracy %.1f %%\n", e->epoch, e->train_loss,
+           100 * e->test_accuracy);
 }
 
 int main(int argc, char **argv)
@@ -68,13 +71,15 @@ int main(int argc, char **argv)
     qg_optim     *sgd   = qg_sgd(qg_net_build(net), (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f });
     qg_loader    *train = my_images(TRAIN, 1, NULL), *test = my_images(TEST, 2, qg_loader_preprocess(train));
     qg_fit_result r;
-    if (signal(SIGINT, on_signal) == SIG_IGN) signal(SIGINT, SIG_IGN);      /* as shells start jobs in the background */
+    if (signal(SIGINT, on_signal) == SIG_IGN) signal(SIGINT, SIG_IGN);      /* as in jobs in the background */
     signal(SIGTERM, on_signal);
-    if (qg_fit(net, (qg_fit_spec){ .dir = argc > 1 ? argv[1] : "runs/fit", .config = "optimizer = \"sgd, momentum 0.9\"\n",
-                                   .train = train, .test = test, .optim = sgd, .epochs = argc > 2 ? atoi(argv[2]) : 8,
-                                   .schedule = { .kind = QG_COSINE }, .stop = &stop, .events.epoch = print_epoch }, &r))
+    if (qg_fit(net, (qg_fit_spec){ .dir = argc > 1 ? argv[1] : "runs/fit", .train = train, .test = test,
+                                   .config = "optimizer = \"sgd, momentum 0.9\"\n", .optim = sgd,
+                                   .epochs = argc > 2 ? atoi(argv[2]) : 8, .schedule = { .kind = QG_COSINE },
+                                   .stop = &stop, .events.epoch = print_epoch }, &r))
         return qg_report("fit");
-    printf("%s: best %.1f %%\n", r.complete ? "finished" : "stopped; start it again to continue", 100 * r.best_test_accuracy);
+    printf("%s: best %.1f %%\n", r.complete ? "finished" : "stopped; start it again to continue",
+           100 * r.best_test_accuracy);
     qg_loader_free(test), qg_loader_free(train), qg_optim_free(sgd), qg_net_free(net);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Classifies an image with a packed net, without the library that trained it: needs libqgrad_infer.a and -lm alone.
+/* Classifies an image with a packed net, without the library that trained it: needs libqgrad_infer.a and
+ * -lm alone.
  *
  *     infer net.qg digit.pgm      prints the class; the image is a binary PGM or PPM of the net's size */
 #include <stdio.h>
@@ -26,7 +27,9 @@ static const uint8_t *pixels_of(const char *image, size_t n, qg_infer_shape s)
     int kind, w, h, most, header = 0;
     if (!image || sscanf(image, "P%d %d %d %d%n", &kind, &w, &h, &most, &header) != 4) return NULL;
     const size_t numbers = (size_t)s.h * (size_t)s.w * (size_t)s.c;
-    if (kind != (s.c == 3 ? 6 : 5) || w != s.w || h != s.h || most != 255 || n != (size_t)header + 1 + numbers) return NULL;
+    if (kind != (s.c == 3 ? 6 : 5) || w != s.w || h != s.h || most != 255 ||
+        n != (size_t)header + 1 + numbers)
+        return NULL;
     return (const uint8_t *)image + header + 1;
 }
 

@@ -1,6 +1,7 @@
-/* Writes a folder of JPEG files, one folder for each class in DIR/train and in DIR/test, to measure training on more images than
- * memory holds.  Each class is a grating of its own direction and frequency, in the colours and noise of each image, so nets
- * learn it.  The bytes depend on the arguments and the libraries alone.
+/* Writes a folder of JPEG files, one folder for each class in DIR/train and in DIR/test, to measure
+ * training on more images than memory holds.  Each class is a grating of its own direction and frequency,
+ * in the colours and noise of each image, so nets learn it.  The bytes depend on the arguments and the
+ * libraries alone.
  *
  *     build/examples/jpegs DIR [TRAIN [TEST [CLASSES [SIDE]]]]         100000 1000 100 64
  */
@@ -22,14 +23,16 @@ static const double PI = 3.14159265358979323846;
 /* pixels [side][side][3] of image i; each draw is a function of (key, index). */
 static void draw(uint64_t key, int class, int classes, int side, uint8_t *pixels)
 {
-    const double angle = PI * class / classes, waves = 3 + class % 5, phase = 2 * PI * (double)qg_uniform(key, 0);
+    const double angle = PI * class / classes, waves = 3 + class % 5,
+                 phase = 2 * PI * (double)qg_uniform(key, 0);
     const double dx = 2 * PI * waves * cos(angle) / side, dy = 2 * PI * waves * sin(angle) / side;
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++)
             for (int c = 0; c < 3; c++) {
                 const double tone  = 0.5 + 0.5 * (double)qg_uniform(key, 1 + (uint64_t)c);
                 const double noise = (double)qg_uniform(key, 8 + (uint64_t)((y * side + x) / 8)) - 0.5;
-                pixels[(y * side + x) * 3 + c] = (uint8_t)(128 + 90 * tone * sin(dx * x + dy * y + phase) + 40 * noise);
+                pixels[(y * side + x) * 3 + c] = (uint8_t)(128 + 90 * tone * sin(dx * x + dy * y + phase) +
+                                                           40 * noise);
             }
 }
 
@@ -81,5 +84,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: jpegs DIR [TRAIN [TEST [CLASSES [SIDE]]]]\n");
         return 2;
     }
-    return folder(argv[1]) || split(argv[1], "train", 1, n[0], n[2], n[3]) || split(argv[1], "test", 2, n[1], n[2], n[3]);
+    return folder(argv[1]) || split(argv[1], "train", 1, n[0], n[2], n[3]) ||
+           split(argv[1], "test", 2, n[1], n[2], n[3]);
 }

@@ -4,7 +4,8 @@
  * three calls:
  *   1. Fake-quantize the input with one range.
  *   2. Fake-quantize the kernel with one range -m..m for each output channel.  The range is narrow, so that
- *      0 is the middle code.  (fake_quant_with_min_max_vars_per_channel on HWIO; rows of [o][kh][kw][i] here.)
+ *      0 is the middle code.  (fake_quant_with_min_max_vars_per_channel on HWIO; rows of [o][kh][kw][i]
+ *      here.)
  *   3. Fake-quantize the result of an ordinary convolution with one range, since the next layer sums over
  *      its channels.
  * In integers it is one convolution of codes, and the sums of channel o are multiplied by
@@ -35,7 +36,8 @@ static qg_status range(size_t n, const float *x, bool symmetric, qg_fake_quant_r
     return qg_fake_quant_nudge(attrs, lo, hi, r);
 }
 
-/* A kernel whose channels differ by a factor of up to 256; the same kernel with one range, and with 96 ranges. */
+/* A kernel whose channels differ by a factor of up to 256; the same kernel with one range, and with 96
+ * ranges. */
 static qg_status make_kernels(memory *m)
 {
     qg_fake_quant_range r;
@@ -91,7 +93,8 @@ static qg_status in_integers(memory *m, const qg_fake_quant_range *in, qg_requan
     for (int i = 0; !s && i < N_Y; i++) {
         const int    off = abs(m->y_code[i] - m->fake_y_code[i]);
         const double v   = (double)m->y[PER_CHANNEL][i] / (double)out.scale;
-        if (off) differ++, most = off > most ? off : most, from_tie = fmax(from_tie, fabs(v - floor(v) - 0.5));
+        if (off)
+            differ++, most = off > most ? off : most, from_tie = fmax(from_tie, fabs(v - floor(v) - 0.5));
     }
     if (!s) printf("  %s rounding: %d of %d codes differ, by %d at most, all within %.1e of a tie\n",
                    rounding == QG_SINGLE_ROUNDING ? "single" : "double", differ, N_Y, most, from_tie);
@@ -112,11 +115,13 @@ int main(void)
     for (int o = 0, at = N_Y / 2; o < O; o += 19)
         printf("  %7d  %10.5f  %10.5f  %11.5f  %11.4f  %11.4f\n", o, (double)m->y[FLOAT][at + o],
                (double)m->y[PER_TENSOR][at + o], (double)m->y[PER_CHANNEL][at + o],
-               sqrt(m->error[PER_TENSOR][o] / m->error[FLOAT][o]), sqrt(m->error[PER_CHANNEL][o] / m->error[FLOAT][o]));
+               sqrt(m->error[PER_TENSOR][o] / m->error[FLOAT][o]),
+               sqrt(m->error[PER_CHANNEL][o] / m->error[FLOAT][o]));
     printf("The last %d of them in integers, against the fake-quantized result:\n", BATCH);
     if (in_integers(m, &in, QG_SINGLE_ROUNDING) || in_integers(m, &in, QG_DOUBLE_ROUNDING))
         return qg_report("per_channel");
-    printf("Both sum the same codes, so only the last rounding can differ.  Single: float32 is not exact close\n"
-           "to a tie.  Double (gemmlowp, TFLite): the first rounding, to 1/2^n of a code, creates ties.\n");
+    printf("Both sum the same codes, so only the last rounding can differ.  Single: float32 is not exact "
+           "close\nto a tie.  Double (gemmlowp, TFLite): the first rounding, to 1/2^n of a code, creates "
+           "ties.\n");
     return qg_tape_free(t), free(m), 0;
 }

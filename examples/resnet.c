@@ -35,7 +35,8 @@ int main(int argc, char **argv)
 
     qg_params *params = qg_net_build(net);
     qg_optim  *sgd    = qg_sgd(params, (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f });
-    qg_loader *train  = qg_synthetic((qg_shape){ 1, 32, 32, 3 }, 64, 10, (qg_loader_spec){ .batch = 32, .seed = 7 });
+    qg_loader *train  = qg_synthetic((qg_shape){ 1, 32, 32, 3 }, 64, 10,
+                                     (qg_loader_spec){ .batch = 32, .seed = 7 });
     qg_tape   *tape   = qg_tape_new();
     if (!sgd || !train || !tape) return qg_report("resnet");
 

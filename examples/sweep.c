@@ -1,6 +1,6 @@
 /* A sweep in a loop: one training for each scheme and seed, described as text.  The runs are those of
- * `qgrad train --model lenet5 --data sample --weight SCHEME --seed SEED`, so `qgrad runs runs/schemes` lists them, and a run that
- * was interrupted goes on when the program is started again.
+ * `qgrad train --model lenet5 --data sample --weight SCHEME --seed SEED`, so `qgrad runs runs/schemes`
+ * lists them, and a run that was interrupted goes on when the program is started again.
  *
  *     build/examples/sweep [EPOCHS] */
 #include "qgrad.h"

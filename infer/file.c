@@ -6,16 +6,18 @@
 
 #include "core/io/hash.h"
 
-/* Kernels and slices take the bytes of words for their bits in ascending order, since infer/infer.h refuses big-endian machines. */
+/* Kernels and slices take the bytes of words for their bits in ascending order, since infer/infer.h refuses
+ * big-endian machines. */
 
 static const uint8_t magic[8] = { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' };
 
-enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40, ZEROS_AT = 44,
-       CHECKSUM_AT = 56 };
+enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40,
+       ZEROS_AT = 44, CHECKSUM_AT = 56 };
 
-/* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all images of a
- * group. */
-static const uint64_t most_bytes = (uint64_t)SIZE_MAX / 65536 < (uint64_t)1 << 40 ? SIZE_MAX / 65536 : (uint64_t)1 << 40;
+/* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all
+ * images of a group. */
+static const uint64_t most_bytes = (uint64_t)SIZE_MAX / 65536 < (uint64_t)1 << 40 ? SIZE_MAX / 65536
+                                                                                  : (uint64_t)1 << 40;
 
 /* --- numbers ------------------------------------------------------------------------------------ */
 
@@ -69,9 +71,9 @@ qg__packed_step qg__file_step(const qg__file *f, int step)
         .oh = get_i32(b + 24), .ow = get_i32(b + 28), .oc = get_i32(b + 32),
         .kh = get_i32(b + 36), .kw = get_i32(b + 40), .stride = get_i32(b + 44), .top = get_i32(b + 48),
         .left = get_i32(b + 52), .groups = get_i32(b + 56),
-        .w_lowest = get_i32(b + 60), .w_step = get_i32(b + 64), .w_count = get_i32(b + 68), .w_bits = get_i32(b + 72),
-        .two_sided = get_i32(b + 76), .pad = get_float(b + 80), .relu = get_i32(b + 84), .flag = get_i32(b + 88),
-        .coding = get_i32(b + 92),
+        .w_lowest = get_i32(b + 60), .w_step = get_i32(b + 64), .w_count = get_i32(b + 68),
+        .w_bits = get_i32(b + 72), .two_sided = get_i32(b + 76), .pad = get_float(b + 80),
+        .relu = get_i32(b + 84), .flag = get_i32(b + 88), .coding = get_i32(b + 92),
         .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104),
         .q_scale = get_float(b + 108), .w_zeros = get_i32(b + 112),
     };
@@ -91,8 +93,8 @@ qg__codes qg__codes_of_value(const qg__packed_step *r)
 qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
 {
     return (qg__product){
-        .g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = r->oc, .kh = r->kh, .kw = r->kw,
-               .stride = r->stride, .top = r->top, .left = r->left },
+        .g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = r->oc,
+               .kh = r->kh, .kw = r->kw, .stride = r->stride, .top = r->top, .left = r->left },
         .groups = r->groups, .x = x, .w = { r->w_lowest, r->w_step, r->w_count }, .two_sided = r->two_sided,
         .zeros = r->w_zeros, .pad = r->pad,
     };
@@ -162,8 +164,8 @@ static bool is_flag(int32_t v) { return v == 0 || v == 1; }
 /* Windows along one axis, each of which has pixels of the image. */
 static bool windows_fit(int in, int out, int size, int stride, int before)
 {
-    return size >= 1 && size <= MOST_EXTENT && stride >= 1 && stride <= MOST_EXTENT && before >= 0 && before < size &&
-           (int64_t)(out - 1) * stride - before < in;
+    return size >= 1 && size <= MOST_EXTENT && stride >= 1 && stride <= MOST_EXTENT && before >= 0 &&
+           before < size && (int64_t)(out - 1) * stride - before < in;
 }
 
 /* Windows of MEAN_ABS may be outside of the image, as those of the product that it scales. */
@@ -174,7 +176,10 @@ static bool windows_are_legal(const qg__packed_step *r)
     return qg__geometry_valid(&g);
 }
 
-static bool has_no_window(const qg__packed_step *r) { return !r->kh && !r->kw && !r->stride && !r->top && !r->left; }
+static bool has_no_window(const qg__packed_step *r)
+{
+    return !r->kh && !r->kw && !r->stride && !r->top && !r->left;
+}
 
 static bool is_zero(float x)
 {
@@ -186,8 +191,8 @@ static bool is_zero(float x)
 /* Fields of products. */
 static bool is_no_product(const qg__packed_step *r)
 {
-    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided && !r->w_zeros &&
-           is_zero(r->pad) && !r->relu;
+    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided &&
+           !r->w_zeros && is_zero(r->pad) && !r->relu;
 }
 
 static bool has_no_codes(const qg__packed_step *r)
@@ -198,7 +203,8 @@ static bool has_no_codes(const qg__packed_step *r)
 static bool codes_are_legal(const qg__packed_step *r)
 {
     const qg__codes q = { r->q_lowest, r->q_step, r->q_count };
-    if (!qg__codes_valid(q) || q.count > QG__MOST_CODES || !(r->q_scale >= 0 && isfinite(r->q_scale))) return false;
+    if (!qg__codes_valid(q) || q.count > QG__MOST_CODES || !(r->q_scale >= 0 && isfinite(r->q_scale)))
+        return false;
     switch (r->coding) {
     case QG__AS_FLOATS: return true;
     case QG__AS_BITS: return qg__alphabet_of(q).bits > 0;
@@ -218,7 +224,8 @@ static bool weights_are_legal(const qg__packed_step *r)
 
 static bool product_is_legal(const qg__packed_step *r, const value *x)
 {
-    if (r->flag || !is_flag(r->relu) || !is_flag(r->two_sided) || !is_flag(r->w_zeros) || !weights_are_legal(r))
+    if (r->flag || !is_flag(r->relu) || !is_flag(r->two_sided) || !is_flag(r->w_zeros) ||
+        !weights_are_legal(r))
         return false;
     if (r->q_count ? !codes_are_legal(r) : !has_no_codes(r)) return false;
     const qg__product p = qg__product_of(r, x->codes);
@@ -295,8 +302,8 @@ static bool step_is_legal(const qg__file *f, const qg__packed_step *r, int step)
         if (record[i]) return false;
     if (r->kind < 0 || r->kind >= QG__KINDS || r->x < 0 || r->x > step) return false;
     const value x = value_at(f, r->x);
-    return x.h == r->h && x.w == r->w && x.c == r->c && is_size(r->oh, r->ow, r->oc) && z_is_legal(f, r, step) &&
-           kind_is_legal(r, &x);
+    return x.h == r->h && x.w == r->w && x.c == r->c && is_size(r->oh, r->ow, r->oc) &&
+           z_is_legal(f, r, step) && kind_is_legal(r, &x);
 }
 
 /* --- numbers of steps --------------------------------------------------------------------------- */
@@ -385,7 +392,8 @@ static bool text_is_legal(const qg__file *f, uint64_t texts)
 
 static uint64_t checksum(const uint8_t *b, size_t n)
 {
-    return qg_hash_words(qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT), b + QG__HEADER_BYTES, n - QG__HEADER_BYTES);
+    return qg_hash_words(qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT), b + QG__HEADER_BYTES,
+                         n - QG__HEADER_BYTES);
 }
 
 static qg_infer_status read_header(qg__file *f)

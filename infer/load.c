@@ -40,8 +40,8 @@ static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, f
 }
 
 /* row: room for one. */
-static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows,
-                         float *row, void *packed)
+static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r,
+                         size_t rows, float *row, void *packed)
 {
     const size_t n = qg__row_numbers(r), bytes = qg__row_bytes(r);
     for (int o = 0; o < r->oc; o++) {
@@ -52,8 +52,8 @@ static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, co
     }
 }
 
-/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and
- * y. */
+/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0
+ * are x and y. */
 static size_t numbers_of(const qg__packed_step *r)
 {
     return qg__step_floats(r) + (r->kind == QG__PRELU ? 2 * (size_t)r->c : 0);
@@ -64,7 +64,8 @@ static void set_numbers(qg__infer_step *s, float *number)
     const size_t c = (size_t)s->r.c, oc = (size_t)s->r.oc;
     switch ((qg__kind)s->r.kind) {
     case QG__PRODUCT:
-        s->k = (qg__scales){ number, s->r.two_sided ? number + oc : NULL, number + (s->r.two_sided ? 2 * oc : oc) };
+        s->k = (qg__scales){ number, s->r.two_sided ? number + oc : NULL,
+                             number + (s->r.two_sided ? 2 * oc : oc) };
         break;
     case QG__PRELU:
         for (size_t k = 0; k < c; k++) number[c + k] = 0.0f, number[2 * c + k] = -0.0f;
@@ -78,12 +79,13 @@ static void set_numbers(qg__infer_step *s, float *number)
 static bool finishes(const qg__infer_step *s)
 {
     if (!qg__product_finishes(&s->p)) return false;
-    return s->to.route == QG__ROUTE_FLOATS || (s->to.route == QG__ROUTE_BYTES && qg__has_formula(&s->to.find));
+    return s->to.route == QG__ROUTE_FLOATS ||
+           (s->to.route == QG__ROUTE_BYTES && qg__has_formula(&s->to.find));
 }
 
-/* Images that a product computes at a time: at least as many as fill some tiles, and with weights that must be read or expanded
- * once for all of them as many as share the second cache with the weights of a block, for each block reads all of x and
- * writes into lines of y that others write to. */
+/* Images that a product computes at a time: at least as many as fill some tiles, and with weights that must
+ * be read or expanded once for all of them as many as share the second cache with the weights of a block,
+ * for each block reads all of x and writes into lines of y that others write to. */
 static int images_at_once(const qg__infer_step *s, size_t x_bytes)
 {
     enum { RESULTS = 64, MOST = 16, CACHE = 1 << 19 };
@@ -123,11 +125,12 @@ static void describe(qg__infer_step *s)
 {
     /* Not pointers, which would have to be relocated. */
     static const char names[][12] = {
-        [QG__PRODUCT] = "product", [QG__AFFINE] = "affine", [QG__QUANTIZE] = "quantize", [QG__MAXPOOL] = "maxpool",
-        [QG__AVGPOOL] = "avgpool", [QG__RELU] = "relu", [QG__CLIP] = "clip", [QG__SIGMOID] = "sigmoid",
-        [QG__TANH] = "tanh",
-        [QG__PRELU] = "prelu", [QG__RPRELU] = "rprelu", [QG__ADD] = "add", [QG__CONCAT] = "concat",
-        [QG__SHORTCUT] = "shortcut", [QG__MEAN_ABS] = "mean |x|", [QG__MULTIPLY] = "multiply",
+        [QG__PRODUCT] = "product",   [QG__AFFINE] = "affine",     [QG__QUANTIZE] = "quantize",
+        [QG__MAXPOOL] = "maxpool",   [QG__AVGPOOL] = "avgpool",   [QG__RELU] = "relu",
+        [QG__CLIP] = "clip",         [QG__SIGMOID] = "sigmoid",   [QG__TANH] = "tanh",
+        [QG__PRELU] = "prelu",       [QG__RPRELU] = "rprelu",     [QG__ADD] = "add",
+        [QG__CONCAT] = "concat",     [QG__SHORTCUT] = "shortcut", [QG__MEAN_ABS] = "mean |x|",
+        [QG__MULTIPLY] = "multiply",
     };
     char *t = s->kind;
     append(t, sizeof s->kind, names[s->r.kind]);
@@ -160,7 +163,7 @@ static void load_step(loading *l, int i)
 {
     const qg__packed_step r = qg__file_step(l->f, i);
     const bool            multiplies = r.kind == QG__PRODUCT;
-    const qg__product     p = multiplies ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
+    const qg__product p = multiplies ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
     const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
     const size_t          weight_bytes = multiplies ? qg__product_weight_bytes(l->isa, &p) : 0;
     float                *number = take(&l->r, numbers * sizeof *number);
@@ -168,7 +171,8 @@ static void load_step(loading *l, int i)
     void                 *packed = take(&l->r, weight_bytes);
     if (l->net) {
         const qg__codes q = qg__quantizer(&r);
-        const size_t    codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0) : 0;
+        const size_t codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0)
+                                     : 0;
         const float    *threshold = number + listed - codes;
         qg__infer_step *s = &l->net->step[i];
         *s       = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed };
@@ -209,7 +213,7 @@ static void load_normalisation(loading *l)
 static size_t load(qg_isa isa, const qg__file *f, qg_infer_requantize how, void *memory, qg_infer **net)
 {
     const size_t    steps = (size_t)f->steps, text_bytes = f->n - f->text;
-    loading         l = { .isa = isa, .f = f, .how = how, .r = { memory, 0 }, .at = { f->floats, f->rows, f->text } };
+    loading l = { .isa = isa, .f = f, .how = how, .r = { memory, 0 }, .at = { f->floats, f->rows, f->text } };
     qg_infer       *to     = take(&l.r, sizeof *to);
     qg__infer_step *step   = take(&l.r, steps * sizeof *step);
     qg__place      *value  = take(&l.r, (steps + 1) * sizeof *value);
@@ -245,8 +249,8 @@ qg_infer_status qg_infer_size(const void *file, size_t n, size_t *bytes)
     return s;
 }
 
-qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requantize how, void *memory, size_t bytes,
-                                   const qg_infer **net)
+qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requantize how, void *memory,
+                                   size_t bytes, const qg_infer **net)
 {
     qg__file f;
     if (!net) return QG_INFER_EARG;
@@ -312,7 +316,10 @@ size_t      qg_infer_weight_bytes(const qg_infer *net)             { return net 
 int         qg_infer_fixed_point(const qg_infer *net)              { return net ? net->fixed_point : 0; }
 int         qg_infer_images_at_once(const qg_infer *net)           { return net ? net->images : 0; }
 int         qg_infer_steps(const qg_infer *net)                    { return net ? net->steps : 0; }
-static bool has_step(const qg_infer *net, int step)                { return net && step >= 0 && step < net->steps; }
+static bool has_step(const qg_infer *net, int step)
+{
+    return net && step >= 0 && step < net->steps;
+}
 
 const char *qg_infer_step_name(const qg_infer *net, int step)
 {

@@ -1,7 +1,7 @@
 /* infer/net.h — a loaded net (internal).
  *
- * All of it is in the memory that the caller of qg_infer_load gave: the net, its steps, their numbers, tables,
- * weights and texts.  After load it is constant.
+ * All of it is in the memory that the caller of qg_infer_load gave: the net, its steps, their numbers,
+ * tables, weights and texts.  After load it is constant.
  */
 #ifndef QG_INFER_NET_H
 #define QG_INFER_NET_H
@@ -42,7 +42,8 @@ typedef struct qg__infer_step {
     const void     *packed;
     int             images;         /* that a product computes at a time */
     bool            finishes;       /* the kernel of the product makes the value */
-    const float    *number[3];      /* of other steps: as infer/format.h lists them, or before, a and after of PReLU */
+    const float    *number[3];      /* of other steps: as infer/format.h lists them, or before, a and after
+                                       of PReLU */
     qg__tables      to;
     size_t          bytes;          /* of an image of its value */
     const char     *name;
@@ -78,8 +79,8 @@ void   qg__tables_make(qg__infer_step *s, const float *threshold, const float *l
 
 /* --- infer/plan.c ------------------------------------------------------------------------------- */
 
-/* Gives each value a place, such that values that are needed at the same time do not overlap, and chooses how many
- * images run together.  The bytes of values are known. */
+/* Gives each value a place, such that values that are needed at the same time do not overlap, and chooses
+ * how many images run together.  The bytes of values are known. */
 void   qg__plan(qg_infer *net);
 
 /* --- infer/ops.c -------------------------------------------------------------------------------- */

@@ -21,7 +21,8 @@ static void mend_nans(const qg__infer_step *s, size_t pixels, const float *z, ui
         for (int k = 0; k < s->r.oc; k++)
             for (int j = 0; z[k] != z[k] && j < a.bits; j++) {
                 uint64_t *word = packed + (size_t)j * words + (size_t)(k / 64);
-                *word          = (*word & ~((uint64_t)1 << k % 64)) | (uint64_t)qg__bit(a, s->r.q_lowest, j) << k % 64;
+                *word = (*word & ~((uint64_t)1 << k % 64)) |
+                        (uint64_t)qg__bit(a, s->r.q_lowest, j) << k % 64;
             }
 }
 
@@ -47,7 +48,8 @@ void qg__quantize(const qg__infer_step *s, size_t pixels, const float *z, void *
         else if (y != z) memcpy(y, z, n * sizeof *z);
         break;
     case QG__ROUTE_BITS:
-        QG_KERNELS_OF(s->isa, qg__pack_kernels)->by_thresholds(s->to.alphabet, s->to.boundary, pixels, s->r.oc, z, y);
+        QG_KERNELS_OF(s->isa, qg__pack_kernels)
+            ->by_thresholds(s->to.alphabet, s->to.boundary, pixels, s->r.oc, z, y);
         if (s->to.below) mend_nans(s, pixels, z, y);
         break;
     case QG__ROUTE_BYTES: QG_KERNELS_OF(s->isa, qg__requantize_kernels)->find(&s->to.find, n, z, y); break;
@@ -70,8 +72,14 @@ static range pixels_of(int i, int size, int stride, int before, int n)
     return (range){ (int)(begin < 0 ? 0 : begin > n ? n : begin), (int)(end < 0 ? 0 : end > n ? n : end) };
 }
 
-static range rows_of(const qg__packed_step *r, int i)    { return pixels_of(i, r->kh, r->stride, r->top, r->h); }
-static range columns_of(const qg__packed_step *r, int i) { return pixels_of(i, r->kw, r->stride, r->left, r->w); }
+static range rows_of(const qg__packed_step *r, int i)
+{
+    return pixels_of(i, r->kh, r->stride, r->top, r->h);
+}
+static range columns_of(const qg__packed_step *r, int i)
+{
+    return pixels_of(i, r->kw, r->stride, r->left, r->w);
+}
 
 /* best = max(best, x) of one packed pixel.  Planes are compared from the top one on. */
 static void max_bits(qg__alphabet a, size_t words, const uint64_t *x, uint64_t *best)
@@ -86,7 +94,8 @@ static void max_bits(qg__alphabet a, size_t words, const uint64_t *x, uint64_t *
         uint64_t greater = 0, equal = ~(uint64_t)0;
         for (int j = a.bits - 1; j >= 0; j--) {
             const uint64_t negative = a.kind == QG__SIGNED && j == a.bits - 1 ? ~(uint64_t)0 : 0;
-            const uint64_t own = x[(size_t)j * words + w] ^ negative, other = best[(size_t)j * words + w] ^ negative;
+            const uint64_t own = x[(size_t)j * words + w] ^ negative,
+                           other = best[(size_t)j * words + w] ^ negative;
             greater |= equal & own & ~other;
             equal &= ~(own ^ other);
         }
@@ -150,7 +159,8 @@ static void average_pool(const qg__infer_step *s, const float *x, float *y, floa
                 end        = n - begin < PART ? n : begin + PART;
                 memset(sum, 0, c * sizeof *sum);
                 for (int64_t q = begin; q < end; q++) {
-                    const size_t row = (size_t)(rows.begin + q / width), column = (size_t)(columns.begin + q % width);
+                    const size_t row = (size_t)(rows.begin + q / width),
+                                 column = (size_t)(columns.begin + q % width);
                     k->add(c, sum, x + (row * (size_t)r->w + column) * c, sum);
                 }
                 if (begin) k->add(c, y, part, y);
@@ -202,7 +212,8 @@ static void shortcut(const qg__packed_step *r, const float *x, float *y)
     memset(y, 0, (size_t)r->oh * (size_t)r->ow * oc * sizeof *y);
     for (int i = 0; i < r->oh; i++)
         for (int j = 0; j < r->ow; j++, y += oc)
-            memcpy(y + first, x + ((size_t)i * (size_t)r->w + (size_t)j) * (size_t)r->stride * c, c * sizeof *y);
+            memcpy(y + first, x + ((size_t)i * (size_t)r->w + (size_t)j) * (size_t)r->stride * c,
+                   c * sizeof *y);
 }
 
 static void concat(size_t pixels, size_t c, size_t oc, const float *x, const float *z, float *y)
@@ -257,7 +268,8 @@ void qg__op_run(const qg__infer_step *s, int n, const void *x, const float *z, v
     const qg__packed_step *r      = &s->r;
     const size_t           pixels = (size_t)r->h * (size_t)r->w, floats = pixels * (size_t)r->c;
     uint8_t               *to     = y;
-    if (r->kind != QG__MAXPOOL && r->kind != QG__AVGPOOL && r->kind != QG__MEAN_ABS && r->kind != QG__SHORTCUT) {
+    if (r->kind != QG__MAXPOOL && r->kind != QG__AVGPOOL && r->kind != QG__MEAN_ABS &&
+        r->kind != QG__SHORTCUT) {
         run_pixels(s, (size_t)n * pixels, x, z, y);
         return;
     }

@@ -3,8 +3,8 @@
 
 #include "infer/net.h"
 
-/* Values of images that run together share a core's second cache, except that there are enough of them to fill the
- * tiles of products with one pixel. */
+/* Values of images that run together share a core's second cache, except that there are enough of them to
+ * fill the tiles of products with one pixel. */
 enum { CACHE = 1 << 20, FEWEST_IMAGES = 16, MOST_IMAGES = 64, MOST_CONTEXT = 1 << 26 };
 
 /* Each number of the result depends on nothing of x but the number at the same place. */
@@ -35,8 +35,8 @@ static void find_last_readers(qg_infer *net)
     }
 }
 
-/* Places a value in the first gap between those that live, which are linked in the order of their places from *first
- * on. */
+/* Places a value in the first gap between those that live, which are linked in the order of their places
+ * from *first on. */
 static void place(qg_infer *net, int value, int *first)
 {
     qg__place *v = &net->value[value];
@@ -58,7 +58,10 @@ static int *link_to(qg_infer *net, int value, int *first)
     return link;
 }
 
-static void end(qg_infer *net, int value, int *first) { *link_to(net, value, first) = net->value[value].next; }
+static void end(qg_infer *net, int value, int *first)
+{
+    *link_to(net, value, first) = net->value[value].next;
+}
 
 /* Value `by` takes the place of another one of the same size. */
 static void replace(qg_infer *net, int value, int by, int *first)

@@ -10,8 +10,8 @@
 #include "infer/kernels/scale.h"
 #include "infer/slice.h"
 
-/* The product that a kernel runs: a group of the weights of one side, without padding by a value, and of one pixel if
- * it reads whole images. */
+/* The product that a kernel runs: a group of the weights of one side, without padding by a value, and of
+ * one pixel if it reads whole images. */
 typedef enum method { BITS, INT8, REAL, EACH_CODE, EACH_REAL } method;
 
 typedef struct part {
@@ -39,13 +39,13 @@ qg__coding qg__product_coding(const qg__product *p)
 
 bool qg__product_is_exact(const qg__product *p) { return qg__product_coding(p) != QG__AS_FLOATS; }
 
-/* A dense layer of an image.  Bytes and floats of all pixels are those of one.  Bits are copied, unless pixels fill
- * words. */
+/* A dense layer of an image.  Bytes and floats of all pixels are those of one.  Bits are copied, unless
+ * pixels fill words. */
 static bool is_flat(const qg__product *p)
 {
     const qg__geometry *g = &p->g;
-    return p->groups == 1 && g->h == g->kh && g->w == g->kw && g->oh == 1 && g->ow == 1 && !g->top && !g->left &&
-           (qg__product_coding(p) != QG__AS_BITS || g->c % 64);
+    return p->groups == 1 && g->h == g->kh && g->w == g->kw && g->oh == 1 && g->ow == 1 && !g->top &&
+           !g->left && (qg__product_coding(p) != QG__AS_BITS || g->c % 64);
 }
 
 static part part_of(const qg__product *p)
@@ -81,10 +81,14 @@ static qg__bit_product bits_of(const qg__product *p, const part *t)
 /* zero: of the outputs of the part, NULL while nothing runs. */
 static qg__int8_product int8_of(const qg__product *p, const part *t, const int32_t *zero)
 {
-    return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w, .zeros = p->zeros, .zero = zero };
+    return (
+        qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w, .zeros = p->zeros, .zero = zero };
 }
 
-static qg__real_product real_of(const part *t, const int32_t *zero) { return (qg__real_product){ t->g, t->w, zero }; }
+static qg__real_product real_of(const part *t, const int32_t *zero)
+{
+    return (qg__real_product){ t->g, t->w, zero };
+}
 
 static qg__each_product each_of(const qg__product *p, const part *t, const int32_t *zero)
 {
@@ -101,15 +105,18 @@ static bool is_value(qg__codes c, float x)
 
 static bool is_shape(const qg__product *p)
 {
-    if (!qg__geometry_valid(&p->g) || p->groups < 1 || p->g.c % p->groups || p->g.oc % p->groups) return false;
-    return (!p->x.count || qg__codes_valid(p->x)) && (!p->w.count || qg__codes_valid(p->w)) && isfinite(p->pad);
+    if (!qg__geometry_valid(&p->g) || p->groups < 1 || p->g.c % p->groups || p->g.oc % p->groups)
+        return false;
+    return (!p->x.count || qg__codes_valid(p->x)) && (!p->w.count || qg__codes_valid(p->w)) &&
+           isfinite(p->pad);
 }
 
 bool qg__product_fits(const qg__product *p)
 {
     if (!is_shape(p)) return false;
     if (p->two_sided && (p->w.lowest != -1 || p->w.step != 1 || p->w.count != 3)) return false;
-    if (p->zeros && (p->two_sided || p->w.lowest || p->w.step != 1 || p->w.count < 1 || p->w.count > 256)) return false;
+    if (p->zeros && (p->two_sided || p->w.lowest || p->w.step != 1 || p->w.count < 1 || p->w.count > 256))
+        return false;
     const bool exact = qg__product_is_exact(p);
     if (exact && p->pad != 0 && !is_value(p->x, p->pad)) return false;
     const part t = part_of(p);
@@ -158,7 +165,8 @@ size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p)
 /* NULL: there are none. */
 static const int32_t *zeros_of(qg_isa isa, const qg__product *p, const part *t, const void *packed)
 {
-    return p->zeros ? (const int32_t *)(const void *)((const uint8_t *)packed + blocks_bytes(isa, p, t)) : NULL;
+    return p->zeros ? (const int32_t *)(const void *)((const uint8_t *)packed + blocks_bytes(isa, p, t))
+                    : NULL;
 }
 
 static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n,
@@ -173,13 +181,15 @@ static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, s
     case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
     case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
     case EACH_CODE:
-    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->pack_weights(&each, o, first, n, values, block); break;
+    case EACH_REAL:
+        QG_KERNELS_OF(isa, qg__each_kernels)->pack_weights(&each, o, first, n, values, block);
+        break;
     }
 }
 
 /* The weights of one side: 1 where w has the sign of the side, else 0. */
-static void pack_side(qg_isa isa, const qg__product *p, const part *t, float sign, int o, size_t n, const float *row,
-                      void *block)
+static void pack_side(qg_isa isa, const qg__product *p, const part *t, float sign, int o, size_t n,
+                      const float *row, void *block)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
@@ -250,7 +260,8 @@ static qg__slice slice_of(const qg__product *p, const part *t, int group)
     const bool depthwise = is_depthwise(p);
     qg__slice  s = { .from = qg__product_coding(p), .x = p->x, .h = p->g.h, .w = p->g.w, .c = p->g.c,
                      .first = depthwise ? 0 : group * t->g.c, .channels = depthwise ? p->g.c : t->g.c,
-                     .repeat = depthwise ? p->g.oc / p->g.c : 1, .to_h = t->g.h, .to_w = t->g.w, .pad = p->pad };
+                     .repeat = depthwise ? p->g.oc / p->g.c : 1, .to_h = t->g.h, .to_w = t->g.w,
+                     .pad = p->pad };
     s.to   = t->method == EACH_CODE ? QG__AS_BYTES : s.from;
     s.flat = t->flat;
     if (p->pad != 0) s.top = p->g.top, s.left = p->g.left;
@@ -286,8 +297,8 @@ size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n)
 }
 
 /* A group of n images, each of which is copied. */
-static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x, weights w,
-                       int32_t *acc, uint8_t *scratch)
+static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x,
+                       weights w, int32_t *acc, uint8_t *scratch)
 {
     const rooms     r       = rooms_of(isa, p, t, n);
     const qg__slice s       = slice_of(p, t, group);
@@ -296,7 +307,8 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
     for (int done = 0, now; done < n; done += now, acc += (size_t)now * results * oc) {
         now = n - done < r.images ? n - done : r.images;
         for (int i = 0; i < now; i++)
-            qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
+            qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s),
+                           scratch + (size_t)i * r.image);
         run_kernel(isa, p, t, now, scratch, w, NULL, t->groups > 1 ? part_of_acc : acc,
                    scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
@@ -334,7 +346,8 @@ void qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const voi
 
 /* --- scales ------------------------------------------------------------------------------------- */
 
-void qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z)
+void qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc,
+                       float *z)
 {
     const qg__scale_kernels *kernels = QG_KERNELS_OF(isa, qg__scale_kernels);
     const int                oc      = p->g.oc;

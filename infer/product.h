@@ -1,23 +1,26 @@
-/* infer/product.h — a convolution or dense product of any operands, as evaluation and the engine compute it (internal).
+/* infer/product.h — a convolution or dense product of any operands, as evaluation and the engine compute it
+ * (internal).
  *
  *     acc[n][oh][ow][oc] = sum over the taps inside the image of w * x
  *
  * An operand is floats or codes.  The code u = 0, 1, .. stands for the integer lowest + step * u.  Where both
- * operands are codes, acc is int32 and exact; else it is float, in an order that depends neither on the batch nor on
- * the tile.  Each output may have a zero point of its own (zeros): its weights are then the numbers 0 .. count - 1 of codes
- * minus that, and of integers acc = sum of code * x - zero * sum of x.  The kernels (infer/kernels/) are chosen by the operands:
+ * operands are codes, acc is int32 and exact; else it is float, in an order that depends neither on the
+ * batch nor on the tile.  Each output may have a zero point of its own (zeros): its weights are then the
+ * numbers 0 .. count - 1 of codes minus that, and of integers acc = sum of code * x - zero * sum of x.  The
+ * kernels (infer/kernels/) are chosen by the operands:
  *
  *     x coded as     w                                       kernels
  *     bits           codes of an alphabet, without zeros     bits.h
  *     bytes          codes of an alphabet, or of 8 bits      int8.h
  *     floats         anything                                real.h
  *
- * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have
- * loops of their own.  An image that a dense layer reads is one pixel.  Memory belongs to the caller; weights and
- * scratch are aligned to 64 bytes.  Nothing here is parallel: threads run different images.
+ * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per
+ * group have loops of their own.  An image that a dense layer reads is one pixel.  Memory belongs to the
+ * caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads run different
+ * images.
  *
- * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the same in all
- * calls for one product.
+ * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the
+ * same in all calls for one product.
  */
 #ifndef QG_INFER_PRODUCT_H
 #define QG_INFER_PRODUCT_H
@@ -42,15 +45,15 @@ typedef struct qg__product {
     qg__geometry g;     /* c and oc: of all groups together */
     int          groups;
     qg__codes    x, w;
-    bool         two_sided;     /* w is -1, 0, 1, and acc has the sums of positive weights for n images, then those of
-                                   negative weights, not negated */
-    bool         zeros;         /* w is { 0, 1, count }, at most 256, and stands for w - zero, where the zero point of each output is
-                                   one of these codes, too */
+    bool         two_sided;     /* w is -1, 0, 1, and acc has the sums of positive weights for n images,
+                                   then those of negative weights, not negated */
+    bool         zeros;         /* w is { 0, 1, count }, at most 256, and stands for w - zero, where the
+                                   zero point of each output is one of these codes, too */
     float        pad;   /* what taps outside the image read; a value of x */
 } qg__product;
 
-/* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are then not
- * codes but the quantized numbers, or any others. */
+/* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are
+ * then not codes but the quantized numbers, or any others. */
 qg__coding qg__product_coding(const qg__product *p);
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 
@@ -58,15 +61,16 @@ bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 bool   qg__product_fits(const qg__product *p);
 
 size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p);
-/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has.  With zeros, the zero point
- * comes first. */
+/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has.  With
+ * zeros, the zero point comes first. */
 void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed);
 size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
 void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
                        void *scratch);
 
-/* Whether the kernel can finish its sums itself; and the same as qg__product_run with what follows, so that y has no
- * sums but floats or codes [n][oh][ow][oc].  The numbers are those of qg__product_scale and of qg__requantize_kernels.find. */
+/* Whether the kernel can finish its sums itself; and the same as qg__product_run with what follows, so that
+ * y has no sums but floats or codes [n][oh][ow][oc].  The numbers are those of qg__product_scale and of
+ * qg__requantize_kernels.find. */
 bool   qg__product_finishes(const qg__product *p);
 void   qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed,
                                 const qg__finish *finish, void *y, void *scratch);
@@ -76,7 +80,8 @@ void   qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const v
 typedef struct qg__scales {
     const float *a, *an, *b;
 } qg__scales;
-void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z);
+void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc,
+                         float *z);
 
 /* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
 void   qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y);

@@ -8,12 +8,16 @@ static int least(int a, int b) { return a < b ? a : b; }
 /* --- products ----------------------------------------------------------------------------------- */
 
 /* Results go where z will be, if z is the value and there is one sum for each. */
-static bool sums_in_place(const qg__infer_step *s) { return s->to.route == QG__ROUTE_FLOATS && !s->p.two_sided; }
+static bool sums_in_place(const qg__infer_step *s)
+{
+    return s->to.route == QG__ROUTE_FLOATS && !s->p.two_sided;
+}
 
 static size_t acc_bytes(const qg__infer_step *s, int images)
 {
     const size_t results = (size_t)images * qg__results(&s->p.g) * (size_t)s->p.g.oc;
-    return sums_in_place(s) || s->finishes ? 0 : qg__lines_of((s->p.two_sided ? 2 : 1) * results * sizeof(float));
+    return sums_in_place(s) || s->finishes ? 0
+                                           : qg__lines_of((s->p.two_sided ? 2 : 1) * results * sizeof(float));
 }
 
 static size_t product_scratch(const qg__infer_step *s, int n)
@@ -27,14 +31,15 @@ static size_t strip_of(const qg__infer_step *s, size_t pixels)
 {
     enum { NUMBERS = 4096 };
     const size_t oc = (size_t)s->p.g.oc, strip = oc < NUMBERS ? NUMBERS / oc : 1;
-    return s->p.two_sided || strip > pixels ? pixels : strip;       /* the two sums of a number are far apart */
+    return s->p.two_sided || strip > pixels ? pixels : strip;       /* the two sums of a number are far
+                                                                       apart */
 }
 
 /* acc becomes z, which becomes the value. */
 static void finish(const qg__infer_step *s, size_t pixels, void *acc, uint8_t *y)
 {
     const qg__requantize_kernels *kernels = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
-    const size_t                  oc = (size_t)s->p.g.oc, bytes = qg__pixel_bytes(s), strip = strip_of(s, pixels);
+    const size_t oc = (size_t)s->p.g.oc, bytes = qg__pixel_bytes(s), strip = strip_of(s, pixels);
     if (s->to.route == QG__ROUTE_SUMS) {
         kernels->bits(s->to.alphabet, s->to.least, s->to.flip, pixels, s->p.g.oc, acc, (uint64_t *)(void *)y);
         return;
@@ -53,11 +58,13 @@ static void finish(const qg__infer_step *s, size_t pixels, void *acc, uint8_t *y
 
 static void run_finished(const qg__infer_step *s, int n, const uint8_t *x, uint8_t *y, uint8_t *scratch)
 {
-    const qg__finish finish = { s->k.a, s->k.b, s->to.route == QG__ROUTE_BYTES ? &s->to.find : NULL, s->r.relu };
+    const qg__finish finish = { s->k.a, s->k.b, s->to.route == QG__ROUTE_BYTES ? &s->to.find : NULL,
+                                s->r.relu };
     qg__product_run_finished(s->isa, &s->p, n, x, s->packed, &finish, y, scratch);
 }
 
-static void run_product(const qg__infer_step *s, int n, size_t x_bytes, const uint8_t *x, uint8_t *y, uint8_t *scratch)
+static void run_product(const qg__infer_step *s, int n, size_t x_bytes, const uint8_t *x, uint8_t *y,
+                        uint8_t *scratch)
 {
     const size_t results = qg__results(&s->p.g);
     for (int done = 0, now; done < n; done += now, x += (size_t)now * x_bytes, y += (size_t)now * s->bytes) {
@@ -108,7 +115,8 @@ static void normalise(const qg_infer *net, const uint8_t *raw, float *x)
 {
     const size_t n = image_numbers(net), m = net->normal;
     for (size_t i = 0; i < n; i += m)
-        for (size_t k = 0; k < m; k++) x[i + k] = ((float)raw[i + k] / 255.0f - net->mean[k]) / net->deviation[k];
+        for (size_t k = 0; k < m; k++)
+            x[i + k] = ((float)raw[i + k] / 255.0f - net->mean[k]) / net->deviation[k];
 }
 
 /* n images, of which the first is number `first`. */
@@ -121,11 +129,12 @@ static qg_infer_status run_group(const run *r, int first, int n)
     const float    *image   = r->images ? r->images + (size_t)first * numbers : own;
     for (size_t i = 0; !r->images && i < images; i++)
         normalise(net, r->raw + ((size_t)first + i) * numbers, own + i * numbers);
-    if (!QG_KERNELS_OF(net->step[0].isa, qg__float_kernels)->are_finite(images * numbers, image)) return QG_INFER_ENAN;
+    if (!QG_KERNELS_OF(net->step[0].isa, qg__float_kernels)->are_finite(images * numbers, image))
+        return QG_INFER_ENAN;
     for (int i = 0; i < net->steps; i++) {
         const qg__infer_step *s = &net->step[i];
         const void           *x = s->r.x ? r->context + images * net->value[s->r.x].at : (const void *)image;
-        const void           *z = s->r.z > 0 ? r->context + images * net->value[s->r.z].at : (const void *)image;
+        const void *z = s->r.z > 0 ? r->context + images * net->value[s->r.z].at : (const void *)image;
         uint8_t              *y = r->context + images * net->value[i + 1].at;
         const size_t          x_bytes = s->r.x ? net->step[s->r.x - 1].bytes : numbers * sizeof(float);
         if (s->r.kind == QG__PRODUCT) run_product(s, n, x_bytes, x, y, scratch);
@@ -141,9 +150,11 @@ static qg_infer_status run_all(run r, int n, size_t bytes)
 {
     if (!r.net || n < 0 || (n > 0 && ((!r.images && !r.raw) || !r.scores))) return QG_INFER_EARG;
     if (n == 0) return QG_INFER_OK;
-    if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n)) return QG_INFER_EMEMORY;
+    if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n))
+        return QG_INFER_EMEMORY;
     qg_infer_status s = QG_INFER_OK;
-    for (int first = 0; first < n && !s; first += r.net->images) s = run_group(&r, first, least(r.net->images, n - first));
+    for (int first = 0; first < n && !s; first += r.net->images)
+        s = run_group(&r, first, least(r.net->images, n - first));
     return s;
 }
 
@@ -153,16 +164,19 @@ qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, fl
     return run_all((run){ .net = net, .images = images, .scores = scores, .context = context }, n, bytes);
 }
 
-qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores, void *context,
-                                   size_t bytes)
+qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores,
+                                   void *context, size_t bytes)
 {
     if (!net || !net->normal) return QG_INFER_EARG;
     return run_all((run){ .net = net, .raw = images, .scores = scores, .context = context }, n, bytes);
 }
 
-qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context,
-                                      size_t bytes, void (*after)(void *user, int step), void *user)
+qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores,
+                                      void *context, size_t bytes, void (*after)(void *user, int step),
+                                      void *user)
 {
-    const run r = { .net = net, .images = images, .scores = scores, .context = context, .after = after, .user = user };
+    const run r = {
+        .net = net, .images = images, .scores = scores, .context = context, .after = after, .user = user
+    };
     return run_all(r, n, bytes);
 }

@@ -17,7 +17,10 @@ static size_t source_pixel(const qg__slice *s) { return pixel_bytes(s->from, s->
 static size_t slice_pixel(const qg__slice *s)  { return pixel_bytes(s->to, s->x, s->channels * s->repeat); }
 
 size_t qg__slice_source_bytes(const qg__slice *s) { return (size_t)s->h * (size_t)s->w * source_pixel(s); }
-size_t qg__slice_bytes(const qg__slice *s)        { return (size_t)s->to_h * (size_t)s->to_w * slice_pixel(s); }
+size_t qg__slice_bytes(const qg__slice *s)
+{
+    return (size_t)s->to_h * (size_t)s->to_w * slice_pixel(s);
+}
 
 /* The bits of channels that exist in word w of a plane. */
 static uint64_t channels_of_word(int channels, size_t w)
@@ -97,7 +100,8 @@ static uint8_t *fill_pixels(const qg__slice *s, int n, uint8_t *to)
     return to + (size_t)n * slice_pixel(s);
 }
 
-/* Each plane: the c bits of one pixel after those of another.  Bits of channels that do not exist are 0 in both. */
+/* Each plane: the c bits of one pixel after those of another.  Bits of channels that do not exist are 0 in
+ * both. */
 static void flatten(const qg__slice *s, const uint64_t *x, uint64_t *to)
 {
     const int    planes = qg__alphabet_of(s->x).bits;

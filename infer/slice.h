@@ -1,7 +1,7 @@
 /* infer/slice.h — copies of images as the kernels of products want them (internal).
  *
- * A slice has some of an image's channels, and a frame of one value around them; or all of its pixels as the channels
- * of one.
+ * A slice has some of an image's channels, and a frame of one value around them; or all of its pixels as
+ * the channels of one.
  */
 #ifndef QG_INFER_SLICE_H
 #define QG_INFER_SLICE_H

@@ -1,4 +1,5 @@
-/* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is solved for acc.
+/* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is
+ * solved for acc.
  */
 #include <float.h>
 #include <math.h>
@@ -44,8 +45,8 @@ static bool finds(const qg__requantize_kernels *k, const qg__finder *f, float x)
     return true;
 }
 
-/* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends of each
- * interval between thresholds. */
+/* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends
+ * of each interval between thresholds. */
 static bool finds_all(const qg__requantize_kernels *k, const qg__finder *f)
 {
     static const float ends[] = { -INFINITY, -FLT_MAX, FLT_MAX, INFINITY };
@@ -101,15 +102,18 @@ static void make_finder(qg__infer_step *s, const float *threshold, float *room)
     const qg__codes               q = qg__quantizer(&s->r);
     qg__finder                   *f = &s->to.find;
     for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
-    *f = (qg__finder){ .threshold = room, .count = q.count, .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
-    if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f)) f->search = QG__BISECTION;
+    *f = (qg__finder){ .threshold = room, .count = q.count,
+                       .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
+    if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f))
+        f->search = QG__BISECTION;
     /* max(z, 0) reaches a threshold if z does or 0 does. */
     f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
 }
 
 /* --- bits ----------------------------------------------------------------------------------------- */
 
-/* The least number of each value of the alphabet but the first: that of the first code that is not below it. */
+/* The least number of each value of the alphabet but the first: that of the first code that is not below
+ * it. */
 static void make_boundaries(qg__infer_step *s, const float *threshold)
 {
     const qg__codes    q = qg__quantizer(&s->r);
@@ -141,7 +145,8 @@ static int32_t largest_sum(const qg__product *p)
 }
 
 /* least[k]: the smallest v such that acc = v ^ flip[k] gives z >= bound. */
-static void bisect(const qg__infer_step *s, int first, int n, float bound, const int32_t *flip, int32_t *least)
+static void bisect(const qg__infer_step *s, int first, int n, float bound, const int32_t *flip,
+                   int32_t *least)
 {
     const int32_t most = largest_sum(&s->p);
     int32_t       hi[CHUNK], middle[CHUNK], acc[CHUNK];
@@ -179,7 +184,8 @@ static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
     for (int v = 1; v < qg__values(s->to.alphabet); v++)
         for (int first = 0; first < oc; first += CHUNK) {
             const int n = oc - first < CHUNK ? oc - first : CHUNK;
-            bisect(s, first, n, s->to.boundary[v - 1], flip + first, least + (size_t)(v - 1) * (size_t)oc + first);
+            bisect(s, first, n, s->to.boundary[v - 1], flip + first,
+                   least + (size_t)(v - 1) * (size_t)oc + first);
         }
     s->to.least = least;
     s->to.flip  = flips ? flip : NULL;
@@ -189,8 +195,8 @@ static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
 
 static bool may_be_fixed(const qg__packed_step *r, const qg__product *p)
 {
-    return r->kind == QG__PRODUCT && r->coding == QG__AS_BYTES && r->q_count && qg__product_coding(p) == QG__AS_BYTES &&
-           !r->two_sided && r->q_scale > 0;
+    return r->kind == QG__PRODUCT && r->coding == QG__AS_BYTES && r->q_count &&
+           qg__product_coding(p) == QG__AS_BYTES && !r->two_sided && r->q_scale > 0;
 }
 
 /* The nearest integer, ties away from zero, limited to int32. */
@@ -203,8 +209,8 @@ static int32_t nearest(double x)
     return towards_0 + (rest >= 0.5) - (rest <= -0.5);
 }
 
-/* m, which is finite, as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero;
- * 0 below 2^-32. */
+/* m, which is finite, as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away
+ * from zero; 0 below 2^-32. */
 static void split(double m, int32_t *fraction, int32_t *shift)
 {
     enum { MANTISSA = 52, BIAS = 1022 };
@@ -277,8 +283,8 @@ static void make_fixed_point(qg__infer_step *s, int32_t *room)
         if (!isfinite(m) || a == 0) return;     /* bias of such a channel is no multiple of a */
         split(m, &fraction[k], &shift[k]);
     }
-    s->to.fixed = (qg__fixed_point){ bias, fraction, shift, .zero = -q.lowest / q.step, .least = s->to.find.least,
-                                     .most = q.count - 1, .step = q.step };
+    s->to.fixed = (qg__fixed_point){ bias, fraction, shift, .zero = -q.lowest / q.step,
+                                     .least = s->to.find.least, .most = q.count - 1, .step = q.step };
     if (q.lowest % q.step == 0 && agree_everywhere(s, flip)) s->to.route = QG__ROUTE_FIXED;
 }
 
@@ -294,7 +300,8 @@ size_t qg__tables_bytes(const qg__packed_step *r, const qg__product *p)
     const qg__codes q = qg__quantizer(r);
     if (!q.count) return 0;
     if (r->coding != QG__AS_BITS)
-        return QG__MOST_FOUND * sizeof(float) + (may_be_fixed(r, p) ? 4 * (size_t)r->oc * sizeof(int32_t) : 0);
+        return QG__MOST_FOUND * sizeof(float) +
+               (may_be_fixed(r, p) ? 4 * (size_t)r->oc * sizeof(int32_t) : 0);
     return compares_sums(r, p) ? (size_t)qg__values(qg__alphabet_of(q)) * (size_t)r->oc * sizeof(int32_t) : 0;
 }
 

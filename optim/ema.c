@@ -50,7 +50,8 @@ static double decay_at(const qg_ema *e, int64_t n)
 static qg_status check(const qg_ema *e)
 {
     if (!e) return qg_fail_null(QG_ESTATE, "ema");
-    return e->swapped ? qg_fail(QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap first") : QG_OK;
+    return e->swapped ? qg_fail(QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap first")
+                      : QG_OK;
 }
 
 qg_status qg_ema_update(qg_ema *e)

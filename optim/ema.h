@@ -25,33 +25,34 @@ typedef struct qg_ema_spec {
     bool  no_warmup;
 } qg_ema_spec;
 
-/* Averages every trained parameter; clips and projections hold for the averages.  A parameter that flips is copied
- * instead, since the mean of signs is no sign.  Tracked arrays, such as running statistics, are not averaged: a net
- * with swapped weights reads the latest ones.
+/* Averages every trained parameter; clips and projections hold for the averages.  A parameter that flips is
+ * copied instead, since the mean of signs is no sign.  Tracked arrays, such as running statistics, are not
+ * averaged: a net with swapped weights reads the latest ones.
  *
  * Borrows p, which must be allocated and outlive the result.
  * Memory   As many floats as p has.
- * Fails    NULL: decay is out of range, p is not allocated, out of memory.  A NULL p gives NULL and keeps the message.
- * Papers   Polyak, Juditsky 1992 (averages); the warm-up is that of TensorFlow's ExponentialMovingAverage with
- *          num_updates. */
+ * Fails    NULL: decay is out of range, p is not allocated, out of memory.  A NULL p gives NULL and keeps
+ *          the message.
+ * Papers   Polyak, Juditsky 1992 (averages); the warm-up is that of TensorFlow's ExponentialMovingAverage
+ *          with num_updates. */
 qg_ema   *qg_ema_new(qg_params *p, qg_ema_spec spec);
 
 /* After each step of the optimizer.  The result has the same bits for any number of threads.
  * Fails: QG_ESTATE (e is NULL, the averages are swapped in, or a loaded count is out of range). */
 QG_MUST_CHECK qg_status qg_ema_update(qg_ema *e);
 
-/* Forgets what it has averaged: the averages are the weights of this moment, and the count of updates is 0.  For a step in
- * which the net becomes another one, as when its quantizers start; otherwise averages of learned scales would keep
- * values that never fitted.
- * Fails: QG_ESTATE (e is NULL, or the averages are swapped in). */
+/* Forgets what it has averaged: the averages are the weights of this moment, and the count of updates is 0.
+ * For a step in which the net becomes another one, as when its quantizers start; otherwise averages of
+ * learned scales would keep values that never fitted.  Fails: QG_ESTATE (e is NULL, or the averages are
+ * swapped in). */
 QG_MUST_CHECK qg_status qg_ema_restart(qg_ema *e);
 
-/* Exchanges weights and averages; a second call undoes it.  Do not train, or save a checkpoint to resume from, in
- * between.  Fails: QG_ESTATE (e is NULL). */
+/* Exchanges weights and averages; a second call undoes it.  Do not train, or save a checkpoint to resume
+ * from, in between.  Fails: QG_ESTATE (e is NULL). */
 QG_MUST_CHECK qg_status qg_ema_swap(qg_ema *e);
 
-/* Adds to s, as views: the average of each parameter with its shape [n,h,w,c], as "ema.conv1.weight", and the number
- * of updates, "ema.steps", I64. */
+/* Adds to s, as views: the average of each parameter with its shape [n,h,w,c], as "ema.conv1.weight", and
+ * the number of updates, "ema.steps", I64. */
 void      qg_ema_state(qg_ema *e, qg_state *s);
 void      qg_ema_free(qg_ema *e);
 

@@ -130,7 +130,8 @@ static qg_status check_gradients(qg_optim *o)
 
 /* --- clipping by norm --------------------------------------------------------------------- */
 
-/* In double, where no square overflows.  Eight sums, by index, in a fixed order: one would wait for each addition. */
+/* In double, where no square overflows.  Eight sums, by index, in a fixed order: one would wait for each
+ * addition. */
 static double sum_of_squares(const float *g, size_t n)
 {
     double lane[8] = { 0 }, sum = 0;
@@ -272,7 +273,8 @@ static bool has_flips(const qg_params *p, const qg_rule *rule)
 {
     for (int i = 0; i < p->count; i++) {
         if (!p->item[i]->flips) continue;
-        qg_fail(QG_EARG, "%s: the values of %s can only flip; use the optimizer bop", rule->name, p->item[i]->name);
+        qg_fail(QG_EARG, "%s: the values of %s can only flip; use the optimizer bop", rule->name,
+                p->item[i]->name);
         return true;
     }
     return false;

@@ -1,4 +1,5 @@
-/* optim/optim.h — turns gradients into updates.  An optimizer sees the parameters as one flat vector in groups. */
+/* optim/optim.h — turns gradients into updates.  An optimizer sees the parameters as one flat vector in
+ * groups. */
 #ifndef QG_OPTIM_H
 #define QG_OPTIM_H
 
@@ -82,11 +83,12 @@ void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 float     qg_optim_lr(const qg_optim *o);               /* of the next step; 0 if o is NULL */
 
-/* Clips gradients by their norm: if the length of the vector of all gradients, without those of frozen parameters,
- * is greater than norm, every gradient is multiplied by norm / length before decay and moments.  0: off, as at first.
- * Takes effect in the next step, which refuses a negative, infinite or NaN norm.  Like lr, norm is not part of
- * qg_optim_state.  qg_optim_norm is the length in the last step that measured it, before clipping; 0: none did.
- * [Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063v2, algorithm 1.  PyTorch adds 1e-6 to the length.] */
+/* Clips gradients by their norm: if the length of the vector of all gradients, without those of frozen
+ * parameters, is greater than norm, every gradient is multiplied by norm / length before decay and moments.
+ * 0: off, as at first.  Takes effect in the next step, which refuses a negative, infinite or NaN norm.
+ * Like lr, norm is not part of qg_optim_state.  qg_optim_norm is the length in the last step that measured
+ * it, before clipping; 0: none did.  [Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063v2, algorithm 1.
+ * PyTorch adds 1e-6 to the length.] */
 void      qg_optim_set_clip_norm(qg_optim *o, float norm);
 double    qg_optim_norm(const qg_optim *o);
 
@@ -103,7 +105,8 @@ double    qg_optim_norm(const qg_optim *o);
  */
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
-int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, in earlier processes too; 0 if o is NULL */
+int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, in earlier processes too; 0 if o is
+                                                           NULL */
 const qg_params *qg_optim_params(const qg_optim *o);    /* what it updates; NULL if o is NULL */
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as

@@ -2,8 +2,9 @@
  *
  * optim.c checks the gradients, cuts the parameters into blocks and runs them on every thread; it also
  * handles groups, scales, frozen parameters and files.  A rule updates a run of floats.  The rules of the
- * library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any file.  An elementwise
- * loop that is compiled without contraction (-ffp-contract=off) gives the same bits on every instruction set.
+ * library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any file.  An
+ * elementwise loop that is compiled without contraction (-ffp-contract=off) gives the same bits on every
+ * instruction set.
  */
 #ifndef QG_RULE_H
 #define QG_RULE_H

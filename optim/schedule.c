@@ -15,7 +15,10 @@ static const double PI = 3.14159265358979323846;
 
 /* --- the kinds ---------------------------------------------------------------------------- */
 
-#define WARMUP { .name = "warmup", .max = 1, .about = "share of the run with a rate that rises linearly from 0" }
+#define WARMUP                                                                                               \
+    {                                                                                                        \
+        .name = "warmup", .max = 1, .about = "share of the run with a rate that rises linearly from 0"       \
+    }
 #define FACTOR(...) { .name = "factor", .max = INFINITY, __VA_ARGS__ }
 
 static const qg_key constant_keys[] = { WARMUP, { .name = NULL } };
@@ -108,7 +111,8 @@ qg_schedule qg_schedule_extend(const qg_schedule *s, int epochs, int more)
     qg_schedule e = s ? *s : (qg_schedule){ 0 };
     e.warmup      = extended(e.warmup, epochs, more);
     e.every       = extended(e.every, epochs, more);
-    for (int i = 0; i < e.n_milestones && i < QG_MILESTONES; i++) e.milestone[i] = extended(e.milestone[i], epochs, more);
+    for (int i = 0; i < e.n_milestones && i < QG_MILESTONES; i++)
+        e.milestone[i] = extended(e.milestone[i], epochs, more);
     return e;
 }
 
@@ -154,8 +158,9 @@ int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
     const int     n    = qg_keys_count(keys);
     const int     milestones = s->n_milestones < QG_MILESTONES ? s->n_milestones : QG_MILESTONES;
     for (int i = 0; i < n; i++)
-        value[i] = keys[i].most ? milestones
-                                : (double)*(const float *)(const void *)((const char *)s + offset_of(&keys[i]));
+        value[i] = keys[i].most
+                       ? milestones
+                       : (double)*(const float *)(const void *)((const char *)s + offset_of(&keys[i]));
     for (int i = 0; i < milestones; i++) value[n + i] = (double)s->milestone[i];
     qg_keys_print(row->name, keys, value, line, sizeof line);
     return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", line);

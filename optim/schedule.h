@@ -40,18 +40,21 @@ typedef struct qg_schedule {
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
-/* s for a run of `more` epochs instead of `epochs`, with its milestones and its warm-up in the same epochs.  Other kinds than
- * QG_CONSTANT and QG_STEP depend on the end of the run and keep their fields, so their rates differ from the first step on.
+/* s for a run of `more` epochs instead of `epochs`, with its milestones and its warm-up in the same epochs.
+ * Other kinds than QG_CONSTANT and QG_STEP depend on the end of the run and keep their fields, so their
+ * rates differ from the first step on.
  *
- * Range    epochs and more at least 1.  Shares that become too small for qg_schedule_parse are the caller's to notice. */
+ * Range    epochs and more at least 1.  Shares that become too small for qg_schedule_parse are the caller's
+ *          to notice. */
 qg_schedule qg_schedule_extend(const qg_schedule *s, int epochs, int more);
 
 /* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
  * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05", "linear": a kind, then keys
  * in any order.  step needs either at= or every=, exponential needs factor=.
  *
- * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor more than 0,
- *          for cosine and linear also 0, and possibly more than 1.  Numbers are decimal, without blanks.
+ * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor
+ *          more than 0, for cosine and linear also 0, and possibly more than 1.  Numbers are decimal,
+ *          without blanks.
  * Fails    QG_EARG, naming the unknown key and the available ones, or the value and its legal
  *          range; *out is then untouched.
  */
@@ -63,8 +66,9 @@ qg_status qg_schedule_parse(const char *text, qg_schedule *out);
  * use are left out.  256 bytes are always enough. */
 int       qg_schedule_print(const qg_schedule *s, char *text, int bytes);
 
-/* Whether a schedule that did not come from a text is legal: of an existing kind, with values that qg_schedule_parse
- * would accept.  NULL is the constant rate.  Fails with QG_EARG, naming the kind or the value. */
+/* Whether a schedule that did not come from a text is legal: of an existing kind, with values that
+ * qg_schedule_parse would accept.  NULL is the constant rate.  Fails with QG_EARG, naming the kind or the
+ * value. */
 QG_MUST_CHECK
 qg_status qg_schedule_check(const qg_schedule *s);
 

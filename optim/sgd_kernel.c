@@ -1,4 +1,5 @@
-/* The rules of SGD: loops that update a run of weights and clear its gradients.  d is the gradient with weight decay. */
+/* The rules of SGD: loops that update a run of weights and clear its gradients.  d is the gradient with
+ * weight decay. */
 #include "core/kernels/cpu.h"
 #include "optim/rule.h"
 

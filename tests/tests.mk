@@ -137,6 +137,3 @@ SEEDS ?= 5
 check-training: data   ## compares the first losses of Larq's and Brevitas' MNIST examples; needs the environment of check-originals
 	+@$(SUB) $(TRAINING)
 	@sh tests/originals/training/run.sh $(ORIGINALS)/bin/python3 $(BUILD)/tests/originals/training $(SEEDS)
-
-format:   ## lays out all C as .clang-format says
-	clang-format -i $$(git ls-files '*.c' '*.h')

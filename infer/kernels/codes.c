@@ -3,7 +3,8 @@
 static bool has(qg__alphabet a, qg__codes c)
 {
     const qg__codes all  = qg__codes_of(a);
-    const bool      same = all.step == 1 || ((c.lowest - all.lowest) % 2 == 0 && (c.count == 1 || c.step % 2 == 0));
+    const bool      same = all.step == 1 ||
+                           ((c.lowest - all.lowest) % 2 == 0 && (c.count == 1 || c.step % 2 == 0));
     return same && c.lowest >= all.lowest && qg__highest(c) <= qg__highest(all);
 }
 
@@ -36,6 +37,7 @@ int qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel)
 {
     const uint64_t *word  = pixel + channel / 64;
     int             value = qg__offset(a);
-    for (int j = 0; j < a.bits; j++, word += qg__words(c)) value += qg__factor(a, j) * (int)(*word >> channel % 64 & 1);
+    for (int j = 0; j < a.bits; j++, word += qg__words(c))
+        value += qg__factor(a, j) * (int)(*word >> channel % 64 & 1);
     return value;
 }

@@ -2,12 +2,13 @@
  *
  * An alphabet says which integers the codes of an operand stand for, and by which bits ("planes"):
  *
- *     QG__ODD        bits    2 c - (2^bits - 1)              c = sum of 2^j plane j; with one bit the signs -1, +1
+ *     QG__ODD        bits    2 c - (2^bits - 1)              c = sum of 2^j plane j; with one bit -1, +1
  *     QG__UNSIGNED   bits    c, 0 .. 2^bits - 1
  *     QG__SIGNED     bits    two's complement, -2^(bits-1) .. 2^(bits-1) - 1; bits >= 2
  *     QG__TERNARY    2       -1, 0, 1: plane 0 is value > 0, plane 1 is value != 0
  *
- * Packed activations have the same layout on every machine, so the codes between layers are the same everywhere:
+ * Packed activations have the same layout on every machine, so the codes between layers are the same
+ * everywhere:
  *
  *     uint64_t x[pixels][planes][words],  words = (c + 63) / 64
  *
@@ -42,8 +43,8 @@ typedef struct qg__codes {
 
 static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
 
-/* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats have
- * them. */
+/* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats
+ * have them. */
 bool qg__codes_valid(qg__codes c);
 
 /* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
@@ -110,8 +111,8 @@ static inline size_t qg__bit_words(qg__alphabet a, size_t pixels, int c)
     return pixels * (size_t)a.bits * qg__words(c);
 }
 
-/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and for
- * tests. */
+/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and
+ * for tests. */
 void qg__pack_values(qg__alphabet a, size_t pixels, int c, const int8_t *values, uint64_t *packed);
 int  qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel);
 
@@ -126,7 +127,8 @@ static inline int32_t qg__ones(const uint64_t *x, size_t n)
 static inline int32_t qg__sum_of_values(qg__alphabet a, int c, const uint64_t *pixel)
 {
     int32_t sum = c * qg__offset(a);
-    for (int j = 0; j < a.bits; j++, pixel += qg__words(c)) sum += qg__factor(a, j) * qg__ones(pixel, qg__words(c));
+    for (int j = 0; j < a.bits; j++, pixel += qg__words(c))
+        sum += qg__factor(a, j) * qg__ones(pixel, qg__words(c));
     return sum;
 }
 
@@ -139,14 +141,14 @@ typedef struct qg__grid {
 
 /* Both read floats x[pixels][c], or n floats, at the alignment of a float. */
 typedef struct qg__pack_kernels {
-    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted from the
-     * lowest value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.  For signs the
-     * threshold is 0, and the sign of 0 and of -0 is +1. */
+    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted
+     * from the lowest value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.
+     * For signs the threshold is 0, and the sign of 0 and of -0 is +1. */
     void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x,
                           uint64_t *packed);
 
-    /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as ONNX's
-     * QuantizeLinear; NaN becomes the lowest code. */
+    /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as
+     * ONNX's QuantizeLinear; NaN becomes the lowest code. */
     void (*to_grid)(qg__grid grid, size_t n, const float *x, uint8_t *codes);
 } qg__pack_kernels;
 

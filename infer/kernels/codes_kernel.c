@@ -36,7 +36,8 @@ static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels,
             else if (n == 32) compare_all(x + 64 * w, 32, count, threshold, bits);
             else if (n == 16) compare_all(x + 64 * w, 16, count, threshold, bits);
             else compare_all(x + 64 * w, n, count, threshold, bits);
-            for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + w] = qg__plane_of(a, j, bits) & all;
+            for (int j = 0; j < a.bits; j++)
+                packed[(size_t)j * plane_words + w] = qg__plane_of(a, j, bits) & all;
         }
 }
 

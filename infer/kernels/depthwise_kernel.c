@@ -1,8 +1,8 @@
 #include "infer/kernels/depthwise.h"
 #include "infer/kernels/lanes.h"
 
-/* Weights: [kh][kw][groups of channels], a group being a mask of GROUP bits for each plane of the alphabet, or GROUP
- * bytes, the numbers of the codes.  Floats are [kh][kw][c].  In scratch, all are [kh][kw][c]. */
+/* Weights: [kh][kw][groups of channels], a group being a mask of GROUP bits for each plane of the alphabet,
+ * or GROUP bytes, the numbers of the codes.  Floats are [kh][kw][c].  In scratch, all are [kh][kw][c]. */
 enum { GROUP = 16 };
 typedef uint16_t mask;
 
@@ -22,9 +22,10 @@ static size_t weight_bytes(const qg__each_product *p)
     return qg__taps(&p->g) * groups_of(p->g.c) * group_bytes(p->w);
 }
 
-static void pack_weights(const qg__each_product *p, int o, size_t first, size_t n, const float *values, void *packed)
+static void pack_weights(const qg__each_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed)
 {
-    const size_t       c = (size_t)p->g.c, lane = (size_t)o % GROUP, own = are_floats(p->w) ? 0 : group_bytes(p->w);
+    const size_t c = (size_t)p->g.c, lane = (size_t)o % GROUP, own = are_floats(p->w) ? 0 : group_bytes(p->w);
     const qg__alphabet a = qg__alphabet_of(p->w);
     if (o == 0 && first == 0) memset(packed, 0, weight_bytes(p));
     for (size_t i = 0; i < n; i++) {
@@ -40,7 +41,8 @@ static void pack_weights(const qg__each_product *p, int o, size_t first, size_t 
 
 /* --- numbers from packed weights ---------------------------------------------------------------- */
 
-/* VL weights of a group from channel k on: from planes, whose number is a constant, or with 0 planes from bytes. */
+/* VL weights of a group from channel k on: from planes, whose number is a constant, or with 0 planes from
+ * bytes. */
 INLINE vi weights_of(qg__alphabet a, qg__codes w, int planes, const uint8_t *group, int k)
 {
     if (!planes) return lanes_of_bytes(*(const vb *)(group + k)) * w.step + w.lowest;
@@ -78,7 +80,10 @@ INLINE void expand(const qg__each_product *p, bool real, const uint8_t *packed, 
 }
 
 /* Integers have the size of floats. */
-static size_t scratch_bytes(const qg__each_product *p) { return are_floats(p->w) ? 0 : qg__row(&p->g) * sizeof(float); }
+static size_t scratch_bytes(const qg__each_product *p)
+{
+    return are_floats(p->w) ? 0 : qg__row(&p->g) * sizeof(float);
+}
 
 /* --- products ------------------------------------------------------------------------------------- */
 
@@ -111,7 +116,8 @@ static void reals_of_line(void *context, const qg__line *line)
     }
 }
 
-static void reals(const qg__each_product *p, int n, const float *x, const void *packed, float *y, void *scratch)
+static void reals(const qg__each_product *p, int n, const float *x, const void *packed, float *y,
+                  void *scratch)
 {
     visit at = { .g = &p->g, .x = x, .w = packed, .y = y };
     if (!are_floats(p->w)) {
@@ -152,7 +158,8 @@ static void codes_of_line(void *context, const qg__line *line)
     }
 }
 
-static void codes(const qg__each_product *p, int n, const uint8_t *x, const void *packed, int32_t *acc, void *scratch)
+static void codes(const qg__each_product *p, int n, const uint8_t *x, const void *packed, int32_t *acc,
+                  void *scratch)
 {
     visit at = { .g = &p->g, .x = x, .w = scratch, .y = acc, .x_zero = p->x_zero };
     expand(p, false, packed, scratch);

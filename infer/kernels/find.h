@@ -1,4 +1,5 @@
-/* infer/kernels/find.h — the codes of a vector of floats (infer/kernels/requantize.h).  For *_kernel.c files only. */
+/* infer/kernels/find.h — the codes of a vector of floats (infer/kernels/requantize.h).  For *_kernel.c
+ * files only. */
 #ifndef QG_INFER_FIND_H
 #define QG_INFER_FIND_H
 
@@ -16,7 +17,10 @@ INLINE vi nearest_code(const qg__finder *f, vf v)
     return __builtin_convertvector(limited(v + 0.5f, 0.0f, (float)(f->count - 1)), vi);
 }
 
-INLINE vi line_code(const qg__finder *f, vf x)  { return nearest_code(f, rounded((x - f->first) * f->inverse)); }
+INLINE vi line_code(const qg__finder *f, vf x)
+{
+    return nearest_code(f, rounded((x - f->first) * f->inverse));
+}
 INLINE vi ratio_code(const qg__finder *f, vf x) { return nearest_code(f, (x - f->first) / f->scale); }
 
 /* A number of less than 2^22 is rounded by this sum. */
@@ -38,7 +42,9 @@ INLINE vi stored_code(const qg__finder *f, vf x, vi code)
 /* By the formula of a search that needs no thresholds; `search`, which is f->search, is a constant. */
 INLINE vi code_of(qg__search search, const qg__finder *f, vf x)
 {
-    const vi code = search == QG__LINE ? line_code(f, x) : search == QG__RATIO ? ratio_code(f, x) : quotient_code(f, x);
+    const vi code = search == QG__LINE    ? line_code(f, x)
+                    : search == QG__RATIO ? ratio_code(f, x)
+                                          : quotient_code(f, x);
     return stored_code(f, x, code);
 }
 

@@ -32,8 +32,9 @@ bool qg__codes_valid(qg__codes c)
 bool qg__int8_fits(const qg__int8_product *p)
 {
     const int lowest = p->x_signed ? -128 : 0;
-    return qg__geometry_valid(&p->g) && p->x_zero >= lowest && p->x_zero <= lowest + 255 && qg__codes_valid(p->w) &&
-           p->w.count <= 256 && qg__row(&p->g) * 255 * (uint64_t)qg__reach(p->w) <= INT32_MAX;
+    return qg__geometry_valid(&p->g) && p->x_zero >= lowest && p->x_zero <= lowest + 255 &&
+           qg__codes_valid(p->w) && p->w.count <= 256 &&
+           qg__row(&p->g) * 255 * (uint64_t)qg__reach(p->w) <= INT32_MAX;
 }
 
 bool qg__real_fits(const qg__real_product *p)

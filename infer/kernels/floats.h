@@ -1,8 +1,9 @@
-/* infer/kernels/floats.h — what a net does to floats between products, and to codes as bytes when it pools them.
+/* infer/kernels/floats.h — what a net does to floats between products, and to codes as bytes when it pools
+ * them.
  *
- * Each has the same bits on every instruction set: nothing is contracted, and sums have one order.  Arrays have c
- * channels per pixel; y may be x, or z of add, where both have the same size.  Nothing needs more alignment than its
- * type.
+ * Each has the same bits on every instruction set: nothing is contracted, and sums have one order.  Arrays
+ * have c channels per pixel; y may be x, or z of add, where both have the same size.  Nothing needs more
+ * alignment than its type.
  */
 #ifndef QG_INFER_FLOATS_H
 #define QG_INFER_FLOATS_H
@@ -25,8 +26,8 @@ typedef struct qg__float_kernels {
     void (*divide)(size_t n, float by, float *y);
 
     /* y = (u > 0 ? u : a u) + after with u = x - before; [c] each. */
-    void (*prelu)(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x,
-                  float *y);
+    void (*prelu)(size_t pixels, int c, const float *before, const float *a, const float *after,
+                  const float *x, float *y);
 
     /* y[i][k] = x[i][k] z[i] */
     void (*scale_pixels)(size_t pixels, int c, const float *x, const float *z, float *y);

@@ -40,14 +40,15 @@ static void divide(size_t n, float by, float *y)
     for (size_t i = 0; i < n; i++) y[i] /= by;
 }
 
-INLINE void prelu_vector(int n, const float *before, const float *a, const float *after, const float *x, float *y)
+INLINE void prelu_vector(int n, const float *before, const float *a, const float *after, const float *x,
+                         float *y)
 {
     const vf u = load(x, n) - load(before, n);
     store(y, pick(u > 0, u, rounded(load(a, n) * u)) + load(after, n), n);
 }
 
-static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x,
-                  float *y)
+static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after,
+                  const float *x, float *y)
 {
     for (size_t i = 0; i < pixels; i++, x += c, y += c) {
         int k = 0;

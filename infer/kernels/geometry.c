@@ -25,7 +25,10 @@ bool qg__geometry_valid(const qg__geometry *g)
            product_fits(g->oc, g->kh, g->kw, g->c);
 }
 
-static int limit(int value, int least, int most) { return value < least ? least : value > most ? most : value; }
+static int limit(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
 
 qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, int before)
 {
@@ -75,7 +78,8 @@ static void visit_rectangle(const qg__geometry *g, int n, qg__span rows, qg__spa
         }
 }
 
-void qg__lines(const qg__geometry *g, int n, void (*visit)(void *context, const qg__line *line), void *context)
+void qg__lines(const qg__geometry *g, int n, void (*visit)(void *context, const qg__line *line),
+               void *context)
 {
     qg__span rows, columns;
     for (int r = 0; r < g->oh; r = rows.end) {
@@ -96,7 +100,8 @@ typedef struct window_sums {
 static void sum_line(void *context, const qg__line *line)
 {
     const window_sums *s = context;
-    if (line->x_step == 1 && line->y_step == 1) {       /* along a row: the compiler adds neighbours together */
+    if (line->x_step == 1 && line->y_step == 1) {       /* along a row: the compiler adds neighbours
+                                                           together */
         const int32_t *x    = s->x + line->x;
         int32_t       *sums = s->sums + line->y;
         memset(sums, 0, (size_t)line->outputs * sizeof *sums);

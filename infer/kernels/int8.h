@@ -1,18 +1,19 @@
-/* infer/kernels/int8.h — products of 8-bit activations with weights of 8 bits, or of 1 to 4 bits that stay packed.
+/* infer/kernels/int8.h — products of 8-bit activations with weights of 8 bits, or of 1 to 4 bits that stay
+ * packed.
  *
  *     acc[o] = sum over the taps inside the image of (x - x_zero) * w
  *
- * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real
- * zero, as if it had the code x_zero.  Sums are scaled and quantized while they are at hand, if the caller asks for
- * that, so they need no memory.
+ * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding
+ * is a real zero, as if it had the code x_zero.  Sums are scaled and quantized while they are at hand, if
+ * the caller asks for that, so they need no memory.
  *
- * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c is within
- * int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
+ * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c
+ * is within int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
- * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with channels filled
- * up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an
- * alphabet become bytes in scratch, one block of outputs at a time.  Memory, alignment and threads are as in
- * infer/kernels/bits.h; x needs no alignment.
+ * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with
+ * channels filled up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16
+ * (AVX2) or 8.  Weights of an alphabet become bytes in scratch, one block of outputs at a time.  Memory,
+ * alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
  */
 #ifndef QG_INFER_INT8_H
 #define QG_INFER_INT8_H
@@ -43,13 +44,14 @@ typedef struct qg__int8_kernels {
     size_t (*weight_bytes)(const qg__int8_product *p);
 
     /* As in infer/kernels/bits.h, of integers that are codes. */
-    void (*pack_weights)(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed);
+    void (*pack_weights)(const qg__int8_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed);
 
     size_t (*scratch_bytes)(const qg__int8_product *p, int n);
 
     /* y: acc, or with a finish floats or codes of as many numbers, a code in a byte. */
-    void   (*run)(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish, void *y,
-                  void *scratch);
+    void (*run)(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish,
+                void *y, void *scratch);
 } qg__int8_kernels;
 
 QG_DECLARE_KERNELS(qg__int8_kernels, qg__int8_kernels);

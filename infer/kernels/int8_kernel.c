@@ -3,21 +3,24 @@
 
 /* A tile reads pixels in groups of CODES channels and spreads a group over a vector:
  *
- *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted afterwards:
- *               sum of (x - z) w = sum x w - z sum w
+ *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted
+ *               afterwards: sum of (x - z) w = sum x w - z sum w
  *     others    2 numbers of 16 bits, x - x_zero
  *
- * Tiles have as many sums as those of floats (core/kernels/conv_tile.h): AVX-512 adds products in one instruction, as a
- * multiply-add; with 16 registers, 12 sums + 2 vectors of weights + 1 of x + 1 of products.
+ * Tiles have as many sums as those of floats (core/kernels/conv_tile.h): AVX-512 adds products in one
+ * instruction, as a multiply-add; with 16 registers, 12 sums + 2 vectors of weights + 1 of x + 1 of
+ * products.
  *
- * Pixels are copied to scratch, unless x is groups as it is: unsigned bytes on AVX-512, whose channels fill groups.
+ * Pixels are copied to scratch, unless x is groups as it is: unsigned bytes on AVX-512, whose channels fill
+ * groups.
  *
- * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
- * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
- * unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an output is part of its `zero`.
+ * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero *
+ * sum (x - z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms
+ * are added as unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an
+ * output is part of its `zero`.
  *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as
- * many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a
+ * group are as many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, GROUP_BYTES = OUTPUTS * CODES };
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
@@ -47,7 +50,8 @@ static int w_zero(const qg__int8_product *p)
 /* Whether sums of x are subtracted. */
 static bool has_windows(const qg__int8_product *p) { return p->zeros || w_zero(p); }
 
-static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed)
+static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed)
 {
     const qg__alphabet a    = qg__alphabet_of(p->w);
     const size_t       c    = (size_t)p->g.c;
@@ -57,7 +61,8 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
     size_t tap = first / c, k = first % c;
     for (size_t i = 0; i < n; i++) {
         const int    value = (int)values[i];
-        const size_t group = tap * groups_of(p->g.c) + k / CODES, in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
+        const size_t group = tap * groups_of(p->g.c) + k / CODES,
+                     in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
         uint8_t     *plane = to + group * (size_t)a.bits * (GROUP_BYTES / 8) + in_group / 8;
         for (int j = 0; j < a.bits; j++, plane += GROUP_BYTES / 8)
             *plane |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
@@ -76,7 +81,8 @@ INLINE void expand(qg__alphabet a, int planes, size_t groups, const uint8_t *w, 
             bytes values = (bytes){ 0 } + (uint8_t)qg__offset(a);
             UNROLL
             for (int j = 0; j < planes; j++)
-                values += bytes_of_bits(w + j * (GROUP_BYTES / 8) + i * (BYTES / 8)) & (uint8_t)qg__factor(a, j);
+                values += bytes_of_bits(w + j * (GROUP_BYTES / 8) + i * (BYTES / 8)) &
+                          (uint8_t)qg__factor(a, j);
             memcpy(to, &values, sizeof values);
         }
 }
@@ -98,8 +104,8 @@ static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, i
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those of plane
- * bits 0, not 0. */
+/* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those
+ * of plane bits 0, not 0. */
 static void copy_channels(const qg__int8_product *p, size_t c, const uint8_t *x, int32_t *groups)
 {
     const int flip = p->x_signed ? 128 : 0;      /* x ^ flip is the code as an unsigned byte */
@@ -144,7 +150,8 @@ typedef struct tile {
     const group  *x;
     const int8_t *w;
     ptrdiff_t     x_step, x_row, w_row;         /* groups to the next output and row; bytes of kw taps */
-    size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and w */
+    size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and
+                                                   w */
     int           taps_i;
 } tile;
 
@@ -163,14 +170,16 @@ typedef struct visit {
     lanes                   sum[LONGEST][VECTORS];      /* of a tile */
 } visit;
 
-/* A multiply-add of four bytes takes four cycles, and two begin in each: a tile of less than 8 sums divides them. */
+/* A multiply-add of four bytes takes four cycles, and two begin in each: a tile of less than 8 sums divides
+ * them. */
 INLINE int chains_of(int sums)
 {
     return CODES != 4 || sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
 }
 
 /* The products of one group after the other, each in the sums of a chain of its own; x moves on. */
-INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, const group **x, const int8_t *w, vi (*sum)[VECTORS])
+INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, const group **x,
+                       const int8_t *w, vi (*sum)[VECTORS])
 {
     UNROLL
     for (int c = 0; c < chains; c++) {
@@ -284,7 +293,8 @@ static void count_taps(visit *at)
         for (int v = 0; v < VECTORS; v++) {
             const int8_t *w   = at->w + tap * groups * GROUP_BYTES + v * VL * CODES;
             vi            sum = { 0 };
-            for (size_t n = 0; n < groups; n++, w += GROUP_BYTES) sum = add_products(sum, ones, load_codes(w));
+            for (size_t n = 0; n < groups; n++, w += GROUP_BYTES)
+                sum = add_products(sum, ones, load_codes(w));
             at->taps[tap * VECTORS + (size_t)v] = (lanes)sum * -at->x_zero;
         }
 }
@@ -292,12 +302,14 @@ static void count_taps(visit *at)
 static void start_line(visit *at, const qg__line *line)
 {
     const qg__line *s = &at->started;
-    if (!at->x_zero || (s->i0 == line->i0 && s->i1 == line->i1 && s->j0 == line->j0 && s->j1 == line->j1)) return;
+    if (!at->x_zero || (s->i0 == line->i0 && s->i1 == line->i1 && s->j0 == line->j0 && s->j1 == line->j1))
+        return;
     at->started = *line;
     for (int v = 0; v < VECTORS; v++) {
         at->start[v] = (lanes){ 0 };
         for (int i = line->i0; i < line->i1; i++)
-            for (int j = line->j0; j < line->j1; j++) at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
+            for (int j = line->j0; j < line->j1; j++)
+                at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
     }
 }
 
@@ -308,7 +320,8 @@ static void run_line(void *context, const qg__line *line)
     const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c);
     tile                t     = {
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
-        .w = at->w + (line->i0 * g->kw + line->j0) * pixel * GROUP_BYTES, .w_row = g->kw * pixel * GROUP_BYTES,
+        .w = at->w + (line->i0 * g->kw + line->j0) * pixel * GROUP_BYTES,
+        .w_row = g->kw * pixel * GROUP_BYTES,
         .groups = (size_t)((line->j1 - line->j0) * pixel), .taps_i = line->i1 - line->i0,
     };
     start_line(at, line);
@@ -340,8 +353,8 @@ static int images_at_once(const qg__int8_product *p, int n)
     return is_groups(p) && !has_windows(p) ? n : qg__images_at_once(&p->g, n);
 }
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as
- * bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of
+ * weights as bytes. */
 typedef struct rooms {
     size_t window, sums, groups, taps, block;
 } rooms;
@@ -380,7 +393,8 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
         qg__window_sums(&p->g, n, sums, window);
     }
     visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
-                 .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
+                 .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
+                 .taps = taps };
     if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
@@ -391,8 +405,8 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     }
 }
 
-static void run(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish, void *y,
-                void *scratch)
+static void run(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish,
+                void *y, void *scratch)
 {
     const int    most  = images_at_once(p, n);
     const size_t image = qg__pixels(&p->g) * (size_t)p->g.c, results = qg__results(&p->g) * (size_t)p->g.oc;

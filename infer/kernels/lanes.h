@@ -1,7 +1,9 @@
-/* infer/kernels/lanes.h — vector instructions that GCC's vector extensions cannot express.  For *_kernel.c files only.
+/* infer/kernels/lanes.h — vector instructions that GCC's vector extensions cannot express.  For *_kernel.c
+ * files only.
  *
- * Each function has a plain definition, which the baseline uses.  The table of AVX-512 needs VPOPCNTDQ and VNNI
- * (infer/kernels/isa.h).  With QG_SIXTEEN_LANES, tests run the tiles of AVX-512 with the plain definitions.
+ * Each function has a plain definition, which the baseline uses.  The table of AVX-512 needs VPOPCNTDQ and
+ * VNNI (infer/kernels/isa.h).  With QG_SIXTEEN_LANES, tests run the tiles of AVX-512 with the plain
+ * definitions.
  */
 #ifndef QG_INFER_LANES_H
 #define QG_INFER_LANES_H
@@ -15,7 +17,8 @@
 /* Tables of 16 bytes that one instruction looks up. */
 #define QG_LOOKUP (VL == 8)
 
-/* The length of the next of a line's tiles, all of which have nearly the same: a short one would wait for its sums. */
+/* The length of the next of a line's tiles, all of which have nearly the same: a short one would wait for
+ * its sums. */
 static inline int even_pixels(int left, int vectors)
 {
     const int most = vectors == 1 ? PIXELS_1 : PIXELS_2, tiles = (left + most - 1) / most;
@@ -23,20 +26,22 @@ static inline int even_pixels(int left, int vectors)
 }
 
 /* CASE(n) for each length of a tile. */
-#define EACH_LENGTH(CASE)                                                                         \
-    CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)    \
-    CASE(13) CASE(14) CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22) CASE(23) CASE(24)
+#define EACH_LENGTH(CASE)                                                                                    \
+    CASE(1)                                                                                                  \
+    CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13)      \
+        CASE(14) CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22) CASE(23) CASE(24)
 
-/* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers,
- * and then has more of them at a time than registers. */
+/* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of
+ * integers, and then has more of them at a time than registers. */
 #if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
 #define KEEP(sum) __asm__("" : "+v"(sum))
 #else
 #define KEEP(sum) ((void)0)
 #endif
 
-/* A tile reads pixels that are a constant distance apart.  Each run of RUN of them has a pointer of its own, so that the distances
- * within a run have registers, too; the compiler would have but one pointer, and distances in memory. */
+/* A tile reads pixels that are a constant distance apart.  Each run of RUN of them has a pointer of its
+ * own, so that the distances within a run have registers, too; the compiler would have but one pointer, and
+ * distances in memory. */
 enum { RUN = 8, RUNS = (PIXELS_1 + RUN - 1) / RUN };
 #define KEEP_POINTER(p) __asm__("" : "+r"(p))
 
@@ -209,7 +214,7 @@ static inline bytes bytes_of_bits(const uint8_t *bits)
     memcpy(&taken, bits, sizeof taken);
     const __m128i bit  = _mm_set1_epi64x(BIT_OF_BYTE);
     const __m128i pair = _mm_unpacklo_epi8(_mm_cvtsi32_si128(taken), _mm_cvtsi32_si128(taken));
-    const __m128i v    = _mm_shuffle_epi32(_mm_unpacklo_epi16(pair, pair), 0x50);      /* each byte eight times */
+    const __m128i v = _mm_shuffle_epi32(_mm_unpacklo_epi16(pair, pair), 0x50); /* each byte eight times */
     return (bytes)_mm_cmpeq_epi8(_mm_and_si128(v, bit), bit);
 #else
     bytes v, bit;
@@ -273,22 +278,23 @@ static inline bytes both(const uint8_t table[16])
 INLINE shorts widen_half(bytes v, int which)
 {
     const __m256i all = (__m256i)v;
-    return (shorts)_mm256_cvtepu8_epi16(which ? _mm256_extracti128_si256(all, 1) : _mm256_castsi256_si128(all));
+    return (shorts)_mm256_cvtepu8_epi16(which ? _mm256_extracti128_si256(all, 1)
+                                              : _mm256_castsi256_si128(all));
 }
 #endif
 
 /* --- products of 8 bits ----------------------------------------------------------------------- */
 
-/* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as many
- * signed bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 * 127 * 2
- * exceeds, so weights are widened there and the sums are exact. */
+/* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as
+ * many signed bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 *
+ * 127 * 2 exceeds, so weights are widened there and the sums are exact. */
 #if VL == 16
 enum { CODES = 4 };
 
 static inline vi load_codes(const int8_t *w) { return *(const vi *)w; }
 
-/* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that are
- * operands of the intrinsic to memory and back. */
+/* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that
+ * are operands of the intrinsic to memory and back. */
 static inline vi add_products(vi sum, vi x, vi w)
 {
 #if defined(__AVX512VNNI__)

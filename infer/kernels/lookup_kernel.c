@@ -1,29 +1,30 @@
 #include "infer/kernels/bits.h"
 #include "infer/kernels/lanes.h"
 
-/* One instruction looks up 32 bytes in a table of 16.  For 4 neighbouring channels x[0..3] of a pixel, the table has
- * the sums of all 16 subsets:
+/* One instruction looks up 32 bytes in a table of 16.  For 4 neighbouring channels x[0..3] of a pixel, the
+ * table has the sums of all 16 subsets:
  *
  *     T[s] = b + sum over k in s of x[k],   b = the sum of max(0, -x[k]), so that T >= 0
  *
- * and a nibble of a plane of the weights says which of the 4 channels belong to the sum of an output.  So a lookup
- * and an addition do the work of 128 products for any alphabet of x, half of what counting the bits of an AND costs
- * on machines that count with tables of nibbles.  With F = the sum of the factors of the planes of w and N = the sum
- * of all b,
+ * and a nibble of a plane of the weights says which of the 4 channels belong to the sum of an output.  So a
+ * lookup and an addition do the work of 128 products for any alphabet of x, half of what counting the bits
+ * of an AND costs on machines that count with tables of nibbles.  With F = the sum of the factors of the
+ * planes of w and N = the sum of all b,
  *
  *     acc = sum over planes j of factor(j) * (raw_j - N) + offset(w) * sum x
  *         = sum over j of factor(j) * raw_j + (offset(w) * sum x - F N)
  *
- * The term in brackets depends on the window alone.  Ternary weights are two planes here, w > 0 with factor 1 and w < 0
- * with factor -1, so that F = 0.
+ * The term in brackets depends on the window alone.  Ternary weights are two planes here, w > 0 with factor
+ * 1 and w < 0 with factor -1, so that F = 0.
  *
  * Sums are bytes.  Each lookup adds at most 4 reach(x), reach being 2^bits - 1 or 1 (see reach_of), so after
  * 255 / (8 reach) steps of two lookups they move into sums of 16 bits, and after 256 such moves into int32.
  *
- * Tiles of AVX2's 16 registers: 6 x 2 or 12 x 1 pixels x vectors = 12 sums + 2 vectors of nibbles + 1 table + the mask 15.
+ * Tiles of AVX2's 16 registers: 6 x 2 or 12 x 1 pixels x vectors = 12 sums + 2 vectors of nibbles + 1 table
+ * + the mask 15.
  *
  * Weights: blocks of 64 outputs, the last of 32 if there are no more,
- *     [blocks][planes][kh][kw][steps of 8 channels][vectors][32 outputs], channels 8 s + k in bit k of a byte.
+ *     [blocks][planes][kh][kw][steps of 8 channels][vectors][32 outputs], channel 8 s + k in bit k.
  * Tables:  [n][h][w][steps][2][16 bytes]. */
 #if QG_LOOKUP
 enum { CHANNELS = 8, OUTPUTS = 32, WIDEST = 2, LONGEST = 12, SUMS = 12, TABLE = 16, MOVES = 256 };
@@ -46,7 +47,8 @@ static size_t weight_bytes(const qg__bit_product *p)
 
 static int vectors_at(int oc, int block) { return oc - block * WIDEST * OUTPUTS > OUTPUTS ? 2 : 1; }
 
-static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values, void *packed)
+static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed)
 {
     const qg__geometry *g     = &p->g;
     const int           block = o / (WIDEST * OUTPUTS), in_block = o % (WIDEST * OUTPUTS);
@@ -61,7 +63,8 @@ static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n
         const int value = (int)values[i];
         uint8_t  *byte  = to + (tap * steps + k / CHANNELS) * vectors * OUTPUTS;
         for (int j = 0; j < p->w.bits; j++, byte += plane) {
-            const unsigned bit = p->w.kind == QG__TERNARY ? (j ? value < 0 : value > 0) : qg__bit(p->w, value, j);
+            const unsigned bit = p->w.kind == QG__TERNARY ? (j ? value < 0 : value > 0)
+                                                          : qg__bit(p->w, value, j);
             *byte |= (uint8_t)(bit << k % CHANNELS);
         }
         if (++k == c) k = 0, tap++;
@@ -91,8 +94,8 @@ static void make_rows(qg__alphabet x, rows *r)
 }
 
 /* The tables of a pixel; the planes of ternary x are > 0 and < 0 here. */
-INLINE void fill_tables(int planes, bool ternary, const rows *r, size_t plane_words, size_t steps, const uint64_t *x,
-                        uint8_t *tables)
+INLINE void fill_tables(int planes, bool ternary, const rows *r, size_t plane_words, size_t steps,
+                        const uint64_t *x, uint8_t *tables)
 {
     for (size_t s = 0; s < steps; s++, tables += 2 * TABLE) {
         half low = { 0 }, high = { 0 };
@@ -198,7 +201,8 @@ INLINE void add_plane(int pixels, int vectors, const tile *t, const uint8_t *w, 
             const uint8_t *wt = w + (size_t)i * t->w_row + (size_t)j * t->steps * (size_t)vectors * OUTPUTS;
             for (size_t rest = t->steps; rest;) {
                 const size_t run = rest < (size_t)left ? rest : (size_t)left;
-                for (const uint8_t *end = x + run * 2 * TABLE; x < end; x += 2 * TABLE, wt += vectors * OUTPUTS) {
+                for (const uint8_t *end = x + run * 2 * TABLE; x < end;
+                     x += 2 * TABLE, wt += vectors * OUTPUTS) {
                     bytes index[WIDEST];
                     UNROLL
                     for (int v = 0; v < vectors; v++) index[v] = *(const bytes *)(wt + v * OUTPUTS) & 15;
@@ -279,12 +283,14 @@ static void run_line(void *context, const qg__line *line)
     tile                t     = {
         .x = at->tables + line->x * pixel, .x_step = line->x_step * (ptrdiff_t)pixel,
         .x_row = (ptrdiff_t)((size_t)g->w * pixel),
-        .w = at->w + (size_t)(line->i0 * g->kw + line->j0) * tap, .plane = (size_t)at->vectors * plane_bytes(g),
+        .w = at->w + (size_t)(line->i0 * g->kw + line->j0) * tap,
+        .plane = (size_t)at->vectors * plane_bytes(g),
         .w_row = (size_t)g->kw * tap, .steps = steps_of(g->c), .taps_i = line->i1 - line->i0,
         .taps_j = line->j1 - line->j0,
         .limit = 255 / (8 * reach_of(at->p->x)), .planes = at->p->w.bits, .factor = at->factor,
         .correction = at->corrections + line->y, .correction_step = line->y_step,
-        .y = at->acc + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc, .outputs = at->outputs,
+        .y = at->acc + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
+        .outputs = at->outputs,
     };
     for (int left = line->outputs, done; left; left -= done) {
         if (at->vectors == 1 && left >= 8) done = left >= 12 ? 12 : 8;
@@ -329,7 +335,8 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     }
 }
 
-static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
+static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                void *scratch)
 {
     qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
 }

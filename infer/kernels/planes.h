@@ -4,9 +4,9 @@
 
 #include "infer/kernels/codes.h"
 
-/* Plane j of 64 codes, from the bits of comparisons with all boundaries.  Boundaries ascend, so a code is the number
- * of bits that are set from t[0] on, the number of multiples of 2^j up to it is code >> j, and the parity of that is
- * bit j. */
+/* Plane j of 64 codes, from the bits of comparisons with all boundaries.  Boundaries ascend, so a code is
+ * the number of bits that are set from t[0] on, the number of multiples of 2^j up to it is code >> j, and
+ * the parity of that is bit j. */
 static inline uint64_t qg__plane_of(qg__alphabet a, int j, const uint64_t *t)
 {
     if (a.kind == QG__TERNARY) return j ? t[1] | ~t[0] : t[1];

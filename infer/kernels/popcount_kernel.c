@@ -1,22 +1,23 @@
 #include "infer/kernels/bits.h"
 #include "infer/kernels/lanes.h"
 
-/* With x = offset(x) + sum over i of f_i x_i, x_i the planes, and w likewise, a sum of products over the taps inside
- * the image is
+/* With x = offset(x) + sum over i of f_i x_i, x_i the planes, and w likewise, a sum of products over the
+ * taps inside the image is
  *
- *     acc = sum over i, j of f_i f_j ones(x_i & w_j) + offset(x) sum over j of f_j ones(w_j) + offset(w) sum x
+ *     acc = sum over i, j of f_i f_j ones(x_i & w_j)
+ *         + offset(x) sum over j of f_j ones(w_j) + offset(w) sum x
  *
- * The second term depends on the taps that are inside and on the output, the third on the window alone.  Both are
- * counted once, not in the tiles.  Three pairs of alphabets need fewer counts:
+ * The second term depends on the taps that are inside and on the output, the third on the window alone.
+ * Both are counted once, not in the tiles.  Three pairs of alphabets need fewer counts:
  *
- *     signs x signs      acc = taps c - 2 ones(x ^ w)                 bits of channels that do not exist are 0 in both
+ *     signs x signs      acc = taps c - 2 ones(x ^ w)                 other channels' bits are 0 in both
  *     ternary x signs    acc = ones(m) - 2 ones((x ^ s) & m)          m = plane 1, s = plane 0 of w
  *     ternary x ternary  acc = ones(m) - 2 ones((x_0 ^ s) & m)        m = x_1 & w_1, s = w_0
  *
- * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.  A step
- * of a tile of p pixels takes p + 2 loads and 6 p operations, of which a core of AVX-512 issues two and two to four
- * per cycle, and only the addition waits for the last step.  So even tiles of one pixel run at the speed of the
- * operations, and the long ones are there because fewer steps have less overhead:
+ * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.
+ * A step of a tile of p pixels takes p + 2 loads and 6 p operations, of which a core of AVX-512 issues two
+ * and two to four per cycle, and only the addition waits for the last step.  So even tiles of one pixel run
+ * at the speed of the operations, and the long ones are there because fewer steps have less overhead:
  *
  *     AVX-512, 32 registers   14 x 2 sums + 2 vectors of weights + 1 word = 31
  *                             ternary x signs, with two planes of weights: 12 x 2 + 4 + 1 = 29
@@ -50,7 +51,8 @@ static size_t weight_bytes(const qg__bit_product *p)
     return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_words(p) * sizeof(uint64_t);
 }
 
-static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values, void *packed)
+static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed)
 {
     const size_t c  = (size_t)p->g.c, plane = plane_words(&p->g);
     uint64_t    *to = (uint64_t *)packed + (size_t)(o / OUTPUTS) * block_words(p);
@@ -69,10 +71,11 @@ static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n
 
 typedef struct tile {
     const uint64_t *x, *w;              /* plane 0 under the first tap, and its weights */
-    ptrdiff_t       x_step, x_row, x_run, w_row;        /* words to the next output, row and run of x; of kw taps */
+    ptrdiff_t       x_step, x_row, x_run, w_row;        /* words to the next output, row and run of x; of kw
+                                                           taps */
     size_t          x_plane, w_plane;   /* words of a plane of a pixel; of the weights */
-    /* A row of taps is runs of so many words that are neighbours in x and w: one run if x has one plane, else a run
-     * per tap. */
+    /* A row of taps is runs of so many words that are neighbours in x and w: one run if x has one plane,
+     * else a run per tap. */
     int             taps_i, runs;
     size_t          words_of_run;
 } tile;
@@ -107,7 +110,8 @@ INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j
                         if (what == COUNT_XOR) sum[p][v] += ones(a ^ first[v]);
                         if (what == COUNT_SIGNS) sum[p][v] += ones(differ(a, first[v], second[v]));
                         if (what == COUNT_TERNARY) {
-                            const words mask = spread_word(x[p * t->x_step + (ptrdiff_t)t->x_plane]) & second[v];
+                            const words mask = spread_word(x[p * t->x_step + (ptrdiff_t)t->x_plane]) &
+                                               second[v];
                             sum[p][v] += ones(mask);
                             negative[p][v] += ones(differ(a, first[v], mask));
                             KEEP(negative[p][v]);
@@ -130,7 +134,8 @@ typedef struct visit {
     const uint64_t        *x, *w;           /* w: the block */
     const int32_t         *window;          /* offset(w) * sum x of every output; of COUNT_AND alone */
     int32_t               *acc;
-    counts                *taps;            /* [kh][kw][VECTORS]: the second term, or ones(m) for signs, of each tap */
+    counts                *taps;            /* [kh][kw][VECTORS]: the second term, or ones(m) for signs, of
+                                               each tap */
     count                  what;
     bool                   counts_taps;
     int                    first, outputs;  /* of the block */
@@ -207,7 +212,8 @@ static void start_line(visit *at, const qg__line *line)
     for (int v = 0; v < VECTORS; v++) {
         at->start[v] = (counts){ 0 } + all;
         for (int i = line->i0; at->counts_taps && i < line->i1; i++)
-            for (int j = line->j0; j < line->j1; j++) at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
+            for (int j = line->j0; j < line->j1; j++)
+                at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
     }
 }
 
@@ -215,11 +221,13 @@ static void run_line(void *context, const qg__line *line)
 {
     visit              *at    = context;
     const qg__geometry *g     = &at->p->g;
-    const ptrdiff_t     pixel = (ptrdiff_t)qg__bit_words(at->p->x, 1, g->c), tap = (ptrdiff_t)qg__words(g->c) * OUTPUTS;
+    const ptrdiff_t     pixel = (ptrdiff_t)qg__bit_words(at->p->x, 1, g->c),
+                        tap = (ptrdiff_t)qg__words(g->c) * OUTPUTS;
     const int           taps_j = line->j1 - line->j0;
     const bool          one_run = at->p->x.bits == 1 || taps_j <= 1;
     tile                t       = {
-        .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel, .x_run = pixel,
+        .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
+        .x_run = pixel,
         .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap, .x_plane = qg__words(g->c),
         .w_plane = plane_words(g),
         .taps_i = line->i1 - line->i0, .runs = one_run ? 1 : taps_j,
@@ -230,7 +238,8 @@ static void run_line(void *context, const qg__line *line)
     const bool ternary = at->what == COUNT_TERNARY;
     const int  most    = LONGEST < 14 ? (ternary ? 2 : 4) : ternary ? 6 : at->what == COUNT_SIGNS ? 12 : 14;
     for (int left = line->outputs, done; left; left -= done) {
-        for (done = most; done > left;) done = done > 12 ? 12 : done > 8 ? 8 : done > 6 ? 6 : done > 4 ? 4 : done / 2;
+        for (done = most; done > left;)
+            done = done > 12 ? 12 : done > 8 ? 8 : done > 6 ? 6 : done > 4 ? 4 : done / 2;
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
         if (n > LONGEST) break;                                                                        \
@@ -266,7 +275,8 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->x));
     if (at.what == COUNT_AND && qg__offset(p->w)) {
         const size_t pixel = qg__bit_words(p->x, 1, p->g.c);
-        for (size_t i = 0; i < pixels; i++) sums[i] = qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x + i * pixel);
+        for (size_t i = 0; i < pixels; i++)
+            sums[i] = qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x + i * pixel);
         qg__window_sums(&p->g, n, sums, window);
     } else if (at.what == COUNT_AND) memset(window, 0, results * sizeof *window);
     for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_words(p)) {
@@ -277,7 +287,8 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     }
 }
 
-static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
+static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                void *scratch)
 {
     qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
 }

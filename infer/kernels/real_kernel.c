@@ -1,13 +1,14 @@
 #include "infer/kernels/real.h"
 #include "infer/kernels/lanes.h"
 
-/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of
- * floats.  Where weights are used only a few times, as in a dense layer of one image, signs and ternary weights
- * become floats in the tile instead: memory would take longer than that.  The sums are the same.
+/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a
+ * product of floats.  Where weights are used only a few times, as in a dense layer of one image, signs and
+ * ternary weights become floats in the tile instead: memory would take longer than that.  The sums are the
+ * same.
  *
- * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or
- * floats, of which a last block whose outputs fill one vector has half.  The planes are those of the alphabet
- * (infer/kernels/codes.h); a byte is the number of the code. */
+ * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS
+ * bytes or floats, of which a last block whose outputs fill one vector has half.  The planes are those of
+ * the alphabet (infer/kernels/codes.h); a byte is the number of the code. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 
 #if VL == 16
@@ -40,7 +41,8 @@ static size_t weight_bytes(const qg__real_product *p)
     return (size_t)last * block_bytes(p, VECTORS) + block_bytes(p, vectors_at(p, last * OUTPUTS));
 }
 
-static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values, void *packed)
+static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values,
+                         void *packed)
 {
     const qg__alphabet a     = qg__alphabet_of(p->w);
     const int          lane  = o % OUTPUTS, vectors = vectors_at(p, o - lane);
@@ -69,8 +71,8 @@ INLINE vf weights_of(bool ternary, const mask *w, int vector)
     return ternary ? keep_bits(sign, bits_of_vector(w[1], vector)) : sign;
 }
 
-/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any alphabet, or
- * bytes. */
+/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any
+ * alphabet, or bytes. */
 INLINE void expand(bool ternary, int vectors, size_t n, const mask *w, float *to)
 {
     for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += vectors * VL)
@@ -120,7 +122,8 @@ static const float *floats_of(const qg__real_product *p, int first, const void *
     const int          vectors = vectors_at(p, first);
     if (is_masks(a)) {
         const bool ternary = a.kind == QG__TERNARY;
-        if (vectors == 1) ternary ? expand(true, 1, n, block, expanded) : expand(false, 1, n, block, expanded);
+        if (vectors == 1)
+            ternary ? expand(true, 1, n, block, expanded) : expand(false, 1, n, block, expanded);
         else ternary ? expand(true, VECTORS, n, block, expanded) : expand(false, VECTORS, n, block, expanded);
     } else if (a.bits) expand_planes(p, first, vectors, block, expanded);
     else if (are_bytes(p->w)) expand_bytes(p, first, vectors, block, expanded);
@@ -134,8 +137,10 @@ typedef enum form { FLOATS, SIGNS, TERNARY } form;
 typedef struct tile {
     const float *x;
     const void  *w;
-    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of a row of taps */
-    size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and w */
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of a row of
+                                                   taps */
+    size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and
+                                                   w */
     int          taps_i, outputs;               /* of the block */
     float       *y;
     ptrdiff_t    y_step;
@@ -173,7 +178,8 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < vectors; v++)
-            if (t->outputs > v * VL) store(t->y + p * t->y_step + v * VL, sum[p][v], least(t->outputs - v * VL, VL));
+            if (t->outputs > v * VL)
+                store(t->y + p * t->y_step + v * VL, sum[p][v], least(t->outputs - v * VL, VL));
 }
 
 typedef struct visit {
@@ -185,7 +191,8 @@ typedef struct visit {
     int                     first, outputs;     /* of the block */
 } visit;
 
-/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading it twice.
+/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading
+ * it twice.
  */
 enum { FEW = 4 };
 
@@ -194,13 +201,15 @@ static void run_line(void *context, const qg__line *line)
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
     const int           vectors = at->outputs <= VL ? 1 : VECTORS;
-    const ptrdiff_t     c = g->c, first = (line->i0 * g->kw + line->j0) * c, planes = at->weights == TERNARY ? 2 : 1;
+    const ptrdiff_t     c = g->c, first = (line->i0 * g->kw + line->j0) * c,
+                        planes = at->weights == TERNARY ? 2 : 1;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
         .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * vectors * VL)
                                    : (const mask *)at->w + first * planes,
         .w_row = g->kw * c,
-        .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0, .outputs = at->outputs,
+        .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0,
+        .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
     for (int left = line->outputs, done; left; left -= done) {
@@ -230,7 +239,8 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
     const uint8_t *block = packed;
     visit          at    = { .p = p, .x = x, .y = y };
     const qg__alphabet a = qg__alphabet_of(p->w);
-    if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a)) at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
+    if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a))
+        at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
         at.w       = at.weights == FLOATS ? floats_of(p, at.first, block, scratch) : (const void *)block;
         at.outputs = least(p->g.oc - at.first, OUTPUTS);

@@ -15,11 +15,12 @@ extern "C" {
 
 enum { QG__MOST_FOUND = 256 };
 
-/* How the code of a number is found: by the thresholds, or by a formula alone.  All but bisection must have been proved for the
- * thresholds at hand. */
+/* How the code of a number is found: by the thresholds, or by a formula alone.  All but bisection must have
+ * been proved for the thresholds at hand. */
 typedef enum qg__search {
     QG__BISECTION,
-    QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison decides */
+    QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison
+                           decides */
     QG__LINE,           /* g */
     QG__RATIO,          /* (x - first) / scale, rounded with halves up, and limited */
     QG__QUOTIENT        /* x / scale - lowest, rounded with halves to even, and limited */
@@ -27,7 +28,8 @@ typedef enum qg__search {
 
 /* The code of a number is how many of ascending thresholds it reaches; that of NaN is 0. */
 typedef struct qg__finder {
-    const float *threshold;         /* QG__MOST_FOUND of them; NaN from the last one on, which nothing reaches */
+    const float *threshold;         /* QG__MOST_FOUND of them; NaN from the last one on, which nothing
+                                       reaches */
     int          count;             /* codes */
     qg__search   search;
     float        first, inverse;
@@ -40,27 +42,28 @@ typedef struct qg__finder {
 /* Whether one of the formulas finds all codes. */
 static inline bool qg__has_formula(const qg__finder *f) { return f->search >= QG__LINE; }
 
-/* What a kernel of products makes of its sums while they are at hand: z = fl(fl(a acc) + b), uncontracted, and then its code, or
- * max(z, 0) of floats, where NaN stays. */
+/* What a kernel of products makes of its sums while they are at hand: z = fl(fl(a acc) + b), uncontracted,
+ * and then its code, or max(z, 0) of floats, where NaN stays. */
 typedef struct qg__finish {
     const float      *a, *b;        /* [oc] */
     const qg__finder *find;         /* with a formula; NULL: floats */
     bool              relu;         /* of floats */
 } qg__finish;
 
-/* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most), the inner
- * rounding with ties toward +inf and the outer one, for shift < 0, away from zero; sums and products saturate at
- * int32. */
+/* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most),
+ * the inner rounding with ties toward +inf and the outer one, for shift < 0, away from zero; sums and
+ * products saturate at int32. */
 typedef struct qg__fixed_point {
     const int32_t *bias, *fraction, *shift;     /* [c]; shift within -31 .. 64 */
     int            zero, least, most, step;
 } qg__fixed_point;
 
 typedef struct qg__requantize_kernels {
-    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >= least[u -
-     * 1][k]; least has a row for each value but the first.  flip: 0, or -1 where codes fall as acc grows; NULL: 0. */
-    void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
-                 uint64_t *packed);
+    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >=
+     * least[u - 1][k]; least has a row for each value but the first.  flip: 0, or -1 where codes fall as
+     * acc grows; NULL: 0. */
+    void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
+                 const int32_t *acc, uint64_t *packed);
 
     void (*find)(const qg__finder *f, size_t n, const float *x, uint8_t *codes);
     void (*fixed)(const qg__fixed_point *f, size_t pixels, int c, const int32_t *acc, uint8_t *codes);

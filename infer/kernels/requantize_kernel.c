@@ -20,13 +20,14 @@ INLINE uint64_t compare(const int32_t *acc, const int32_t *least, const int32_t 
 }
 
 /* n <= 64 channels from k on of a pixel; n and planes are constants where it matters. */
-INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n, const int32_t *acc,
-                 uint64_t *packed)
+INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n,
+                 const int32_t *acc, uint64_t *packed)
 {
     const size_t plane_words = qg__words(c);
     uint64_t     bits[QG__MOST_THRESHOLDS];
     if (flip) flip += k;
-    for (int t = 0; t + 1 < qg__values(a); t++) bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip, n);
+    for (int t = 0; t + 1 < qg__values(a); t++)
+        bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip, n);
     packed += k / 64;
     for (int j = 0; j < a.bits; j++, packed += plane_words)
         *packed = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
@@ -38,14 +39,15 @@ INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, 
     for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
         int k = 0;
         for (; k + 64 <= c; k += 64) pack(a, least, flip, c, k, 64, acc, packed);
-        if (c - k == 32) pack(a, least, flip, c, k, 32, acc, packed);       /* constants where thin nets have them */
+        if (c - k == 32) pack(a, least, flip, c, k, 32, acc, packed);       /* constants where thin nets
+                                                                               have them */
         else if (c - k == 16) pack(a, least, flip, c, k, 16, acc, packed);
         else if (k < c) pack(a, least, flip, c, k, c - k, acc, packed);
     }
 }
 
-static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
-                 uint64_t *packed)
+static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
+                 const int32_t *acc, uint64_t *packed)
 {
     const qg__alphabet one = { QG__UNSIGNED, 1 };
     if (a.bits > 1) pack_all(a, least, flip, pixels, c, acc, packed);

@@ -46,8 +46,8 @@ static void two_reals(size_t pixels, int c, const float *a, const float *an, con
     scale_all(false, pixels, c, a, an, b, acc, negative, z);
 }
 
-static void two_integers(size_t pixels, int c, const float *a, const float *an, const float *b, const int32_t *acc,
-                         const int32_t *negative, float *z)
+static void two_integers(size_t pixels, int c, const float *a, const float *an, const float *b,
+                         const int32_t *acc, const int32_t *negative, float *z)
 {
     scale_all(true, pixels, c, a, an, b, acc, negative, z);
 }

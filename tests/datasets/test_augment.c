@@ -66,10 +66,11 @@ static void test_crops_cover_every_offset(void **state)
     enum { PAD = 2, OFFSETS = 2 * PAD + 1 };
     for (int border = 0; border < 3; border++) {
         int        seen[2][OFFSETS][OFFSETS] = { 0 }, flips = 0;
-        qg_loader *l = coded((qg_loader_spec){ .batch    = N,
-                                               .in_order = true,
-                                               .seed     = 3,
-                                               .augment  = { .pad = PAD, .border = (qg_border)border, .flip = true } });
+        qg_loader *l = coded(
+            (qg_loader_spec){ .batch = N,
+                              .in_order = true,
+                              .seed = 3,
+                              .augment = { .pad = PAD, .border = (qg_border)border, .flip = true } });
         const float *images = epoch(l);
         for (int i = 0; i < N; i++) {
             int matches = 0;
@@ -144,7 +145,8 @@ static void test_zeros_are_the_mean(void **state)
 
 static const qg_augment ALL = { .pad = 2, .border = QG_BORDER_REFLECT, .flip = true, .cutout = 2 };
 
-/* An image is changed in the same way in any order and batch, and differently in another epoch or with another seed. */
+/* An image is changed in the same way in any order and batch, and differently in another epoch or with
+ * another seed. */
 static void test_keyed_by_image_and_epoch(void **state)
 {
     enum { EPOCHS = 4 };

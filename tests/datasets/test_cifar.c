@@ -92,21 +92,25 @@ static void test_truncated_and_foreign(void **state)
     assert_fails(qg_data_train("cifar10", room, spec), names[4],
                  "is truncated or not a CIFAR-10 file: 15364 bytes are not a multiple of 3073");
     assert_int_equal(truncate(in_room(names[4]), 0), 0);
-    assert_fails(qg_data_train("cifar10", room, spec), names[4], "is truncated or not a CIFAR-10 file: 0 bytes");
+    assert_fails(qg_data_train("cifar10", room, spec), names[4],
+                 "is truncated or not a CIFAR-10 file: 0 bytes");
     /* What Python or gzip wrote under the names of the binary version. */
     FILE *f = fopen(in_room(names[4]), "r+b");
     assert_non_null(f);
     assert_int_equal(fwrite("\x80\2}q", 1, 4, f), 4);
     assert_int_equal(fclose(f), 0);
-    assert_fails(qg_data_train("cifar10", room, spec), names[4], "is of the Python version of CIFAR-10; the binary version is needed");
+    assert_fails(qg_data_train("cifar10", room, spec), names[4],
+                 "is of the Python version of CIFAR-10; the binary version is needed");
     write_in_room(names[4], "\x1f\x8b\x08", 3);
     assert_fails(qg_data_train("cifar10", room, spec), names[4], "is compressed with gzip; unpack it first");
 
     /* The files of one set under the names of the other. */
     write_records("test.bin", 1, 3, 0);
-    assert_fails(qg_data_test("cifar100", room, spec), "test.bin", "is truncated or not a CIFAR-100 file: 9219 bytes");
+    assert_fails(qg_data_test("cifar100", room, spec), "test.bin",
+                 "is truncated or not a CIFAR-100 file: 9219 bytes");
     write_records("test_batch.bin", 2, 3, 0);
-    assert_fails(qg_data_test("cifar10", room, spec), "test_batch.bin", "is truncated or not a CIFAR-10 file: 9222 bytes");
+    assert_fails(qg_data_test("cifar10", room, spec), "test_batch.bin",
+                 "is truncated or not a CIFAR-10 file: 9222 bytes");
 }
 
 static void test_wrong_labels(void **state)
@@ -126,8 +130,8 @@ static void test_wrong_labels(void **state)
         fputc(wrong[i].label, f);
         fclose(f);
         const qg_loader_spec spec = { .batch = 1 };
-        assert_fails(i ? qg_data_test("cifar100", room, spec) : qg_data_test("cifar10", room, spec), wrong[i].name,
-                     wrong[i].reason);
+        assert_fails(i ? qg_data_test("cifar100", room, spec) : qg_data_test("cifar10", room, spec),
+                     wrong[i].name, wrong[i].reason);
     }
 }
 

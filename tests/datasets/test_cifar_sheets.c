@@ -31,8 +31,8 @@ static int convert(const char *first)
     char        command[512];
     const char *build = getenv("BUILD");
     snprintf(command, sizeof command,
-             "%s/cifar_sheets %s/sheet.png %s/labels.json %s %s/out.bin >%s/log 2>&1", build ? build : "build",
-             room, room, first, room, room);
+             "%s/cifar_sheets %s/sheet.png %s/labels.json %s %s/out.bin >%s/log 2>&1",
+             build ? build : "build", room, room, first, room, room);
     const int status = system(command);
     FILE     *f      = fopen(in_room("log"), "r");
     assert_non_null(f);

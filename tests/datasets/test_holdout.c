@@ -42,7 +42,7 @@ static const int uneven[] = { 100, 60, 33, 7 };
 
 static void assert_parts(qg_holdout part, int images, const int *want)
 {
-    int        train[N], held[N], of_train[MOST_CLASSES] = { 0 }, of_held[MOST_CLASSES] = { 0 }, seen[N] = { 0 };
+    int train[N], held[N], of_train[MOST_CLASSES] = { 0 }, of_held[MOST_CLASSES] = { 0 }, seen[N] = { 0 };
     qg_loader *l = numbered(uneven, 4, (qg_loader_spec){ .batch = 16, .seed = 4, .validation = part });
     if (!l) fail_msg("%s", qg_errmsg());
     qg_loader *v = qg_loader_validation(l);
@@ -67,15 +67,17 @@ static void every_class_gives_its_part(void **state)
     assert_parts((qg_holdout){ .images = 20 }, 20, (const int[]){ 10, 6, 3, 1 });       /* 3.3 and 0.7 */
     assert_parts((qg_holdout){ .share = 0.1 }, 20, (const int[]){ 10, 6, 3, 1 });
     assert_parts((qg_holdout){ .images = 1 }, 1, (const int[]){ 1, 0, 0, 0 });
-    assert_parts((qg_holdout){ .images = 3 }, 3, (const int[]){ 2, 1, 0, 0 });          /* 1.5, 0.9, 0.495, 0.105 */
-    assert_parts((qg_holdout){ .images = 195 }, 195, (const int[]){ 98, 59, 32, 6 });   /* 97.5, 58.5, 32.2, 6.8 */
+    assert_parts((qg_holdout){ .images = 3 }, 3, (const int[]){ 2, 1, 0, 0 }); /* 1.5, 0.9, 0.495, 0.105 */
+    assert_parts((qg_holdout){ .images = 195 }, 195,
+                 (const int[]){ 98, 59, 32, 6 }); /* 97.5, 58.5, 32.2, 6.8 */
     assert_parts((qg_holdout){ .images = 196 }, 196, (const int[]){ 99, 59, 32, 6 });   /* each keeps one */
 }
 
 static uint64_t held_digest(uint64_t seed, int threads)
 {
     qg_set_threads(threads);
-    qg_loader     *l = numbered(uneven, 4, (qg_loader_spec){ .batch = 7, .seed = seed, .validation = { .images = 50 } });
+    qg_loader     *l = numbered(uneven, 4,
+                                (qg_loader_spec){ .batch = 7, .seed = seed, .validation = { .images = 50 } });
     const uint64_t digest = qg_loader_digest(qg_loader_validation(l));
     qg_loader_free(l);
     qg_set_threads(0);
@@ -103,7 +105,7 @@ static void the_statistics_are_those_of_the_rest(void **state)
 {
     int               train[N], ignored[MOST_CLASSES] = { 0 };
     const qg_holdout  part = { .share = 0.25 };
-    qg_loader        *raw  = numbered(uneven, 4, (qg_loader_spec){ .batch = 200, .seed = 4, .validation = part });
+    qg_loader *raw = numbered(uneven, 4, (qg_loader_spec){ .batch = 200, .seed = 4, .validation = part });
     const int         n    = served(raw, train, ignored);
     double            sum  = 0, squares = 0;
     for (int i = 0; i < n; i++) sum += train[i], squares += train[i] * train[i];
@@ -123,7 +125,10 @@ static void the_statistics_are_those_of_the_rest(void **state)
 
 static void whitening_too(void **state)
 {
-    qg_loader *l = numbered(uneven, 4, (qg_loader_spec){ .batch = 9, .validation = { .images = 21 }, .normalise = { .kind = QG_WHITEN } });
+    qg_loader *l = numbered(uneven, 4,
+                            (qg_loader_spec){ .batch = 9,
+                                              .validation = { .images = 21 },
+                                              .normalise = { .kind = QG_WHITEN } });
     qg_batch   b;
     assert_non_null(l);
     assert_true(qg_loader_next(qg_loader_validation(l), &b));
@@ -141,12 +146,16 @@ static void what_cannot_be_held_out(void **state)
 {
     static const int few[] = { 1, 1, 3, 0 };
     assert_refused(uneven, (qg_holdout){ .images = -1 }, "validation: -1 images, must be 0 or more");
-    assert_refused(uneven, (qg_holdout){ .share = 1 }, "validation: a share of 1, must be 0 or more and less than 1");
+    assert_refused(uneven, (qg_holdout){ .share = 1 },
+                   "validation: a share of 1, must be 0 or more and less than 1");
     assert_refused(uneven, (qg_holdout){ .share = (double)NAN }, "must be 0 or more and less than 1");
-    assert_refused(uneven, (qg_holdout){ .images = 5, .share = 0.5 }, "5 images and a share of 0.5 exclude each other");
-    assert_refused(uneven, (qg_holdout){ .share = 0.001 }, "validation: a share of 0.001 of 200 images is none");
+    assert_refused(uneven, (qg_holdout){ .images = 5, .share = 0.5 },
+                   "5 images and a share of 0.5 exclude each other");
+    assert_refused(uneven, (qg_holdout){ .share = 0.001 },
+                   "validation: a share of 0.001 of 200 images is none");
     assert_refused(uneven, (qg_holdout){ .images = 197 },
-                   "validation: 197 of 200 images, but the classes can spare at most 196, since each keeps one");
+                   "validation: 197 of 200 images, but the classes can spare at most 196, since each keeps "
+                   "one");
     assert_refused(few, (qg_holdout){ .images = 3 }, "the classes can spare at most 2, since each keeps one");
 }
 

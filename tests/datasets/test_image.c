@@ -105,7 +105,8 @@ static void assert_refused(const png *p, const char *reason)
 static void assert_safe(const png *p, const uint8_t *expected, size_t changed)
 {
     uint8_t *pixels = read_png(p);
-    if (pixels && memcmp(pixels, expected, H * W * 3)) fail_msg("byte %zu changed, and with it the pixels", changed);
+    if (pixels && memcmp(pixels, expected, H * W * 3))
+        fail_msg("byte %zu changed, and with it the pixels", changed);
     free(pixels);
 }
 
@@ -146,7 +147,8 @@ static void a_changed_byte_with_a_right_crc_changes_no_pixel(void **state)
                 p.byte[i] ^= 0x10;
                 put_big(p.byte + at + 8 + n, (uint32_t)crc32(0, p.byte + at + 4, (uInt)n + 4));
                 uint8_t *now = read_png(&p);
-                if (now && memcmp(now, pixels, H * W * 3)) fail_msg("level %d: byte %zu changed the pixels", level, i);
+                if (now && memcmp(now, pixels, H * W * 3))
+                    fail_msg("level %d: byte %zu changed the pixels", level, i);
                 refused += !now;
                 free(now);
             }
@@ -228,7 +230,8 @@ static void every_kind_of_png(void **state)
         uint8_t *const rgb = qg__image_read(path, 3, &h, &w), *const grey = qg__image_read(path, 1, &h, &w);
         if (!rgb || !grey) fail_msg("%s: %s", kinds[k].name, qg_errmsg());
         if (memcmp(rgb, kinds[k].rgb, 3) || grey[0] != kinds[k].grey)
-            fail_msg("%s: the first pixel is %d %d %d, or %d", kinds[k].name, rgb[0], rgb[1], rgb[2], grey[0]);
+            fail_msg("%s: the first pixel is %d %d %d, or %d", kinds[k].name, rgb[0], rgb[1], rgb[2],
+                     grey[0]);
         free(rgb);
         free(grey);
     }
@@ -266,7 +269,8 @@ static void check_jpeg(jpeg p, const uint8_t rgb[3], uint8_t grey)
         assert_int_equal(w, p.w);
         for (int i = 0; i < h * w * c; i++)
             if (pixels[i] != (c == 1 ? grey : rgb[i % 3]))
-                fail_msg("%d components, %d scans: value %d of %d is %d", p.components, p.scans, i, c, pixels[i]);
+                fail_msg("%d components, %d scans: value %d of %d is %d", p.components, p.scans, i, c,
+                         pixels[i]);
         free(pixels);
     }
 }
@@ -335,7 +339,8 @@ static int farthest(const char *path, const uint8_t picture[TALL * WIDE * 3])
     uint8_t *pixels = qg__image_read(path, 3, &h, &w);
     if (!pixels) fail_msg("%s", qg_errmsg());
     if (h != TALL || w != WIDE) fail_msg("%s: read as %d x %d", path, h, w);
-    for (int i = 0; i < TALL * WIDE * 3; i++) most = abs(pixels[i] - picture[i]) > most ? abs(pixels[i] - picture[i]) : most;
+    for (int i = 0; i < TALL * WIDE * 3; i++)
+        most = abs(pixels[i] - picture[i]) > most ? abs(pixels[i] - picture[i]) : most;
     free(pixels);
     return most;
 }
@@ -361,7 +366,8 @@ static void a_photograph_is_turned(void **state)
         if (farthest(in_room("p.jpg"), picture) > 8) fail_msg("orientation %d: the JPEG is not turned", o);
 
         png p = { .byte = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' }, .n = SIGNATURE };
-        add_chunk(&p, "IHDR", (const uint8_t[]){ 0, 0, 0, (uint8_t)w, 0, 0, 0, (uint8_t)h, 8, 2, 0, 0, 0 }, 13);
+        add_chunk(&p, "IHDR", (const uint8_t[]){ 0, 0, 0, (uint8_t)w, 0, 0, 0, (uint8_t)h, 8, 2, 0, 0, 0 },
+                  13);
         store_turned(picture, TALL, WIDE, o, stored);
         write_exif(exif, o, o % 3);
         add_chunk(&p, "eXIf", exif + EXIF_NAME, EXIF_BYTES - EXIF_NAME);
@@ -414,7 +420,8 @@ static void the_first_exif_counts(void **state)
     uint8_t        picture[TALL * WIDE * 3], first[EXIF_BYTES], second[EXIF_BYTES];
     unsigned char *bytes = NULL;
     size_t         n     = 0;
-    static const uint8_t other[] = { 0xff, 0xe1, 0, 9, 'h', 't', 't', 'p', ':', '/', 0 }, head[] = { 0xff, 0xe1, 0, EXIF_BYTES + 2 };
+    static const uint8_t other[] = { 0xff, 0xe1, 0, 9, 'h', 't', 't', 'p', ':', '/', 0 },
+                         head[] = { 0xff, 0xe1, 0, EXIF_BYTES + 2 };
     paint(picture);
     write_exif(first, 8, true), write_exif(second, 3, false);
     uint8_t *file = malloc(1 << 16);
@@ -458,7 +465,8 @@ static void a_bmp_has_the_colours_that_it_uses(void **state)
     free(pixels);
     bmp[69] = 3;
     write_in_room("p.bmp", bmp, sizeof bmp);
-    assert_none(qg__image_read(in_room("p.bmp"), 3, &h, &w), "p.bmp' is damaged: a colour is not in its palette");
+    assert_none(qg__image_read(in_room("p.bmp"), 3, &h, &w),
+                "p.bmp' is damaged: a colour is not in its palette");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)
@@ -502,7 +510,8 @@ static void images_have_one_channel_or_three(void **state)
     }
     assert_true(qg__image_resized(in_room("p.png"), (qg_shape){ 1, 2, 2, 3 }, to, &deep));
     assert_memory_equal(to, pixels, sizeof pixels);
-    assert_unwanted((qg_shape){ 1, 4097, 1, 1 }, "p.png': images of 4097x1 pixels are wanted, but sides must be 1..4096");
+    assert_unwanted((qg_shape){ 1, 4097, 1, 1 },
+                    "p.png': images of 4097x1 pixels are wanted, but sides must be 1..4096");
     assert_unwanted((qg_shape){ 1, 1, 5000, 3 }, "p.png': images of 1x5000 pixels are wanted");
 }
 

@@ -277,7 +277,8 @@ static void test_synthetic(void **state)
                  "images [1,2147483647,2147483647,2147483647] are empty or too large for memory");
 }
 
-/* A label may be any number below the greatest count of classes, and which of them it is never loses a bit. */
+/* A label may be any number below the greatest count of classes, and which of them it is never loses a
+ * bit. */
 static void test_labels_take_two_bytes(void **state)
 {
     static const int     counts[] = { 256, 257, QG_MAX_CLASSES };
@@ -295,15 +296,18 @@ static void test_labels_take_two_bytes(void **state)
     }
 
     const uint8_t  x[4]     = { 0 };
-    const uint16_t y[4]     = { 0, 256, 65534, 512 }, chosen[] = { 65534, 256 }, beyond[] = { 65534, 65535, 0, 0 };
+    const uint16_t y[4]     = { 0, 256, 65534, 512 }, chosen[] = { 65534, 256 },
+                       beyond[] = { 65534, 65535, 0, 0 };
     const qg_shape shape    = { 4, 1, 1, 1 };
-    qg_loader     *l        = qg_arrays(shape, x, y, QG_MAX_CLASSES, (qg_loader_spec){ .batch = 4, .in_order = true, .classes = chosen,
-                                                                                         .n_classes = 2 });
+    qg_loader *l = qg_arrays(shape, x, y, QG_MAX_CLASSES,
+                             (qg_loader_spec){
+                                 .batch = 4, .in_order = true, .classes = chosen, .n_classes = 2 });
     if (!l) fail_msg("%s", qg_errmsg());
     assert_true(qg_loader_next(l, &b) && b.x.shape.n == 2 && b.y[0] == 1 && b.y[1] == 0);
     assert_memory_equal(qg_loader_class_names(l), "65534\000256", 10);
     qg_loader_free(l);
-    assert_fails(qg_arrays(shape, x, beyond, QG_MAX_CLASSES, spec), "label 1 is 65535, with classes 0..65534");
+    assert_fails(qg_arrays(shape, x, beyond, QG_MAX_CLASSES, spec),
+                 "label 1 is 65535, with classes 0..65534");
     assert_fails(qg_arrays(shape, x, y, QG_MAX_CLASSES + 1, spec), "classes is 65536, must be 1..65535");
 
     /* Labels that differ in the high byte alone. */
@@ -313,7 +317,8 @@ static void test_labels_take_two_bytes(void **state)
     qg_loader_free(one), qg_loader_free(two);
 }
 
-/* As runs note them: eight slices, here of one image each, with labels of one byte up to 256 classes and of two above. */
+/* As runs note them: eight slices, here of one image each, with labels of one byte up to 256 classes and of
+ * two above. */
 static void test_digests_by_definition(void **state)
 {
     static const int counts[] = { 7, 256, 257, QG_MAX_CLASSES };
@@ -322,9 +327,11 @@ static void test_digests_by_definition(void **state)
     const uint16_t   y[8]     = { 0, 6, 5, 4, 3, 2, 1, 0 };
     for (int i = 0; i < 4; i++) {
         uint64_t of[8];
-        for (int k = 0; k < 8; k++) of[k] = qg_hash(qg_hash(QG_HASH_BASIS, &x[k], 1), &y[k], counts[i] > 256 ? 2 : 1);
+        for (int k = 0; k < 8; k++)
+            of[k] = qg_hash(qg_hash(QG_HASH_BASIS, &x[k], 1), &y[k], counts[i] > 256 ? 2 : 1);
         qg_loader *l = qg_arrays(shape, x, y, counts[i], (qg_loader_spec){ .batch = 1 });
-        assert_true(qg_loader_digest(l) == qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of, sizeof of));
+        assert_true(qg_loader_digest(l) ==
+                    qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of, sizeof of));
         qg_loader_free(l);
     }
 }
@@ -354,30 +361,38 @@ static void test_arrays_are_copied(void **state)
     assert_fails(qg_arrays(shape, x, y, 0, spec), "classes is 0, must be 1..65535");
     assert_fails(qg_arrays(shape, NULL, y, 4, spec), "the images of a data set are NULL");
     assert_fails(qg_arrays(shape, x, NULL, 4, spec), "the labels of a data set are NULL");
-    assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or too large for memory");
+    assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec),
+                 "images [0,2,3,2] are empty or too large for memory");
     assert_null(qg_arrays(shape, x, y, 4, (qg_loader_spec){ .batch = 0 }));
 }
 
 /* Images 5, 6, 4, 5, 6, .. of the chosen classes: label 5 becomes 0, 2 becomes 1. */
-/* Labels from 1 to 2 leave class 0 without images.  Of a test set, or what is held out, this is no mistake. */
+/* Labels from 1 to 2 leave class 0 without images.  Of a test set, or what is held out, this is no
+ * mistake. */
 static void test_empty_classes_are_warned_about(void **state)
 {
     const uint8_t  images[8] = { 0 };
     const uint16_t from_one[8] = { 1, 2, 1, 2, 1, 2, 1, 2 }, gap[8] = { 0, 1, 4, 4, 4, 4, 4, 4 };
     const qg_shape shape = { 8, 1, 1, 1 };
     qg_loader     *l = qg_arrays(shape, images, from_one, 3, (qg_loader_spec){ .batch = 2 });
-    assert_string_equal(qg_loader_warning(l), "no image is of class 0; 1 of 3 classes is empty, and labels count from 0");
+    assert_string_equal(qg_loader_warning(l),
+                        "no image is of class 0; 1 of 3 classes is empty, and labels count from 0");
     qg_loader *test = qg_arrays(shape, images, from_one, 3, (qg_loader_spec){ .batch = 2, .in_order = true });
     assert_true(test && !qg_loader_warning(test));
     qg_loader_free(test), qg_loader_free(l);
     l = qg_arrays(shape, images, gap, 6, (qg_loader_spec){ .batch = 2 });
-    assert_string_equal(qg_loader_warning(l), "no image is of class 2, for example; 3 of 6 classes are empty");
+    assert_string_equal(qg_loader_warning(l),
+                        "no image is of class 2, for example; 3 of 6 classes are empty");
     qg_loader_free(l);
-    l = qg_arrays(shape, images, gap, 5, (qg_loader_spec){ .batch = 2, .classes = (const uint16_t[]){ 4, 3 }, .n_classes = 2 });
+    l = qg_arrays(shape, images, gap, 5,
+                  (qg_loader_spec){ .batch = 2, .classes = (const uint16_t[]){ 4, 3 }, .n_classes = 2 });
     assert_string_equal(qg_loader_warning(l), "no image is of class 1; 1 of 2 classes is empty");
     qg_loader_free(l);
-    l = qg_arrays(shape, images, gap, 5, (qg_loader_spec){ .batch = 2, .classes = (const uint16_t[]){ 4, 0 }, .n_classes = 2,
-                                                           .validation = { .images = 1 } });
+    l = qg_arrays(shape, images, gap, 5,
+                  (qg_loader_spec){ .batch = 2,
+                                    .classes = (const uint16_t[]){ 4, 0 },
+                                    .n_classes = 2,
+                                    .validation = { .images = 1 } });
     assert_true(l && !qg_loader_warning(l) && !qg_loader_warning(qg_loader_validation(l)));
     qg_loader_free(l);
 }
@@ -394,7 +409,8 @@ static void test_chosen_classes_are_renumbered(void **state)
     assert_int_equal(qg_loader_classes(l), 2);
     for (qg_batch b; qg_loader_next(l, &b);)
         for (int i = 0; i < b.x.shape.n; i++, n++) {
-            assert_true(b.x.data[i * 6] == (float)images[n] / 255 && b.x.data[i * 6 + 5] == (float)images[n] / 255);
+            assert_true(b.x.data[i * 6] == (float)images[n] / 255 &&
+                        b.x.data[i * 6 + 5] == (float)images[n] / 255);
             assert_int_equal(b.y[i], images[n] % 7 == 5 ? 0 : 1);
         }
     assert_int_equal(n, 9);
@@ -404,8 +420,10 @@ static void test_chosen_classes_are_renumbered(void **state)
 
     qg_loader *whole  = numbered(33, (qg_loader_spec){ .batch = 4 });
     qg_loader *chosen = numbered(33, (qg_loader_spec){ .batch = 4, .classes = all, .n_classes = 7 });
-    assert_true(qg_loader_digest(whole) == qg_loader_digest(chosen) && qg_loader_digest(whole) != qg_loader_digest(l));
-    assert_true(!qg_loader_class_digest(whole) && qg_loader_class_digest(chosen) != qg_loader_class_digest(l));
+    assert_true(qg_loader_digest(whole) == qg_loader_digest(chosen) &&
+                qg_loader_digest(whole) != qg_loader_digest(l));
+    assert_true(!qg_loader_class_digest(whole) &&
+                qg_loader_class_digest(chosen) != qg_loader_class_digest(l));
     qg_loader_free(whole), qg_loader_free(chosen), qg_loader_free(l);
 }
 
@@ -417,14 +435,19 @@ static void test_classes_that_cannot_be_chosen(void **state)
         qg_loader_spec s = spec;
         s.n_classes      = n;
         assert_null(numbered(33, s));
-        assert_non_null(strstr(qg_errmsg(), n ? "n_classes is -1, but must be at least 1" : "n_classes is 0"));
+        assert_non_null(
+            strstr(qg_errmsg(), n ? "n_classes is -1, but must be at least 1" : "n_classes is 0"));
     }
-    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .n_classes = 2 }), "n_classes is 2, but classes is NULL");
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .n_classes = 2 }),
+                 "n_classes is 2, but classes is NULL");
     assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 2 }),
                  "class 7 cannot be chosen, the classes are 0..6");
-    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = (const uint16_t[]){ 5, 3, 5 }, .n_classes = 3 }),
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4,
+                                                .classes = (const uint16_t[]){ 5, 3, 5 },
+                                                .n_classes = 3 }),
                  "class 5 is chosen twice");
-    assert_fails(numbered(5, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 1 }), "no image is of a chosen class");
+    assert_fails(numbered(5, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 1 }),
+                 "no image is of a chosen class");
 }
 
 static void test_digests_tell_sets_apart(void **state)
@@ -432,7 +455,8 @@ static void test_digests_tell_sets_apart(void **state)
     uint64_t seen[8];
     int      n = 0;
     for (int i = 0; i < 6; i++) {
-        qg__dataset set = { .shape = i == 5 ? (qg_shape){ 31, 3, 1, 2 } : (qg_shape){ 31, 1, 3, 2 }, .classes = 7 };
+        qg__dataset set = { .shape = i == 5 ? (qg_shape){ 31, 3, 1, 2 } : (qg_shape){ 31, 1, 3, 2 },
+                            .classes = 7 };
         assert_true(qg__dataset_allocate(&set));
         memset(set.images, 9, 31 * 6);
         for (int k = 0; k < 31; k++) set.labels[k] = 2;
@@ -448,7 +472,8 @@ static void test_digests_tell_sets_apart(void **state)
     qg_set_threads(1);
     qg_loader *a = numbered(65, (qg_loader_spec){ .batch = 3, .seed = 1 });
     qg_set_threads(3);
-    qg_loader *b = numbered(65, (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
+    qg_loader *b = numbered(65,
+                            (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
     qg_set_threads(0);
     assert_true(qg_loader_digest(a) == qg_loader_digest(b));
     assert_true(qg_loader_digest(NULL) == 0);

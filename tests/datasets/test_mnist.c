@@ -95,8 +95,8 @@ static void test_missing_files(void **state)
 #define MAGIC_1 ", expected 0x00000801 (unsigned bytes, rank 1)"
 #define MORE " bytes, but its header promises more"
 
-/* n bytes of one file differ from `at` on, and the file is longer or shorter.  The last two products of extents are right
- * modulo 2^32 and modulo 2^64. */
+/* n bytes of one file differ from `at` on, and the file is longer or shorter.  The last two products of
+ * extents are right modulo 2^32 and modulo 2^64. */
 static const struct {
     bool        labels;
     int         longer, at, n;
@@ -131,7 +131,8 @@ static void test_damaged_files(void **state)
 {
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         struct files f = good();
-        memcpy((damaged[i].labels ? f.labels : f.images) + damaged[i].at, damaged[i].bytes, (size_t)damaged[i].n);
+        memcpy((damaged[i].labels ? f.labels : f.images) + damaged[i].at, damaged[i].bytes,
+               (size_t)damaged[i].n);
         *(damaged[i].labels ? &f.n_labels : &f.n_images) += (size_t)damaged[i].longer;
         qg_loader *l = load(&f);
         if (l || strcmp(qg_errmsg(), damaged[i].message))

@@ -128,7 +128,8 @@ static void test_statistics_are_taken_over(void **state)
         qg_loader_free(test);
     }
     qg_loader *train = drawn(1, N, in_order(QG_PER_CHANNEL));
-    assert_null(qg_synthetic((qg_shape){ 1, W, H, C }, 5, 2, (qg_loader_spec){ .batch = 1, .preprocess = qg_loader_preprocess(train) }));
+    assert_null(qg_synthetic((qg_shape){ 1, W, H, C }, 5, 2,
+                             (qg_loader_spec){ .batch = 1, .preprocess = qg_loader_preprocess(train) }));
     assert_message("images of 3x4x2 cannot be preprocessed as images of 4x3x2");
     qg_loader_free(train);
 }
@@ -205,7 +206,8 @@ static void test_eigen(void **state)
     enum { M = 33 };
     static double a[M * M], v[M * M], d[M];
     for (int i = 0; i < M; i++)
-        for (int k = 0; k <= i; k++) a[i * M + k] = a[k * M + i] = (double)qg_normal(4, (uint64_t)(i * M + k));
+        for (int k = 0; k <= i; k++)
+            a[i * M + k] = a[k * M + i] = (double)qg_normal(4, (uint64_t)(i * M + k));
     memcpy(v, a, sizeof a);
     for (int i = 0; i < M; i++)
         for (int k = i + 1; k < M; k++) v[i * M + k] = NAN;          /* not read */

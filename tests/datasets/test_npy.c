@@ -70,7 +70,8 @@ static void every_version_and_spelling_is_read(void **state)
     for (int i = 0; i < N * ROW; i++) values[i] = (uint8_t)i;
     write_ordinary();
     for (int version = 1; version <= 3; version++) {
-        write_npy("x.npy", version, "{'descr': '|u1', 'fortran_order': False, 'shape': (6, 2, 3), }", values, N * ROW);
+        write_npy("x.npy", version, "{'descr': '|u1', 'fortran_order': False, 'shape': (6, 2, 3), }", values,
+                  N * ROW);
         assert_loads(1);
     }
     static const char *const same[] = { "{\"shape\":(6,2,3),\"descr\":\"|u1\",\"fortran_order\":False}",
@@ -85,19 +86,24 @@ static void every_version_and_spelling_is_read(void **state)
 
 static void labels_of_every_integer_type(void **state)
 {
-    static const struct { const char *type; int bytes; } types[] = { { "|u1", 1 }, { "|i1", 1 }, { "<u2", 2 }, { "<i2", 2 },
-                                                                     { "<u4", 4 }, { "<i4", 4 }, { "<u8", 8 }, { "<i8", 8 } };
+    static const struct {
+        const char *type;
+        int bytes;
+    } types[] = { { "|u1", 1 }, { "|i1", 1 }, { "<u2", 2 }, { "<i2", 2 },
+                  { "<u4", 4 }, { "<i4", 4 }, { "<u8", 8 }, { "<i8", 8 } };
     char text[96];
     write_ordinary();
     for (int t = 0; t < 8; t++) {
         uint8_t values[8 * N] = { 0 };
         for (int i = 0; i < N; i++) values[i * types[t].bytes] = ordinary[i];
-        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", types[t].type, t % 2 ? "6," : "6, 1");
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", types[t].type,
+                 t % 2 ? "6," : "6, 1");
         write_npy("y.npy", 1, text, values, (size_t)(N * types[t].bytes));
         assert_loads(1);
         memset(values, 0xff, sizeof values);        /* -1, or the greatest */
         write_npy("y.npy", 1, text, values, (size_t)(N * types[t].bytes));
-        if (types[t].type[1] == 'i' || types[t].bytes == 8) assert_none(load(0), "y.npy': label 0 is -1, not in 0..");
+        if (types[t].type[1] == 'i' || types[t].bytes == 8)
+            assert_none(load(0), "y.npy': label 0 is -1, not in 0..");
         else if (types[t].bytes == 4) assert_none(load(0), "label 0 is 4294967295, not in 0..");
     }
 }
@@ -142,8 +148,10 @@ static void axes_in_another_order_are_warned_about(void **state)
     write_ordinary();
     write_images("{'descr': '|u1', 'fortran_order': False, 'shape': (6, 1, 5, 5), }", N * 25);
     qg_loader *l = load(0);
-    assert_non_null(strstr(qg_loader_warning(l), "x.npy' has images of height 1, width 5 and 5 channels; if its axes are n, c, h, w, "
-                                                 "save x.transpose(0, 2, 3, 1)"));
+    assert_non_null(
+        strstr(qg_loader_warning(l),
+               "x.npy' has images of height 1, width 5 and 5 channels; if its axes are n, c, h, w, "
+               "save x.transpose(0, 2, 3, 1)"));
     qg_loader_free(l);
     qg_shape s;
     assert_ok(qg__npy_shape(in_room("x.npy"), &s));
@@ -165,26 +173,39 @@ static void what_is_wrong_is_named(void **state)
     write_ordinary();
     assert_images_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
                           "has values of type '<f4', but images are bytes ('|u1')");
-    assert_images_refused("{'descr': '>u2', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW, "has values of type '>u2'");
-    assert_images_refused("{'descr': '', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW, "has values of type ''");
-    assert_images_refused("{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (6,), }", N, "is an array of records, not of numbers");
-    assert_images_refused("{'descr': '|u1', 'fortran_order': True, 'shape': (6, 2, 3), }", N * ROW, "is in Fortran order");
-    assert_images_refused("{'descr': '|u1', 'fortran_order': 0, 'shape': (6, 2, 3), }", N * ROW, "fortran_order is neither True nor False");
-    assert_images_refused(SHAPED("(6, 2, 3)"), N * ROW - 1, "is truncated: its shape promises 36 bytes of values, but it has 35");
-    assert_images_refused(SHAPED("(6, 2, 3)"), N * ROW + 1, "is too long: its shape promises 36 bytes of values, but it has 37");
-    assert_images_refused(SHAPED("(6, 6)"), N * ROW, "has 2 axes, but images have the three n, h, w or the four n, h, w, c");
+    assert_images_refused("{'descr': '>u2', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
+                          "has values of type '>u2'");
+    assert_images_refused("{'descr': '', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
+                          "has values of type ''");
+    assert_images_refused("{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (6,), }", N,
+                          "is an array of records, not of numbers");
+    assert_images_refused("{'descr': '|u1', 'fortran_order': True, 'shape': (6, 2, 3), }", N * ROW,
+                          "is in Fortran order");
+    assert_images_refused("{'descr': '|u1', 'fortran_order': 0, 'shape': (6, 2, 3), }", N * ROW,
+                          "fortran_order is neither True nor False");
+    assert_images_refused(SHAPED("(6, 2, 3)"), N * ROW - 1,
+                          "is truncated: its shape promises 36 bytes of values, but it has 35");
+    assert_images_refused(SHAPED("(6, 2, 3)"), N * ROW + 1,
+                          "is too long: its shape promises 36 bytes of values, but it has 37");
+    assert_images_refused(SHAPED("(6, 6)"), N * ROW,
+                          "has 2 axes, but images have the three n, h, w or the four n, h, w, c");
     assert_images_refused(SHAPED("()"), 1, "has 0 axes");
     assert_images_refused(SHAPED("(1, 1, 1, 1, 1, 1, 1, 1, 1)"), 1, "more than 8 axes");
     assert_images_refused(SHAPED("(6, 0, 3)"), 0, "is empty: axis 1 has no elements");
-    assert_images_refused(SHAPED("(2147483647, 2147483647, 2147483647)"), 9, "promises more values than any file has");
-    assert_images_refused(SHAPED("(2147483648, 1, 1)"), 9, "has an extent of 2147483648, more than 2147483647");
-    assert_images_refused(SHAPED("(99999999999999999999999999, 1, 1)"), 9, "has an extent of 99999999999999999999999999, more than");
+    assert_images_refused(SHAPED("(2147483647, 2147483647, 2147483647)"), 9,
+                          "promises more values than any file has");
+    assert_images_refused(SHAPED("(2147483648, 1, 1)"), 9,
+                          "has an extent of 2147483648, more than 2147483647");
+    assert_images_refused(SHAPED("(99999999999999999999999999, 1, 1)"), 9,
+                          "has an extent of 99999999999999999999999999, more than");
     assert_images_refused(SHAPED("(1, 1, 5000)"), 200, "is truncated");
     assert_images_refused(SHAPED("(-6, 2, 3)"), N * ROW, "an extent of the shape is not a number");
     assert_images_refused(SHAPED("[6, 2, 3]"), N * ROW, "the shape is not a tuple");
     assert_images_refused(SHAPED("(6 2, 3)"), N * ROW, "the shape is not a tuple");
-    assert_images_refused("{'descr': '|u1', 'shape': (6, 2, 3), }", N * ROW, "descr, fortran_order or shape is missing");
-    assert_images_refused("{'descr': '|u1', 'descr': '|u1', 'shape': (6, 2, 3), }", N * ROW, "a key is there twice");
+    assert_images_refused("{'descr': '|u1', 'shape': (6, 2, 3), }", N * ROW,
+                          "descr, fortran_order or shape is missing");
+    assert_images_refused("{'descr': '|u1', 'descr': '|u1', 'shape': (6, 2, 3), }", N * ROW,
+                          "a key is there twice");
     assert_images_refused("{'x': 1}", N * ROW, "an unknown key");
     assert_images_refused("{'descr': '|u1}", N * ROW, "a string does not end");
     assert_images_refused("{'descr': '|u1|u1|u1|u1|u1|u1'}", N * ROW, "a string is too long");
@@ -207,10 +228,12 @@ static void files_of_other_formats_are_refused(void **state)
     assert_bytes_refused("\x93NUMPY", 6, "is not an .npy file: it has 6 bytes");
     assert_bytes_refused("PK\x03\x04..........", 14, "is an .npz archive; save each array with numpy.save");
     assert_bytes_refused("\x89PNG..........", 14, "is not an .npy file: it begins with other bytes");
-    assert_bytes_refused("\x93NUMPY\x04\0\x10\0................", 26, "has version 4.0 of the format, not 1 to 3");
+    assert_bytes_refused("\x93NUMPY\x04\0\x10\0................", 26,
+                         "has version 4.0 of the format, not 1 to 3");
     assert_bytes_refused("\x93NUMPY\x01\0\x10\0..", 12, "is truncated: its header ends early");
     assert_bytes_refused("\x93NUMPY\x02\0\x10\0.", 11, "is truncated: its header ends early");
-    assert_bytes_refused("\x93NUMPY\x02\0\xff\xff\xff\xff....", 16, "has a header of 4294967295 bytes, more than 65536");
+    assert_bytes_refused("\x93NUMPY\x02\0\xff\xff\xff\xff....", 16,
+                         "has a header of 4294967295 bytes, more than 65536");
     assert_bytes_refused("\x93NUMPY\x01\0\x04\0{\0}\n", 14, "its header contains a zero byte");
     assert_int_equal(remove(in_room("x.npy")), 0);
     assert_none(load(0), "x.npy");

@@ -93,7 +93,8 @@ static void a_loader_takes_a_stored_preprocessing(void **state)
         assert_true(qg__dataset_allocate(&set));
         for (int k = 0; k < 2 * ROW; k++) set.images[k] = byte_at(k / ROW, k % ROW);
         memset(set.labels, 0, 2 * sizeof *set.labels);
-        qg_loader *other = qg__loader_new(set, (qg_loader_spec){ .batch = 2, .in_order = true, .preprocess = p });
+        qg_loader *other = qg__loader_new(set,
+                                          (qg_loader_spec){ .batch = 2, .in_order = true, .preprocess = p });
         qg_preprocess_free(p);                              /* copied */
         assert_true(qg_loader_next(l, &a) && qg_loader_next(other, &b));
         assert_close(b.x.data, a.x.data, 2 * ROW, kinds[i].kind == QG_WHITEN ? 60 * 55 * 6e-8 : 0);
@@ -105,7 +106,9 @@ static void a_loader_takes_a_stored_preprocessing(void **state)
 /* (byte / 255 - mean) / deviation are the bits of training, with as few numbers as there can be. */
 static void numbers_are_those_of_training(void **state)
 {
-    static const int expected[] = { [QG_TO_UNIT] = 1, [QG_TO_RANGE] = 1, [QG_PER_CHANNEL] = C, [QG_PER_PIXEL] = ROW };
+    static const int expected[] = {
+        [QG_TO_UNIT] = 1, [QG_TO_RANGE] = 1, [QG_PER_CHANNEL] = C, [QG_PER_PIXEL] = ROW
+    };
     for (int i = 0; i < KINDS; i++) {
         qg_loader           *l = loader(kinds[i]);
         const qg_preprocess *p = qg_loader_preprocess(l);
@@ -119,7 +122,8 @@ static void numbers_are_those_of_training(void **state)
             assert_ok(qg_preprocess_numbers(p, &n, &mean, &deviation));
             assert_int_equal(n, expected[kinds[i].kind]);
             for (int k = 0; k < ROW; k++)
-                assert_true(b.x.data[ROW + k] == ((float)byte_at(1, k) / 255.0f - mean[k % n]) / deviation[k % n]);
+                assert_true(b.x.data[ROW + k] ==
+                            ((float)byte_at(1, k) / 255.0f - mean[k % n]) / deviation[k % n]);
         }
         qg_loader_free(l);
     }
@@ -169,7 +173,8 @@ static void grey_and_colour_become_what_the_net_takes(void **state)
     for (int n = 2; n <= 4; n += 2) {
         qg_preprocess *p = of_channels(n);
         char part[128];
-        snprintf(part, sizeof part, "red.png': images of %d channels are wanted, but image files have 1 or 3", n);
+        snprintf(part, sizeof part, "red.png': images of %d channels are wanted, but image files have 1 or 3",
+                 n);
         assert_failed(qg_preprocess_image(p, in_room("red.png"), x), QG_EARG, part);
         assert_ok(qg_preprocess_bytes(p, bytes, x));
         qg_preprocess_free(p);
@@ -219,7 +224,8 @@ static void the_matrix_must_be_that_of_the_checkpoint(void **state)
     qg_preprocess_note(qg_loader_preprocess(l), s);
     qg_state_note(s, "normalise.whitening", "0123456789abcdef");
     save(s, "a.safetensors");
-    assert_none(qg_preprocess_open(in_room("a.safetensors")), "its images are whitened by matrix 0123456789abcdef, but ");
+    assert_none(qg_preprocess_open(in_room("a.safetensors")),
+                "its images are whitened by matrix 0123456789abcdef, but ");
     assert_int_equal(qg_errcode(), QG_EFORMAT);
     assert_int_equal(remove(in_room("whitening.safetensors")), 0);
     assert_none(qg_preprocess_open(in_room("a.safetensors")), "whitening.safetensors");
@@ -237,8 +243,10 @@ static void what_is_stored_is_equal(void **state)
             qg_preprocess_free(p), qg_loader_free(other), qg_loader_free(l);
         }
     qg_loader *l = loader((qg_normalise){ .kind = QG_PER_CHANNEL }), *fewer;
-    fewer        = qg_synthetic(qg_preprocess_shape(qg_loader_preprocess(l)), 3, 2, (qg_loader_spec){ .batch = 1, .normalise = { .kind = QG_PER_CHANNEL } });
-    assert_false(qg_preprocess_equal(qg_loader_preprocess(fewer), qg_loader_preprocess(l)));    /* other statistics */
+    fewer        = qg_synthetic(qg_preprocess_shape(qg_loader_preprocess(l)), 3, 2,
+                                (qg_loader_spec){ .batch = 1, .normalise = { .kind = QG_PER_CHANNEL } });
+    assert_false(
+        qg_preprocess_equal(qg_loader_preprocess(fewer), qg_loader_preprocess(l))); /* other statistics */
     assert_false(qg_preprocess_equal(NULL, qg_loader_preprocess(l)));
     qg_loader_free(fewer), qg_loader_free(l);
 }
@@ -247,7 +255,8 @@ static void bad_arguments_are_refused(void **state)
 {
     float      x[ROW];
     qg_loader *l = loader((qg_normalise){ .kind = QG_TO_UNIT });
-    assert_failed(qg_preprocess_image(qg_loader_preprocess(l), NULL, x), QG_EARG, "the path of an image is NULL");
+    assert_failed(qg_preprocess_image(qg_loader_preprocess(l), NULL, x), QG_EARG,
+                  "the path of an image is NULL");
     assert_failed(qg_preprocess_image(qg_loader_preprocess(l), in_room("no.png"), x), QG_EIO, "no.png");
     qg_loader_free(l);
     assert_none(qg_preprocess_open(in_room("none")), "none");

@@ -22,7 +22,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 void fuzz_failed(const char *file, int line, const char *condition)
 {
     fuzz_mute(false);
-    fprintf(stderr, "%s:%d: error: %s does not hold; the last message is '%s'\n", file, line, condition, qg_errmsg());
+    fprintf(stderr, "%s:%d: error: %s does not hold; the last message is '%s'\n", file, line, condition,
+            qg_errmsg());
     abort();
 }
 
@@ -53,7 +54,8 @@ void fuzz_touch(const void *bytes, size_t n)
     static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
     static uint8_t nowhere[4096];
     const uint8_t *b = bytes;
-    for (size_t i = 0; i < n; i += sizeof nowhere) copy(nowhere, b + i, n - i < sizeof nowhere ? n - i : sizeof nowhere);
+    for (size_t i = 0; i < n; i += sizeof nowhere)
+        copy(nowhere, b + i, n - i < sizeof nowhere ? n - i : sizeof nowhere);
 }
 
 void fuzz_mute(bool on)
@@ -96,8 +98,8 @@ bool draw_rarely(draws *d) { return draw_byte(d) >= 240; }
 
 int draw_int(draws *d)
 {
-    static const int odd[] = { -1,    -2,     INT_MIN, INT_MAX, 16, 24, 31, 32, 33, 53, 61, 62, 63, 64, 255, 256,
-                               65535, 65536, 1 << 24, 1 << 30 };
+    static const int odd[] = { -1, -2, INT_MIN, INT_MAX, 16,  24,  31,    32,    33,      53,
+                               61, 62, 63,      64,      255, 256, 65535, 65536, 1 << 24, 1 << 30 };
     const int        k     = draw_byte(d), n = sizeof odd / sizeof *odd;
     return k < 256 - 3 * n ? k % 9 : odd[k % n];
 }

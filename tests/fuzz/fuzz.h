@@ -1,10 +1,11 @@
 /* tests/fuzz/fuzz.h — what the fuzz targets share.
  *
- * A target is a file fuzz_NAME.c that defines LLVMFuzzerTestOneInput.  `make fuzz` links each with libFuzzer.  test_fuzz.c
- * has all of them in one program, which `make test` runs on the inputs in corpus/NAME.
+ * A target is a file fuzz_NAME.c that defines LLVMFuzzerTestOneInput.  `make fuzz` links each with
+ * libFuzzer.  test_fuzz.c has all of them in one program, which `make test` runs on the inputs in
+ * corpus/NAME.
  *
- * A target must do the same each time it gets the same bytes.  It returns 0; what a reader promises and does not keep
- * is a MUST that fails.
+ * A target must do the same each time it gets the same bytes.  It returns 0; what a reader promises and
+ * does not keep is a MUST that fails.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -26,7 +27,8 @@ QG_NORETURN void fuzz_failed(const char *file, int line, const char *condition);
 bool fuzz_ok(qg_status s);
 bool fuzz_got(const void *result);      /* the same of a call that returns NULL on failure */
 
-/* The bytes and a zero behind them, from malloc and without a byte to spare, so that a sanitizer sees each read beyond. */
+/* The bytes and a zero behind them, from malloc and without a byte to spare, so that a sanitizer sees each
+ * read beyond. */
 char *fuzz_text(const uint8_t *bytes, size_t n);
 
 /* Reads all n bytes, so that a sanitizer sees those that are not there. */
@@ -56,7 +58,8 @@ float    draw_float(draws *d);          /* mostly -5..3, often one that breaks a
 /* Extents, rarely 0 or more than a vector holds, and at most some hundred elements in all. */
 void     fuzz_extents(draws *d, int rank, size_t *dims);
 
-/* All arrays live until fuzz_arrays_end.  Rarely an array has another dtype, rank or extent than was asked for. */
+/* All arrays live until fuzz_arrays_end.  Rarely an array has another dtype, rank or extent than was asked
+ * for. */
 qg_array fuzz_input(draws *d, qg_dtype dtype, int rank, const size_t *dims);
 qg_array fuzz_output(draws *d, qg_dtype dtype, int rank, const size_t *dims);
 void     fuzz_arrays_end(void);

@@ -1,7 +1,7 @@
-/* Checkpoints of a small net and its optimizer.  Bit 0 of the first byte chooses Adam or SGD with momentum.  With bit 1,
- * the rest is the file.  Without it, the rest are changes of a good file, three bytes each: where, and what to change;
- * a place beyond the end sets the length instead, up to terabytes that are only promised.  With bit 2, the good file has
- * no checksum, so that the changes are read. */
+/* Checkpoints of a small net and its optimizer.  Bit 0 of the first byte chooses Adam or SGD with momentum.
+ * With bit 1, the rest is the file.  Without it, the rest are changes of a good file, three bytes each:
+ * where, and what to change; a place beyond the end sets the length instead, up to terabytes that are only
+ * promised.  With bit 2, the good file has no checksum, so that the changes are read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,12 +61,15 @@ static void spoil(unsigned char *file, size_t n, const char *text)
 
 static trained train(bool adam)
 {
-    trained r = { .net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 }) };
+    trained r = { .net = qg_net_new(
+                      (qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 }) };
     qg_net_conv2d(r.net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .weight = qg_ttq((qg_ttq_spec){ 0 }) });
     qg_net_batchnorm(r.net);
-    qg_net_dense(r.net, (qg_dense_spec){ .out = 2, .weight = qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }) });
+    qg_net_dense(r.net, (qg_dense_spec){ .out = 2,
+                                         .weight = qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }) });
     qg_params *p = qg_net_build(r.net);
-    r.optim      = adam ? qg_adam(p, (qg_adam_spec){ .lr = 0.01f }) : qg_sgd(p, (qg_sgd_spec){ .lr = 0.01f, .momentum = 0.9f });
+    r.optim      = adam ? qg_adam(p, (qg_adam_spec){ .lr = 0.01f })
+                        : qg_sgd(p, (qg_sgd_spec){ .lr = 0.01f, .momentum = 0.9f });
     r.state      = qg_state_new();
     MUST(p && r.optim && r.state);
     qg_net_state(r.net, r.state);
@@ -96,7 +99,9 @@ static void write_file(const trained *r, const uint8_t *bytes, size_t n)
     for (size_t i = 1; i + 3 <= n; i += 3) {
         const size_t at = qg_get_u16(bytes + i) % (r->n + r->n / 8);
         if (at < r->n) file[at] ^= bytes[i + 2];
-        else length = bytes[i + 2] & 128 ? (off_t)1 << (bytes[i + 2] & 127) % 42 : (off_t)r->n * bytes[i + 2] / 128;
+        else
+            length = bytes[i + 2] & 128 ? (off_t)1 << (bytes[i + 2] & 127) % 42
+                                        : (off_t)r->n * bytes[i + 2] / 128;
     }
     write_in_room("file", file, r->n);
     if (length >= 0) (void)!truncate(path_of("file"), length);      /* a file system may have a limit */

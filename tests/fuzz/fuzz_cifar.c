@@ -1,5 +1,5 @@
-/* CIFAR's binary files.  Four bytes choose how images are loaded, the set and the number of records, and how many bytes
- * are missing or too many; the rest repeats until the records are full. */
+/* CIFAR's binary files.  Four bytes choose how images are loaded, the set and the number of records, and
+ * how many bytes are missing or too many; the rest repeats until the records are full. */
 #include <stdlib.h>
 
 #include "datasets/loader.h"

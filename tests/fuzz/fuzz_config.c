@@ -1,5 +1,5 @@
-/* Recipes and configurations: what was read must be printed so that it reads as the same, and resolving it must not
- * fail without a message. */
+/* Recipes and configurations: what was read must be printed so that it reads as the same, and resolving it
+ * must not fail without a message. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,8 @@ static void resolve(const qg_recipe *asked, const qg_recipe *stored)
 {
     qg_recipe out = { 0 };
     bool   usage;
-    if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out, &usage)) && fuzz_ok(qg__recipe_check(&out))) {
+    if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out, &usage)) &&
+        fuzz_ok(qg__recipe_check(&out))) {
         print_and_read(&out);
         if (fuzz_ok(qg__recipe_trains(&out))) {
             const qg_loader_spec spec = qg__recipe_loading(&out, false);

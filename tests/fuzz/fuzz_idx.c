@@ -1,4 +1,5 @@
-/* MNIST's two files.  The first byte chooses how images are loaded, the next two cut the rest into images and labels. */
+/* MNIST's two files.  The first byte chooses how images are loaded, the next two cut the rest into images
+ * and labels. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Image files.  The first byte chooses channels and what the rest is: a file of one of the kinds of tests/fuzz/pictures.h, or
- * a file of a folder of images. */
+/* Image files.  The first byte chooses channels and what the rest is: a file of one of the kinds of
+ * tests/fuzz/pictures.h, or a file of a folder of images. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +31,8 @@ static void read_image(const char *path, int channels)
         const size_t count = (size_t)h * (size_t)w;
         MUST(h >= 1 && w >= 1 && count <= (size_t)1 << 26);
         fuzz_touch(pixels, count * (size_t)channels);
-        if (count <= 1 << 14) MUST(qg__resize(pixels, (qg_shape){ 1, h, w, channels }, small, (qg_shape){ 1, 7, 3, channels }));
+        if (count <= 1 << 14)
+            MUST(qg__resize(pixels, (qg_shape){ 1, h, w, channels }, small, (qg_shape){ 1, 7, 3, channels }));
     }
     free(pixels);
 }

@@ -31,7 +31,8 @@ static bool walk(qg_json *j)
         MUST(qg_utf8_valid(text, strlen(text)));
         return true;
     }
-    /* A whole number is a value of any kind, too.  A failure leaves the reader at the fault, so it gets another one. */
+    /* A whole number is a value of any kind, too.  A failure leaves the reader at the fault, so it gets
+     * another one. */
     qg_json other = *j;
     if (qg_json_size(&other, &size)) MUST(size <= SIZE_MAX / 10 || other.at - j->at > 18);
     else MUST(!fuzz_ok(other.status));

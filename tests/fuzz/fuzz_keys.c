@@ -18,11 +18,16 @@ static const qg_key every[] = {
     { .name = "at", .min = 0, .max = 1, .is = QG_KEY_ABOVE_MIN | QG_KEY_BELOW_MAX, .most = 8 },
     { .name = NULL },
 };
-static const qg_key set[] = { { .name = "set", .max = 99, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = 100 }, { .name = NULL } };
-static const qg_key size[] = { { .name = "HxWxC", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE | QG_KEY_REQUIRED, .most = 3 },
-                               { .name = NULL } };
-static const qg_key required[] = { { .name = "factor", .min = 0, .max = 1e30, .is = QG_KEY_ABOVE_MIN | QG_KEY_REQUIRED },
-                                   { .name = NULL } };
+static const qg_key set[] = {
+    { .name = "set", .max = 99, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = 100 }, { .name = NULL }
+};
+static const qg_key size[] = {
+    { .name = "HxWxC", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE | QG_KEY_REQUIRED, .most = 3 },
+    { .name = NULL }
+};
+static const qg_key required[] = {
+    { .name = "factor", .min = 0, .max = 1e30, .is = QG_KEY_ABOVE_MIN | QG_KEY_REQUIRED }, { .name = NULL }
+};
 
 static const qg_variant variants[] = { { "every", "every kind of key", every },
                                        { "size", "a size", size },

@@ -1,4 +1,5 @@
-/* Nets as text, and the models by name.  What is accepted can be declared, with quantizers too, and built if it is small. */
+/* Nets as text, and the models by name.  What is accepted can be declared, with quantizers too, and built
+ * if it is small. */
 #include <stdlib.h>
 #include <string.h>
 

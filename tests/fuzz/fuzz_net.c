@@ -1,6 +1,6 @@
-/* Small nets whose layers, quantizers and optimizer the bytes choose, legal or not: declare, build, train, evaluate, save
- * and load.  What was saved and loaded into a second net of the same declaration continues to the same digest.  What is exported
- * as a packed file has the scores of evaluation. */
+/* Small nets whose layers, quantizers and optimizer the bytes choose, legal or not: declare, build, train,
+ * evaluate, save and load.  What was saved and loaded into a second net of the same declaration continues
+ * to the same digest.  What is exported as a packed file has the scores of evaluation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,11 +36,13 @@ static void draw_arguments(draws *d, const qg_key *keys, char *text, size_t byte
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const qg_key *key   = &keys[i];
         const double  part  = draw(d, 0, 255) / 255.0;
-        double        value = key->words ? draw(d, 0, qg_key_words(key) - 1) : key->min + (key->max - key->min) * part;
+        double        value = key->words ? draw(d, 0, qg_key_words(key) - 1)
+                                         : key->min + (key->max - key->min) * part;
         char          spelt[QG_KEY_BYTES];
         if (draw(d, 0, 2) || key->most || key->is & QG_KEY_FLAG || !isfinite(value)) continue;
         if (key->is & QG_KEY_WHOLE) value = floor(value);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", used ? "," : "", key->name, qg_key_value(key, value, spelt));
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", used ? "," : "", key->name,
+                                 qg_key_value(key, value, spelt));
     }
 }
 
@@ -52,7 +54,8 @@ static qg_quant draw_quant(draws *d, qg_role role)
     if (draw_rarely(d)) role = qg_roles[draw(d, 0, QG_ROLES - 1)];
     const qg_scheme *s = draw_scheme(d, role);
     draw_arguments(d, qg_scheme_keys(s, role), text, sizeof text);
-    if (!fuzz_ok(qg_scheme_parse(s, role, text, &q)) && !fuzz_ok(qg_scheme_parse(s, role, NULL, &q))) return (qg_quant){ 0 };
+    if (!fuzz_ok(qg_scheme_parse(s, role, text, &q)) && !fuzz_ok(qg_scheme_parse(s, role, NULL, &q)))
+        return (qg_quant){ 0 };
     if (draw_rarely(d)) q.after = (uint64_t)draw(d, 0, 2);
     if (draw_rarely(d)) q.surrogate = qg_surrogate_tanh(draw_float(d));
     if (draw_rarely(d)) q.arg[draw(d, 0, 7)] = (double)draw_float(d);
@@ -70,7 +73,10 @@ static qg_layer *draw_layer(draws *d, qg_net *net, qg_layer *before, qg_layer *e
     switch (draw(d, 0, 13)) {
     case 0:
     case 1: {
-        const int groups = draw_rarely(d) ? draw_int(d) : draw_rarely(d) ? QG_DEPTHWISE : draw_rarely(d) ? 2 : 0;
+        const int groups = draw_rarely(d)   ? draw_int(d)
+                           : draw_rarely(d) ? QG_DEPTHWISE
+                           : draw_rarely(d) ? 2
+                                            : 0;
         return qg_net_conv2d(net, (qg_conv2d_spec){ .out       = groups == QG_DEPTHWISE ? 0 : draw(d, 1, 5),
                                                     .groups    = groups,
                                                     .same      = draw_rarely(d),
@@ -92,21 +98,26 @@ static qg_layer *draw_layer(draws *d, qg_net *net, qg_layer *before, qg_layer *e
                                                   .gradient = draw_quant(d, QG_GRADIENT) });
     case 3: return qg_net_batchnorm(net);
     case 4:
-        return qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps          = draw_rarely(d) ? draw_float(d) : 0,
-                                                               .momentum     = draw_rarely(d) ? draw_float(d) : 0,
-                                                               .no_scale     = draw_bool(d),
-                                                               .no_shift     = draw_bool(d),
-                                                               .whole        = draw_bool(d),
+        return qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = draw_rarely(d) ? draw_float(d) : 0,
+                                                               .momentum = draw_rarely(d) ? draw_float(d) : 0,
+                                                               .no_scale = draw_bool(d),
+                                                               .no_shift = draw_bool(d),
+                                                               .whole = draw_bool(d),
                                                                .freeze_after = (uint64_t)draw(d, 0, 2) });
     case 5: return qg_net_relu(net);
-    case 6: return draw_bool(d) ? qg_net_hardtanh(net) : draw_bool(d) ? qg_net_sigmoid(net) : qg_net_tanh(net);
+    case 6:
+        return draw_bool(d) ? qg_net_hardtanh(net) : draw_bool(d) ? qg_net_sigmoid(net) : qg_net_tanh(net);
     case 7: return qg_net_affine(net, draw_float(d), draw_float(d));
     case 8: {
-        const qg_pool2d_spec spec = { .size = draw_size(d, 3), .stride = draw_rarely(d) ? draw_int(d) : draw(d, 0, 3),
-                                      .pad = draw_rarely(d) ? draw_int(d) % 64 : draw(d, 0, 1), .exclude_pad = draw_bool(d) };
+        const qg_pool2d_spec spec = { .size = draw_size(d, 3),
+                                      .stride = draw_rarely(d) ? draw_int(d) : draw(d, 0, 3),
+                                      .pad = draw_rarely(d) ? draw_int(d) % 64 : draw(d, 0, 1),
+                                      .exclude_pad = draw_bool(d) };
         return draw_bool(d) ? qg_net_maxpool_with(net, spec) : qg_net_avgpool_with(net, spec);
     }
-    case 9: return draw_bool(d) ? qg_net_global_avgpool(net) : qg_net_dropout(net, draw_rarely(d) ? draw_float(d) : 0.25f);
+    case 9:
+        return draw_bool(d) ? qg_net_global_avgpool(net)
+                            : qg_net_dropout(net, draw_rarely(d) ? draw_float(d) : 0.25f);
     case 10: return qg_net_quantize(net, draw_quant(d, QG_INPUT));
     case 11: return draw_bool(d) ? qg_net_add(net, before, earlier) : qg_net_concat(net, before, earlier);
     case 12: {
@@ -124,7 +135,7 @@ typedef struct drawn {
 
 static drawn declare(draws *d)
 {
-    drawn     n      = { .h = draw(d, 1, 8), .w = draw(d, 1, 8), .c = draw(d, 1, 3), .classes = draw(d, 1, 10) };
+    drawn n = { .h = draw(d, 1, 8), .w = draw(d, 1, 8), .c = draw(d, 1, 3), .classes = draw(d, 1, 10) };
     qg_layer *before = NULL, *earlier = NULL;
     n.net = qg_net_new((qg_net_spec){ .height                 = draw_rarely(d) ? draw_int(d) : n.h,
                                       .width                  = n.w,
@@ -138,22 +149,29 @@ static drawn declare(draws *d)
         if (draw_bool(d)) earlier = before;
         before = l;
     }
-    qg_net_dense(n.net, (qg_dense_spec){ .out = n.classes, .weight = draw_quant(d, QG_WEIGHT), .input = draw_quant(d, QG_INPUT) });
+    qg_net_dense(n.net, (qg_dense_spec){ .out = n.classes,
+                                         .weight = draw_quant(d, QG_WEIGHT),
+                                         .input = draw_quant(d, QG_INPUT) });
     return n;
 }
 
 static qg_optim *draw_optim(draws *d, qg_params *p)
 {
     const float        lr   = draw_rarely(d) ? draw_float(d) : 0.01f * (float)draw(d, 1, 50);
-    const qg_adam_spec adam = { .lr = lr, .weight_decay = draw_rarely(d) ? draw_float(d) : 0,
-                                .beta1 = draw_rarely(d) ? draw_float(d) : 0, .eps = draw_rarely(d) ? draw_float(d) : 0 };
+    const qg_adam_spec adam = { .lr = lr,
+                                .weight_decay = draw_rarely(d) ? draw_float(d) : 0,
+                                .beta1 = draw_rarely(d) ? draw_float(d) : 0,
+                                .eps = draw_rarely(d) ? draw_float(d) : 0 };
     const float        momentum = draw_bool(d) ? 0.9f : 0;
     bool               flips    = false;
     for (int i = 0; i < p->count; i++) flips |= p->item[i]->flips;
     if (draw_rarely(d)) flips = !flips;
     if (flips) return qg_bop(p, (qg_bop_spec){ .rest = adam, .threshold = draw_float(d) });
     if (draw_bool(d)) return qg_adam(p, adam);
-    return qg_sgd(p, (qg_sgd_spec){ .lr = lr, .momentum = momentum, .nesterov = draw_bool(d), .weight_decay = adam.weight_decay });
+    return qg_sgd(p, (qg_sgd_spec){ .lr = lr,
+                                    .momentum = momentum,
+                                    .nesterov = draw_bool(d),
+                                    .weight_decay = adam.weight_decay });
 }
 
 /* --- training -------------------------------------------------------------------------------------- */
@@ -209,7 +227,8 @@ static qg_status step(const job *j, const batch *b, uint64_t index)
 {
     qg_tape_begin(j->tape, QG_TRAIN, 5, index);
     qg_var   *scores = qg_net_forward(j->net.net, j->tape, b->x);
-    qg_var   *loss   = b->hinge ? qg_squared_hinge(j->tape, scores, b->label) : qg_cross_entropy(j->tape, scores, b->label);
+    qg_var   *loss   = b->hinge ? qg_squared_hinge(j->tape, scores, b->label)
+                                : qg_cross_entropy(j->tape, scores, b->label);
     qg_status s      = qg_backward(j->tape, loss);
     if (!s) s = qg_optim_step(j->optim);
     if (s) qg_params_clear_gradients(qg_net_params(j->net.net));
@@ -260,8 +279,11 @@ static uint64_t run_packed(const job *j, const batch *b)
     unsigned char  *file = NULL;
     size_t          bytes, declared, memory;
     const qg_infer *net;
-    if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS, .floats_only = true }, &file, &bytes))) return 0;
-    MUST(!qg_export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) && declared == bytes);
+    if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS, .floats_only = true },
+                                        &file, &bytes)))
+        return 0;
+    MUST(!qg_export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) &&
+         declared == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
     void *at = aligned_alloc(64, memory);
     MUST(at && qg_infer_load(file, bytes, at, memory, &net) == QG_INFER_OK);
@@ -282,8 +304,8 @@ static bool is_finite(qg_tensor x)
     return true;
 }
 
-/* A packed net computes what the net computes.  The engine is told nothing of the size of images, so it runs only those that the
- * net takes. */
+/* A packed net computes what the net computes.  The engine is told nothing of the size of images, so it
+ * runs only those that the net takes. */
 static void compare_packed(const job *j, const batch *b)
 {
     const uint64_t here   = evaluate(j, b);

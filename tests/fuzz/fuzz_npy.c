@@ -1,4 +1,5 @@
-/* Arrays of NumPy.  The first byte chooses how images are loaded, the next two cut the rest into images and labels. */
+/* Arrays of NumPy.  The first byte chooses how images are loaded, the next two cut the rest into images and
+ * labels. */
 #include <string.h>
 
 #include "core/io/file.h"
@@ -18,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     write_in_room("labels.npy", bytes + 3 + cut, n - 3 - cut);
     qg_shape shape;
     int      classes;
-    bool     has = fuzz_ok(qg__npy_shape(images, &shape)), counts = fuzz_ok(qg__npy_classes(labels, &classes));
+    bool has = fuzz_ok(qg__npy_shape(images, &shape)), counts = fuzz_ok(qg__npy_classes(labels, &classes));
     qg_loader *l = qg_npy(images, labels, 0, (qg_loader_spec){ .batch = 3, .in_order = true });
     if (fuzz_got(l)) {
         MUST(has && counts && qg_shape_equal(shape, qg_loader_shape(l)) && classes == qg_loader_classes(l));

@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         bool   usage;
         read_again(&asked);
         /* Not with the path of a file, which could be any on this machine. */
-        if (!asked.file && !asked.recipe.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage))) (void)fuzz_ok(qg__recipe_check(&out));
+        if (!asked.file && !asked.recipe.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage)))
+            (void)fuzz_ok(qg__recipe_check(&out));
         qg__recipe_clear(&out);
     }
     config_free(&asked);

@@ -1,5 +1,5 @@
-/* Packed files: the bytes as they are, and again with the marks and the checksum that a damaged file lacks.  What is
- * accepted and small runs. */
+/* Packed files: the bytes as they are, and again with the marks and the checksum that a damaged file lacks.
+ * What is accepted and small runs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static void *lines(size_t bytes)
 static bool run(const qg_infer *net, int n, const float *x, float *y)
 {
     const qg_infer_shape s       = qg_infer_input(net);
-    const size_t         bytes   = qg_infer_context_bytes(net, n), numbers = (size_t)n * (size_t)s.h * (size_t)s.w * (size_t)s.c;
+    const size_t         bytes   = qg_infer_context_bytes(net, n),
+                           numbers = (size_t)n * (size_t)s.h * (size_t)s.w * (size_t)s.c;
     void                *context = lines(bytes);
     bool                 finite  = true;
     for (size_t i = 0; i < numbers; i++) finite &= isfinite(x[i]) != 0;
@@ -34,8 +35,9 @@ static bool run(const qg_infer *net, int n, const float *x, float *y)
 static void run_batch(const qg_infer *net, draws *d)
 {
     const qg_infer_shape s = qg_infer_input(net);
-    const size_t         numbers = (size_t)s.h * (size_t)s.w * (size_t)s.c, scores = (size_t)qg_infer_scores(net);
-    float               *x = malloc(BATCH * numbers * sizeof *x), *y = malloc(BATCH * scores * sizeof *y), *alone = malloc(scores * sizeof *y);
+    const size_t numbers = (size_t)s.h * (size_t)s.w * (size_t)s.c, scores = (size_t)qg_infer_scores(net);
+    float               *x = malloc(BATCH * numbers * sizeof *x), *y = malloc(BATCH * scores * sizeof *y),
+                        *alone = malloc(scores * sizeof *y);
     MUST(x && y && alone);
     for (size_t i = 0; i < BATCH * numbers; i++) x[i] = draw_float(d);
     if (!run(net, BATCH, x, y))
@@ -43,7 +45,8 @@ static void run_batch(const qg_infer *net, draws *d)
     MUST(run(net, BATCH, x, y));
     for (size_t i = 0; i < BATCH; i++) {
         MUST(run(net, 1, x + i * numbers, alone));
-        for (size_t k = 0; k < scores; k++) MUST(alone[k] == y[i * scores + k] || (isnan(alone[k]) && isnan(y[i * scores + k])));
+        for (size_t k = 0; k < scores; k++)
+            MUST(alone[k] == y[i * scores + k] || (isnan(alone[k]) && isnan(y[i * scores + k])));
     }
     free(x), free(y), free(alone);
 }

@@ -1,6 +1,6 @@
-/* A packed net and a picture for it.  The first byte says what the picture is (tests/fuzz/pictures.h) and whether the net gets a
- * valid checksum; the next two, how many bytes are the net.  What qgrad predict says depends on both files alone, not on what
- * its memory held before. */
+/* A packed net and a picture for it.  The first byte says what the picture is (tests/fuzz/pictures.h) and
+ * whether the net gets a valid checksum; the next two, how many bytes are the net.  What qgrad predict says
+ * depends on both files alone, not on what its memory held before. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +43,8 @@ static float *scores_of(const scorer *s, const char *picture, uint8_t fill)
     memset(bytes, fill, n);
     memset(to, fill, scores);
     bool         deep;
-    const bool   ok = qg__image_resized(picture, s->image, bytes, &deep) && fuzz_ok(s->score(s->from, 1, bytes, to));
+    const bool   ok = qg__image_resized(picture, s->image, bytes, &deep) &&
+                      fuzz_ok(s->score(s->from, 1, bytes, to));
     free(bytes);
     if (ok) return to;
     free(to);
@@ -64,7 +65,12 @@ static void score_twice(const config *asked, const char *picture)
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)
 {
-    config asked = { .packed = net, .operand = &picture, .operands = 1, .top = 1 + how % 4, .json = how & 64, .recipe.threads = 1 };
+    config asked = { .packed = net,
+                     .operand = &picture,
+                     .operands = 1,
+                     .top = 1 + how % 4,
+                     .json = how & 64,
+                     .recipe.threads = 1 };
     fuzz_mute(true);
     const int status = predict_main("qgrad predict", NULL, &asked);
     fuzz_mute(false);
@@ -80,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     const size_t   asked = (size_t)bytes[1] | (size_t)bytes[2] << 8, rest = n - BEFORE;
     const size_t   size  = asked < rest ? asked : rest;
     const bool     seals = size >= QG__HEADER_BYTES && !(bytes[0] & 128);
-    uint8_t       *file  = seals ? fuzz_sealed(bytes + BEFORE, size) : (uint8_t *)fuzz_text(bytes + BEFORE, size);
+    uint8_t *file = seals ? fuzz_sealed(bytes + BEFORE, size) : (uint8_t *)fuzz_text(bytes + BEFORE, size);
     qg_shape       image = { 0 };
     const demand   d     = demand_of(file, size, &image);
     char           net[ROOM_BYTES], picture[ROOM_BYTES];

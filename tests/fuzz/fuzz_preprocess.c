@@ -1,5 +1,5 @@
-/* Notes of checkpoints about preprocessing: a line each, a key and a value.  An image of more than 2^12 values is not tried,
- * since a note may ask for the memory of the largest that a data set has. */
+/* Notes of checkpoints about preprocessing: a line each, a key and a value.  An image of more than 2^12
+ * values is not tried, since a note may ask for the memory of the largest that a data set has. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

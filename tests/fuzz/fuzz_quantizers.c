@@ -1,5 +1,5 @@
-/* The quantizers of the papers on arrays, with any arguments and any floats.  A call that fails leaves a message and no
- * output; one that succeeds gives values of its grid. */
+/* The quantizers of the papers on arrays, with any arguments and any floats.  A call that fails leaves a
+ * message and no output; one that succeeds gives values of its grid. */
 #include <math.h>
 #include <string.h>
 
@@ -77,7 +77,9 @@ static void twn_channels(operands *o)
 {
     qg_array   alpha = per_slice(o);
     const bool wants = draw_bool(o->d);
-    if (!fuzz_done(qg_twn_per_channel_weight_quantizer(&o->x, o->axis, draw_float(o->d), &o->y, wants ? &alpha : NULL))) return;
+    if (!fuzz_done(qg_twn_per_channel_weight_quantizer(&o->x, o->axis, draw_float(o->d), &o->y,
+                                                       wants ? &alpha : NULL)))
+        return;
     for (size_t i = 0; i < o->n && wants; i++)
         MUST(at(&o->y, i) == 0 || fabsf(at(&o->y, i)) == at(&alpha, channel(&o->x, o->axis, i)));
 }
@@ -89,7 +91,8 @@ static void ste_tern(operands *o)
         for (size_t i = 0; i < o->n; i++) {
             const float x = at(&o->x, i), y = at(&o->y, i);
             MUST(y == 0 || y == 1 || y == -1);
-            if (!a.ternary_weight_networks) MUST(y == (float)(x > a.threshold_value) - (float)(x < -a.threshold_value));
+            if (!a.ternary_weight_networks)
+                MUST(y == (float)(x > a.threshold_value) - (float)(x < -a.threshold_value));
         }
     (void)fuzz_done(qg_ste_tern_quantizer_gradient(&o->x, &o->g, draw_surrogate(o->d), &o->dx));
 }
@@ -97,15 +100,16 @@ static void ste_tern(operands *o)
 static void ttq(operands *o)
 {
     float              positive, negative;
-    const qg_ttq_attrs a = { draw_float(o->d), draw_float(o->d), draw_float(o->d), (qg_ttq_rule)draw(o->d, 0, 2),
-                             draw_surrogate(o->d) };
+    const qg_ttq_attrs a = { draw_float(o->d), draw_float(o->d), draw_float(o->d),
+                             (qg_ttq_rule)draw(o->d, 0, 2), draw_surrogate(o->d) };
     if (fuzz_done(qg_ttq_weight_quantizer(&o->x, a, &o->y)))
         for (size_t i = 0; i < o->n; i++) {
             const float y = at(&o->y, i);
             MUST(y == 0 || y == a.positive || y == -a.negative || isnan(y));
             if (isnan(y)) MUST(isnan(a.positive) || isnan(a.negative));
         }
-    (void)fuzz_done(qg_ttq_weight_quantizer_gradient(&o->x, &o->g, a, &o->dx, draw_bool(o->d) ? &positive : NULL,
+    (void)fuzz_done(qg_ttq_weight_quantizer_gradient(&o->x, &o->g, a, &o->dx,
+                                                     draw_bool(o->d) ? &positive : NULL,
                                                      draw_bool(o->d) ? &negative : NULL));
 }
 
@@ -149,7 +153,8 @@ static void dorefa_gradient(operands *o)
     qg_array  noise = fuzz_output(o->d, QG_F32, o->rank, o->dims);
     bool      ok    = fuzz_done(qg_dorefa_gradient_noise(draw_bits(o->d), k, &noise));
     ok              = ok && draw_bool(o->d);
-    if (!fuzz_done(qg_dorefa_gradient_quantizer(&o->g, k, ok ? &noise : NULL, &o->y)) || !all_finite(&o->g)) return;
+    if (!fuzz_done(qg_dorefa_gradient_quantizer(&o->g, k, ok ? &noise : NULL, &o->y)) || !all_finite(&o->g))
+        return;
     float        most = 0;
     const size_t n    = qg_array_count(&o->g);
     for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(at(&o->g, i)));
@@ -159,7 +164,8 @@ static void dorefa_gradient(operands *o)
 
 static void lsq(operands *o)
 {
-    const qg_lsq_attrs a = { draw_float(o->d), draw_int(o->d), draw_int(o->d), (double)draw_float(o->d), draw_surrogate(o->d) };
+    const qg_lsq_attrs a = { draw_float(o->d), draw_int(o->d), draw_int(o->d), (double)draw_float(o->d),
+                             draw_surrogate(o->d) };
     float              step;
     if (fuzz_done(qg_lsq_quantizer(&o->x, a, &o->y)))
         for (size_t i = 0; i < o->n; i++) {
@@ -183,7 +189,8 @@ static void pact(operands *o)
             MUST(isnan(x) ? isnan(y) : isfinite(y) && y >= 0);
             /* Relative roundings, and half a step of a subnormal alpha. */
             if (!isnan(x)) MUST((double)y <= (double)alpha * (1 + 1e-6) + 0x1p-149);
-            if (!isnan(x) && k <= 16 && alpha > 0x1p-100f) check_multiple((double)y / (double)alpha, ldexp(1, k) - 1);
+            if (!isnan(x) && k <= 16 && alpha > 0x1p-100f)
+                check_multiple((double)y / (double)alpha, ldexp(1, k) - 1);
         }
     (void)fuzz_done(qg_pact_quantizer_gradient(&o->x, &o->g, k, alpha, draw_surrogate(o->d), &o->dx,
                                                draw_bool(o->d) ? &dalpha : NULL));
@@ -198,9 +205,11 @@ static void linear(operands *o)
             const float x = at(&o->x, i), y = at(&o->y, i);
             MUST(isnan(x) ? isnan(y) : y >= 0);
             if (!isnan(x) && k <= 16) MUST((double)y <= (double)most);
-            if (!isnan(x) && k <= 16 && most > 0x1p-100f) check_multiple((double)y / (double)most, ldexp(1, k) - 1);
+            if (!isnan(x) && k <= 16 && most > 0x1p-100f)
+                check_multiple((double)y / (double)most, ldexp(1, k) - 1);
         }
-    (void)fuzz_done(qg_linear_mid_tread_half_quantizer_gradient(&o->x, &o->g, k, most, draw_surrogate(o->d), &o->dx));
+    (void)fuzz_done(
+        qg_linear_mid_tread_half_quantizer_gradient(&o->x, &o->g, k, most, draw_surrogate(o->d), &o->dx));
 }
 
 static void signs(operands *o)
@@ -225,7 +234,8 @@ static void mean_signs(operands *o)
     (void)fuzz_done(qg_binary_mean_scaling_quantizer_gradient(&o->x, &o->g, draw_surrogate(o->d), &o->dx));
     o->axis        = o->x.rank - 1;
     o->slices      = o->x.rank ? o->x.dims[o->axis] : 1;
-    qg_array alpha = per_slice(o), y = fuzz_output(o->d, QG_F32, o->rank, o->dims), dx = fuzz_output(o->d, QG_F32, o->rank, o->dims);
+    qg_array alpha = per_slice(o), y = fuzz_output(o->d, QG_F32, o->rank, o->dims),
+             dx = fuzz_output(o->d, QG_F32, o->rank, o->dims);
     const bool four = draw_bool(o->d);
     if (!fuzz_done(four ? qg_binary_channel_wise_mean_scaling_quantizer(&o->x, &y, &alpha)
                         : qg_magnitude_aware_sign_quantizer(&o->x, &y, &alpha))) return;

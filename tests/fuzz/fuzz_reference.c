@@ -1,5 +1,5 @@
-/* The operators of TensorFlow, TFLite and Blueoil on arrays, with any attributes and any floats.  A call that fails
- * leaves a message and no output; one that succeeds keeps what its header promises. */
+/* The operators of TensorFlow, TFLite and Blueoil on arrays, with any attributes and any floats.  A call
+ * that fails leaves a message and no output; one that succeeds keeps what its header promises. */
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +28,10 @@ static shape draw_shape(draws *d)
 
 static qg_array whole(draws *d, shape s, qg_dtype t) { return fuzz_input(d, t, s.rank, s.dims); }
 static qg_array like(draws *d, shape s, qg_dtype t) { return fuzz_output(d, t, s.rank, s.dims); }
-static qg_array slices(draws *d, shape s, qg_dtype t) { return fuzz_input(d, t, s.axis < 0 ? 0 : 1, &s.slices); }
+static qg_array slices(draws *d, shape s, qg_dtype t)
+{
+    return fuzz_input(d, t, s.axis < 0 ? 0 : 1, &s.slices);
+}
 static qg_array per_slice(draws *d, shape s) { return fuzz_output(d, QG_F32, s.axis < 0 ? 0 : 1, &s.slices); }
 static qg_array scalar(draws *d) { return fuzz_input(d, QG_F32, 0, NULL); }
 static qg_array result(draws *d) { return fuzz_output(d, QG_F32, 0, NULL); }
@@ -67,10 +70,13 @@ static void quantize_v2(draws *d)
 {
     const shape    s = draw_shape(d);
     const qg_array x = whole(d, s, QG_F32), lo = slices(d, s, QG_F32), hi = slices(d, s, QG_F32);
-    qg_array       q = like(d, s, draw_codes(d)), from = per_slice(d, s), to = per_slice(d, s), y = like(d, s, QG_F32);
+    qg_array       q = like(d, s, draw_codes(d)), from = per_slice(d, s), to = per_slice(d, s),
+                   y = like(d, s, QG_F32);
     order(d, &lo, &hi);
-    const qg_quantize_v2_attrs a = { (qg_quantize_mode)draw(d, 0, 3), (qg_round_mode)draw(d, 0, 3), draw_bool(d), s.axis,
-                                     draw_bool(d) ? 0.01f : draw_float(d), (qg_scaled_variant)draw(d, 0, 2) };
+    const qg_quantize_v2_attrs a = {
+        (qg_quantize_mode)draw(d, 0, 3),      (qg_round_mode)draw(d, 0, 3),    draw_bool(d), s.axis,
+        draw_bool(d) ? 0.01f : draw_float(d), (qg_scaled_variant)draw(d, 0, 2)
+    };
     if (!fuzz_done(qg_quantize_v2(a, &x, &lo, &hi, &q, &from, &to))) return;
     MUST(all_finite(&from) && all_finite(&to));
     /* The range includes 0, unless narrow_range has left out that code of an unsigned type. */
@@ -112,8 +118,8 @@ static void check_on_grid(const qg_quantize_and_dequantize_attrs *a, float lo, f
         return;
     }
     MUST(isfinite(y));
-    /* step and y are rounded to floats once each: a relative 2^-24 of a code of at most 2^8, and half a step of
-     * 2^-149 where step is subnormal. */
+    /* step and y are rounded to floats once each: a relative 2^-24 of a code of at most 2^8, and half a
+     * step of 2^-149 where step is subnormal. */
     if (step < 0x1p-120) return;
     MUST(fabs(code - rint(code)) <= 1e-4 && rint(code) >= least && rint(code) <= most);
 }
@@ -121,14 +127,16 @@ static void check_on_grid(const qg_quantize_and_dequantize_attrs *a, float lo, f
 static void quantize_and_dequantize(draws *d)
 {
     shape          s = draw_shape(d);
-    const qg_array x = whole(d, s, QG_F32), g = whole(d, s, QG_F32), lo = slices(d, s, QG_F32), hi = slices(d, s, QG_F32);
-    qg_array       y = like(d, s, QG_F32), dx = like(d, s, QG_F32), dlo = per_slice(d, s), dhi = per_slice(d, s);
+    const qg_array x = whole(d, s, QG_F32), g = whole(d, s, QG_F32), lo = slices(d, s, QG_F32),
+                   hi = slices(d, s, QG_F32);
+    qg_array y = like(d, s, QG_F32), dx = like(d, s, QG_F32), dlo = per_slice(d, s), dhi = per_slice(d, s);
     order(d, &lo, &hi);
     const qg_quantize_and_dequantize_attrs a = {
         (qg_qdq_version)draw(d, 0, 3), draw_bool(d), draw_bool(d) ? draw(d, 1, 9) : draw_int(d), draw_bool(d),
         (qg_round_mode)draw(d, 0, 3), draw_bool(d), s.axis,
     };
-    if (fuzz_done(qg_quantize_and_dequantize(a, &x, &lo, &hi, &y)) && a.range_given && a.num_bits <= 8 && s.axis < 0)
+    if (fuzz_done(qg_quantize_and_dequantize(a, &x, &lo, &hi, &y)) && a.range_given && a.num_bits <= 8 &&
+        s.axis < 0)
         for (size_t i = 0; i < qg_array_count(&x); i++)
             check_on_grid(&a, floats(&lo)[0], floats(&hi)[0], floats(&x)[i], floats(&y)[i]);
     if (!fuzz_done(qg_quantize_and_dequantize_v4_gradient(a, &g, &x, &lo, &hi, &dx, &dlo, &dhi))) return;
@@ -154,7 +162,8 @@ static void check_fake(const qg_fake_quant_range *r, qg_fake_quant_attrs a, floa
     }
     const float code = rintf(y / r->scale);
     MUST(y == code * r->scale && y == again);
-    MUST(code + (float)r->zero_point >= (float)a.narrow_range && code + (float)r->zero_point < (float)(1 << a.num_bits));
+    MUST(code + (float)r->zero_point >= (float)a.narrow_range &&
+         code + (float)r->zero_point < (float)(1 << a.num_bits));
     MUST(x != 0 || y == 0);
 }
 
@@ -175,9 +184,11 @@ static void fake_quant_args(draws *d)
     if (!fuzz_done(qg_fake_quant_with_min_max_args(a, &x, &y))) return;
     MUST(!qg_fake_quant_nudge(attrs, a.min, a.max, &r));
     if (!fuzz_done(qg_fake_quant_with_min_max_args(a, &y, &again))) return;
-    for (size_t i = 0; i < qg_array_count(&x); i++) check_fake(&r, attrs, floats(&x)[i], floats(&y)[i], floats(&again)[i]);
+    for (size_t i = 0; i < qg_array_count(&x); i++)
+        check_fake(&r, attrs, floats(&x)[i], floats(&y)[i], floats(&again)[i]);
     if (!fuzz_done(qg_fake_quant_with_min_max_args_gradient(a, &g, &x, &dx))) return;
-    for (size_t i = 0; i < qg_array_count(&x); i++) check_fake_gradient(&r, floats(&x)[i], floats(&g)[i], floats(&dx)[i]);
+    for (size_t i = 0; i < qg_array_count(&x); i++)
+        check_fake_gradient(&r, floats(&x)[i], floats(&g)[i], floats(&dx)[i]);
 }
 
 static void fake_quant_vars(draws *d)
@@ -185,16 +196,19 @@ static void fake_quant_vars(draws *d)
     shape s = draw_shape(d);
     s.axis  = -1;
     const qg_array x = whole(d, s, QG_F32), g = whole(d, s, QG_F32), lo = scalar(d), hi = scalar(d);
-    qg_array       y = like(d, s, QG_F32), again = like(d, s, QG_F32), dx = like(d, s, QG_F32), dlo = result(d), dhi = result(d);
+    qg_array y = like(d, s, QG_F32), again = like(d, s, QG_F32), dx = like(d, s, QG_F32), dlo = result(d),
+             dhi = result(d);
     order(d, &lo, &hi);
     const qg_fake_quant_attrs a = { draw(d, 1, 17), draw_bool(d) };
     qg_fake_quant_range       r;
     if (!fuzz_done(qg_fake_quant_with_min_max_vars(a, &x, &lo, &hi, &y))) return;
     MUST(!qg_fake_quant_nudge(a, floats(&lo)[0], floats(&hi)[0], &r));
     if (!fuzz_done(qg_fake_quant_with_min_max_vars(a, &y, &lo, &hi, &again))) return;
-    for (size_t i = 0; i < qg_array_count(&x); i++) check_fake(&r, a, floats(&x)[i], floats(&y)[i], floats(&again)[i]);
+    for (size_t i = 0; i < qg_array_count(&x); i++)
+        check_fake(&r, a, floats(&x)[i], floats(&y)[i], floats(&again)[i]);
     if (!fuzz_done(qg_fake_quant_with_min_max_vars_gradient(a, &g, &x, &lo, &hi, &dx, &dlo, &dhi))) return;
-    for (size_t i = 0; i < qg_array_count(&x); i++) check_fake_gradient(&r, floats(&x)[i], floats(&g)[i], floats(&dx)[i]);
+    for (size_t i = 0; i < qg_array_count(&x); i++)
+        check_fake_gradient(&r, floats(&x)[i], floats(&g)[i], floats(&dx)[i]);
 }
 
 static void fake_quant_channels(draws *d)
@@ -202,9 +216,10 @@ static void fake_quant_channels(draws *d)
     shape s  = draw_shape(d);
     s.axis   = s.rank - 1;
     s.slices = s.rank ? s.dims[s.axis] : 1;
-    const qg_array x = whole(d, s, QG_F32), g = whole(d, s, QG_F32), lo = slices(d, s, QG_F32), hi = slices(d, s, QG_F32);
-    qg_array       y = like(d, s, QG_F32), again = like(d, s, QG_F32), dx = like(d, s, QG_F32), dlo = per_slice(d, s),
-             dhi = per_slice(d, s);
+    const qg_array x = whole(d, s, QG_F32), g = whole(d, s, QG_F32), lo = slices(d, s, QG_F32),
+                   hi = slices(d, s, QG_F32);
+    qg_array y = like(d, s, QG_F32), again = like(d, s, QG_F32), dx = like(d, s, QG_F32),
+             dlo = per_slice(d, s), dhi = per_slice(d, s);
     order(d, &lo, &hi);
     const qg_fake_quant_attrs a = { draw(d, 1, 17), draw_bool(d) };
     if (!fuzz_done(qg_fake_quant_with_min_max_vars_per_channel(a, &x, &lo, &hi, &y))) return;
@@ -256,7 +271,8 @@ static void uniform_requantize(draws *d)
 static void requantize(draws *d)
 {
     const shape    s = draw_shape(d);
-    const qg_array q = whole(d, s, QG_I32), lo = scalar(d), hi = scalar(d), lo_to = scalar(d), hi_to = scalar(d);
+    const qg_array q = whole(d, s, QG_I32), lo = scalar(d), hi = scalar(d), lo_to = scalar(d),
+                   hi_to = scalar(d);
     qg_array       y = like(d, s, QG_U8), from = result(d), to = result(d);
     order(d, &lo, &hi), order(d, &lo_to, &hi_to);
     if (fuzz_done(qg_requantize(&q, &lo, &hi, &lo_to, &hi_to, &y, &from, &to)))
@@ -277,16 +293,19 @@ static void multipliers(draws *d)
         long double exact = (long double)x * value;
         if (exact > INT32_MAX) exact = INT32_MAX;
         if (exact < INT32_MIN) exact = INT32_MIN;
-        const long double error = fabsl((long double)qg_multiply_by_quantized_multiplier(x, m, rounding) - exact);
+        const long double error = fabsl((long double)qg_multiply_by_quantized_multiplier(x, m, rounding) -
+                                        exact);
         MUST(error <= (rounding == QG_DOUBLE_ROUNDING ? 0.75L : 0.5L));
     }
     m = (qg_multiplier){ (int32_t)draw_bits(d), draw_int(d) };
     (void)qg_multiply_by_quantized_multiplier(x, m, rounding);
 
-    const int32_t qmin = draw_bool(d) ? 0 : (int32_t)draw_bits(d), qmax = draw_bool(d) ? 255 : (int32_t)draw_bits(d);
+    const int32_t qmin = draw_bool(d) ? 0 : (int32_t)draw_bits(d),
+                  qmax = draw_bool(d) ? 255 : (int32_t)draw_bits(d);
     double        scale;
     int32_t       zero;
-    if (fuzz_ok(qg_choose_quantization_params(qmin, qmax, (double)draw_float(d), (double)draw_float(d), &scale, &zero)))
+    if (fuzz_ok(qg_choose_quantization_params(qmin, qmax, (double)draw_float(d), (double)draw_float(d),
+                                              &scale, &zero)))
         MUST(isfinite(scale) && scale >= 0 && (scale == 0 ? zero == 0 : zero >= qmin && zero <= qmax));
 }
 
@@ -308,7 +327,8 @@ static convolution draw_convolution(draws *d, bool hwio)
     convolution  c    = { .padding = draw_bool(d) ? QG_PADDING_SAME : QG_PADDING_VALID };
     const size_t side = (size_t)draw(d, 1, 3), in = (size_t)draw(d, 1, 3), out = (size_t)draw(d, 1, 4);
     for (int i = 0; i < 2; i++) c.strides[i] = draw_rarely(d) ? draw_int(d) : draw(d, 1, 3);
-    c.x[0] = (size_t)draw(d, 1, 2), c.x[1] = (size_t)draw(d, 1, 5), c.x[2] = (size_t)draw(d, 1, 5), c.x[3] = in;
+    c.x[0] = (size_t)draw(d, 1, 2), c.x[1] = (size_t)draw(d, 1, 5), c.x[2] = (size_t)draw(d, 1, 5),
+    c.x[3] = in;
     if (hwio) c.w[0] = c.w[1] = side, c.w[2] = in, c.w[3] = out;
     else c.w[0] = out, c.w[1] = c.w[2] = side, c.w[3] = in;
     c.y[0] = c.x[0], c.y[3] = out;
@@ -323,7 +343,8 @@ static void quantized_conv2d(draws *d)
     const qg_array    lo = scalar(d), hi = scalar(d), wlo = scalar(d), whi = scalar(d);
     qg_array          y = fuzz_output(d, QG_I32, 4, c.y), from = result(d), to = result(d);
     order(d, &lo, &hi), order(d, &wlo, &whi);
-    const qg_quantized_conv2d_attrs a = { { draw_rarely(d) ? draw_int(d) : 1, c.strides[0], c.strides[1], 1 }, c.padding };
+    const qg_quantized_conv2d_attrs a = { { draw_rarely(d) ? draw_int(d) : 1, c.strides[0], c.strides[1], 1 },
+                                          c.padding };
     if (fuzz_done(qg_quantized_conv2d(a, &x, &w, &lo, &hi, &wlo, &whi, &y, &from, &to)))
         MUST(all_finite(&from) && all_finite(&to) && floats(&from)[0] <= 0 && floats(&to)[0] >= 0);
 }
@@ -351,13 +372,15 @@ static void conv2d_per_channel(draws *d)
     const size_t      out = c.y[3];
     const qg_dtype    t = draw_bool(d) ? QG_I8 : QG_U8;
     const qg_array    x = fuzz_input(d, t, 4, c.x), w = fuzz_input(d, draw_rarely(d) ? QG_U8 : QG_I8, 4, c.w);
-    const qg_array    sw = fuzz_input(d, QG_F32, 1, &out), zw = fuzz_input(d, QG_I32, 1, &out), b = fuzz_input(d, QG_I32, 1, &out);
+    const qg_array    sw = fuzz_input(d, QG_F32, 1, &out), zw = fuzz_input(d, QG_I32, 1, &out),
+                      b = fuzz_input(d, QG_I32, 1, &out);
     qg_array          y = fuzz_output(d, t, 4, c.y);
     const qg_conv2d_per_channel_attrs a = {
         { c.strides[0], c.strides[1] }, c.padding, draw_float(d), draw_float(d), draw_int(d), draw_int(d),
         draw_bool(d) ? 0 : draw_int(d), draw_bool(d) ? 127 : draw_int(d), draw_bool(d) ? QG_DOUBLE_ROUNDING : QG_SINGLE_ROUNDING,
     };
-    if (fuzz_done(qg_conv2d_per_channel(a, &x, &w, &sw, draw_bool(d) ? &zw : NULL, draw_bool(d) ? &b : NULL, &y)))
+    if (fuzz_done(
+            qg_conv2d_per_channel(a, &x, &w, &sw, draw_bool(d) ? &zw : NULL, draw_bool(d) ? &b : NULL, &y)))
         check_codes(&y, a.output_min, a.output_max);
 }
 

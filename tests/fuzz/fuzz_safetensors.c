@@ -1,6 +1,6 @@
-/* Files whose contents are not known beforehand.  With bit 0 of the first byte, the rest is the file.  Without it, two
- * more bytes say how many bytes of data follow the header, which is the rest: so a change of the header need not change
- * its length as well. */
+/* Files whose contents are not known beforehand.  With bit 0 of the first byte, the rest is the file.
+ * Without it, two more bytes say how many bytes of data follow the header, which is the rest: so a change
+ * of the header need not change its length as well. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,11 +43,13 @@ static void write_and_read(const qg_archive *a)
     const qg_note        *kept = qg_archive_notes(b, &m_read);
     MUST(n_read == n);
     for (size_t i = 0; i < n; i++) {
-        MUST(!strcmp(read[i].name, e[i].name) && read[i].array.dtype == e[i].array.dtype && read[i].bytes == e[i].bytes);
+        MUST(!strcmp(read[i].name, e[i].name) && read[i].array.dtype == e[i].array.dtype &&
+             read[i].bytes == e[i].bytes);
         MUST(!e[i].bytes || !memcmp(read[i].array.data, e[i].array.data, e[i].bytes));
     }
     /* The checksum is that of the file, which a file of another program does not have. */
-    MUST(qg_archive_noted(b, QG_SAFETENSORS_CHECKSUM) && m_read == m + !qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM));
+    MUST(qg_archive_noted(b, QG_SAFETENSORS_CHECKSUM) &&
+         m_read == m + !qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM));
     for (size_t i = 0; i < m_read; i++) {
         const char *before = qg_archive_noted(a, kept[i].key);
         if (strcmp(kept[i].key, QG_SAFETENSORS_CHECKSUM)) MUST(before && !strcmp(before, kept[i].value));

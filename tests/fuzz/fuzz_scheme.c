@@ -1,5 +1,5 @@
-/* Texts that name a quantizer, "fake_quant:bits=4,range=learned", and those that give one to a layer.  The first byte
- * chooses the operand, or the latter. */
+/* Texts that name a quantizer, "fake_quant:bits=4,range=learned", and those that give one to a layer.  The
+ * first byte chooses the operand, or the latter. */
 #include <stdlib.h>
 #include <string.h>
 

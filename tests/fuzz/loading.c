@@ -4,9 +4,12 @@
 
 qg_loader_spec fuzz_loading(uint8_t choice)
 {
-    qg_loader_spec s = { .batch = 1 + choice % 4, .seed = choice, .normalise.kind = (qg_normalise_kind)(choice / 4 % 5) };
+    qg_loader_spec s = { .batch = 1 + choice % 4,
+                         .seed = choice,
+                         .normalise.kind = (qg_normalise_kind)(choice / 4 % 5) };
     if (s.normalise.kind == QG_TO_RANGE) s.normalise.low = -1, s.normalise.high = (float)(choice % 3);
-    if (choice & 32) s.augment = (qg_augment){ .pad = choice % 4, .border = (qg_border)(choice % 3), .flip = true };
+    if (choice & 32)
+        s.augment = (qg_augment){ .pad = choice % 4, .border = (qg_border)(choice % 3), .flip = true };
     if (choice & 64) s.augment.cutout = choice % 8;
     s.in_order = choice & 128;
     return s;

@@ -12,7 +12,8 @@ double fuzz_work(const qg__file *f)
     for (int i = 0; i < f->steps; i++) {
         const qg__packed_step r = qg__file_step(f, i);
         const double results = (double)r.oh * r.ow * r.oc, taps = r.kh ? (double)r.kh * r.kw : 1;
-        work += results * taps * (r.kind == QG__PRODUCT ? (double)r.c / r.groups : 1) + (double)r.h * r.w * r.c;
+        work += results * taps * (r.kind == QG__PRODUCT ? (double)r.c / r.groups : 1) +
+                (double)r.h * r.w * r.c;
     }
     return work;
 }

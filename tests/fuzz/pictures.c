@@ -12,7 +12,10 @@ enum { SIGNATURE = 8, LENGTH = 4, TYPE = 4, CRC = 4, HEADER = 13 };
 
 static const uint8_t signature[SIGNATURE] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
 
-static uint32_t get_big(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t get_big(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
 
 static void put_big(uint8_t *p, uint32_t v)
 {
@@ -52,7 +55,8 @@ static void write_rows(const char *name, const uint8_t *bytes, size_t n)
     MUST(idat && file && compress2(idat, &packed, bytes + HEADER, n - HEADER, 1) == Z_OK);
     memcpy(file, signature, SIGNATURE);
     uint8_t *at = put_chunk(file + SIGNATURE, "IHDR", header, HEADER);
-    if (header[9] == 3) at = put_chunk(at, "PLTE", palette, 3 * (size_t)(header[8] < 8 ? 1 << (header[8] & 7) : 256));
+    if (header[9] == 3)
+        at = put_chunk(at, "PLTE", palette, 3 * (size_t)(header[8] < 8 ? 1 << (header[8] & 7) : 256));
     at = put_chunk(at, "IDAT", idat, packed);
     at = put_chunk(at, "IEND", NULL, 0);
     write_in_room(name, file, (size_t)(at - file));

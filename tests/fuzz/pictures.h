@@ -8,8 +8,10 @@
 
 typedef enum fuzz_kind {
     FUZZ_FILE,          /* the bytes are a file */
-    FUZZ_REPAIRED,      /* a PNG file whose checksums are repaired, since libpng reads nothing of a chunk with a wrong one */
-    FUZZ_ROWS           /* the header of a PNG file and its rows with their filters, which are compressed here */
+    FUZZ_REPAIRED,      /* a PNG file whose checksums are repaired, since libpng reads nothing of a chunk
+                           with a wrong one */
+    FUZZ_ROWS           /* the header of a PNG file and its rows with their filters, which are compressed
+                           here */
 } fuzz_kind;
 
 /* Writes the file into the room; false: there are too few bytes for it. */

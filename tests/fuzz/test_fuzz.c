@@ -1,5 +1,5 @@
-/* Every fuzz target on the inputs of its folder in tests/fuzz/corpus: seeds, and inputs that once failed.  One test per
- * target.  The Makefile gives the targets as FUZZ_TARGETS, X(config) X(json) .. */
+/* Every fuzz target on the inputs of its folder in tests/fuzz/corpus: seeds, and inputs that once failed.
+ * One test per target.  The Makefile gives the targets as FUZZ_TARGETS, X(config) X(json) .. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,9 @@ int main(int argc, char **argv)
 {
     struct CMUnitTest tests[TARGETS + 1] = { cmocka_unit_test(every_folder_has_a_target) };
     for (int i = 0; i < TARGETS; i++)
-        tests[i + 1] = (struct CMUnitTest){ .name = targets[i].name, .test_func = replay, .initial_state = (void *)&targets[i] };
+        tests[i + 1] = (struct CMUnitTest){ .name = targets[i].name,
+                                            .test_func = replay,
+                                            .initial_state = (void *)&targets[i] };
     if (LLVMFuzzerInitialize(&argc, &argv)) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Random packed nets against loops over the definitions of infer/format.h: every kind of step, bit for bit, on every
- * instruction set that the machine has. */
+/* Random packed nets against loops over the definitions of infer/format.h: every kind of step, bit for bit,
+ * on every instruction set that the machine has. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,10 @@ static int draw(source *s, int lo, int hi)
 
 static bool chance(source *s, int of) { return draw(s, 1, of) == 1; }
 
-static float draw_float(source *s, float lo, float hi) { return lo + (hi - lo) * qg_uniform(s->key, s->at++); }
+static float draw_float(source *s, float lo, float hi)
+{
+    return lo + (hi - lo) * qg_uniform(s->key, s->at++);
+}
 
 static float *drawn(source *s, size_t n, float lo, float hi)
 {
@@ -76,8 +79,9 @@ enum { PAIRS = sizeof pairs / sizeof *pairs };
 static const struct {
     qg__codes w;
     bool      zeros;
-} weights[] = { { { 0, 0, 0 }, false },      { { -1, 2, 2 }, false },    { { -1, 1, 3 }, false }, { { -3, 2, 4 }, false },
-                { { -127, 1, 255 }, false }, { { -300, 1, 601 }, false }, { { 0, 1, 256 }, true }, { { 0, 1, 7 }, true } };
+} weights[] = { { { 0, 0, 0 }, false },  { { -1, 2, 2 }, false },     { { -1, 1, 3 }, false },
+                { { -3, 2, 4 }, false }, { { -127, 1, 255 }, false }, { { -300, 1, 601 }, false },
+                { { 0, 1, 256 }, true }, { { 0, 1, 7 }, true } };
 enum { WEIGHTS = sizeof weights / sizeof *weights };
 
 static const int channels[] = { 1, 3, 8, 31, 33, 63, 64, 65, 130 };
@@ -89,7 +93,9 @@ static packed_step *append(test_net *n, value made)
     const value *x = current(n);
     assert_true(n->file.steps < MOST);
     packed_step *s = &n->step[n->file.steps];
-    s->r = (qg__packed_step){ .x = n->file.steps, .z = -1, .h = x->h, .w = x->w, .c = x->c, .oh = made.h, .ow = made.w, .oc = made.c };
+    s->r = (qg__packed_step){
+        .x = n->file.steps, .z = -1, .h = x->h, .w = x->w, .c = x->c, .oh = made.h, .ow = made.w, .oc = made.c
+    };
     n->value[++n->file.steps] = made;
     return s;
 }
@@ -99,7 +105,8 @@ static void fill_thresholds(source *s, int n, float *t)
 {
     const float first = draw_float(s, -2, 0), spacing = draw_float(s, 0.5f, 4) / (float)(n + 1);
     const bool  uniform = !chance(s, 3);
-    for (int u = 0; u < n; u++) t[u] = uniform ? first + spacing * (float)u : (u ? t[u - 1] : first) + draw_float(s, 0, 2 * spacing);
+    for (int u = 0; u < n; u++)
+        t[u] = uniform ? first + spacing * (float)u : (u ? t[u - 1] : first) + draw_float(s, 0, 2 * spacing);
     if (n > 2 && chance(s, 4)) t[1] = t[2];
     if (n > 2 && chance(s, 4)) t[n - 1] = INFINITY;
     if (n > 2 && chance(s, 8)) t[0] = -INFINITY;
@@ -140,7 +147,8 @@ static void add_quantizer(source *src, test_net *n, packed_step *s, size_t own, 
     assert_non_null(floats);
     if (codes.step == 1 && chance(src, 2)) fill_levels(src, codes, s->r.q_scale, floats + own);
     else fill_thresholds(src, codes.count - 1, floats + own);
-    for (int u = 0; levels && u < codes.count; u++) floats[own + (size_t)codes.count - 1 + (size_t)u] = draw_float(src, -2, 2);
+    for (int u = 0; levels && u < codes.count; u++)
+        floats[own + (size_t)codes.count - 1 + (size_t)u] = draw_float(src, -2, 2);
     s->floats = floats;
 }
 
@@ -149,7 +157,10 @@ static float draw_weight(source *s, qg__codes w)
     return w.count ? (float)(w.lowest + w.step * draw(s, 0, w.count - 1)) : draw_float(s, -1, 1);
 }
 
-static int pick_channels(source *s, int groups) { return groups * channels[draw(s, 0, groups > 4 ? 0 : groups > 1 ? 2 : CHANNELS - 1)]; }
+static int pick_channels(source *s, int groups)
+{
+    return groups * channels[draw(s, 0, groups > 4 ? 0 : groups > 1 ? 2 : CHANNELS - 1)];
+}
 
 static void add_product(source *src, test_net *n, bool last)
 {
@@ -159,7 +170,8 @@ static void add_product(source *src, test_net *n, bool last)
     const qg__codes w     = coded ? pairs[n->next].w : weights[of_floats].w;
     const bool      zeros = coded ? pairs[n->next].zeros : weights[of_floats].zeros;
     const int   groups = dense ? 1 : chance(src, 3) ? x.c : x.c % 3 == 0 && chance(src, 2) ? 3 : 1;
-    const int   kh = dense ? x.h : draw(src, 1, 3), kw = dense ? x.w : draw(src, 1, 3), stride = dense ? 1 : draw(src, 1, 2);
+    const int   kh = dense ? x.h : draw(src, 1, 3), kw = dense ? x.w : draw(src, 1, 3),
+                stride = dense ? 1 : draw(src, 1, 2);
     const int   top = dense ? 0 : draw(src, 0, kh - 1), left = dense ? 0 : draw(src, 0, kw - 1);
     const int   oh = dense ? 1 : (x.h + top - 1) / stride + 1, ow = dense ? 1 : (x.w + left - 1) / stride + 1;
     const bool  two = w.count == 3 && w.lowest == -1 && chance(src, 2);
@@ -169,17 +181,21 @@ static void add_product(source *src, test_net *n, bool last)
     while (1 << bits < w.count) bits++;
     s->r.kind = QG__PRODUCT;
     s->r.kh = kh, s->r.kw = kw, s->r.stride = stride, s->r.top = top, s->r.left = left, s->r.groups = groups;
-    s->r.w_lowest = w.lowest, s->r.w_step = w.step, s->r.w_count = w.count, s->r.w_bits = w.count ? bits : QG__FLOAT_BITS;
+    s->r.w_lowest = w.lowest, s->r.w_step = w.step, s->r.w_count = w.count,
+    s->r.w_bits = w.count ? bits : QG__FLOAT_BITS;
     s->r.two_sided = two;
     s->r.w_zeros   = zeros;
     s->r.relu      = chance(src, 3);
-    if (!dense && chance(src, 4)) s->r.pad = coded ? (float)(x.codes.lowest + x.codes.step * draw(src, 0, x.codes.count - 1)) : 0.5f;
-    const size_t row = (size_t)kh * (size_t)kw * (size_t)(x.c / groups), oc = (size_t)made.c, numbers = oc * (row + zeros);
+    if (!dense && chance(src, 4))
+        s->r.pad = coded ? (float)(x.codes.lowest + x.codes.step * draw(src, 0, x.codes.count - 1)) : 0.5f;
+    const size_t row = (size_t)kh * (size_t)kw * (size_t)(x.c / groups), oc = (size_t)made.c,
+                 numbers = oc * (row + zeros);
     float       *values = malloc(numbers * sizeof *values);
     assert_non_null(values);
     for (size_t i = 0; i < numbers; i++) values[i] = draw_weight(src, w);
     s->w = values;
-    const float reach = (float)((coded ? qg__reach(x.codes) : 1) * (w.count ? qg__reach(w) : 1)), size = 2 / (reach * sqrtf((float)row));
+    const float reach = (float)((coded ? qg__reach(x.codes) : 1) * (w.count ? qg__reach(w) : 1)),
+                size = 2 / (reach * sqrtf((float)row));
     const size_t own = packed_own_floats(&s->r);
     float       *floats = drawn(src, own, -size, size);
     for (size_t k = 0; k < oc; k++) {
@@ -197,7 +213,8 @@ static void add_product(source *src, test_net *n, bool last)
 static void add_pool(source *src, test_net *n, qg__kind kind)
 {
     const value x = *current(n);
-    const int   kh = draw(src, 1, 3), kw = draw(src, 1, 3), stride = draw(src, 1, 3), top = draw(src, 0, kh - 1), left = draw(src, 0, kw - 1);
+    const int   kh = draw(src, 1, 3), kw = draw(src, 1, 3), stride = draw(src, 1, 3),
+                top = draw(src, 0, kh - 1), left = draw(src, 0, kw - 1);
     value       made = x;
     made.h = (x.h + top - 1) / stride + 1, made.w = (x.w + left - 1) / stride + 1;
     made.plain = !x.codes.count;
@@ -225,7 +242,8 @@ static int earlier(source *src, const test_net *n, int h, int w, int c)
 
 static void add_float_step(source *src, test_net *n)
 {
-    static const qg__kind kinds[] = { QG__AFFINE, QG__RELU, QG__CLIP, QG__SIGMOID, QG__TANH, QG__PRELU, QG__RPRELU };
+    static const qg__kind kinds[] = { QG__AFFINE, QG__RELU,  QG__CLIP,  QG__SIGMOID,
+                                      QG__TANH,   QG__PRELU, QG__RPRELU };
     value made = *current(n);
     made.plain = true;
     const value x = made;
@@ -241,7 +259,9 @@ static void add_float_step(source *src, test_net *n)
     }
     case 3: {
         const int stride = draw(src, 1, 2);
-        made = (value){ (x.h - 1) / stride + 1, (x.w - 1) / stride + 1, x.c + draw(src, 0, 5), QG__AS_FLOATS, { 0 }, true };
+        made = (value){
+            (x.h - 1) / stride + 1, (x.w - 1) / stride + 1, x.c + draw(src, 0, 5), QG__AS_FLOATS, { 0 }, true
+        };
         packed_step *s = append(n, made);
         s->r.kind      = QG__SHORTCUT;
         s->r.stride    = stride;
@@ -287,7 +307,9 @@ static void build(test_net *n, uint64_t key)
     static const float normal[] = { 0.5f, 0.25f };
     source src = { key, 0 };
     memset(n, 0, sizeof *n);
-    n->file  = (packed_net){ .h = draw(&src, 1, 9), .w = draw(&src, 1, 9), .c = channels[draw(&src, 0, 6)], .step = n->step };
+    n->file  = (packed_net){
+        .h = draw(&src, 1, 9), .w = draw(&src, 1, 9), .c = channels[draw(&src, 0, 6)], .step = n->step
+    };
     n->value[0] = (value){ n->file.h, n->file.w, n->file.c, QG__AS_FLOATS, { 0 }, true };
     if (n->file.c == 1) n->file.normal = 1, n->file.normalisation = normal;
     const int steps = draw(&src, 1, 12);
@@ -470,7 +492,8 @@ static void elementwise(const packed_step *s, const float *x, const float *z, fl
 
 static void rearrange(const qg__packed_step *r, int z_channels, const float *x, const float *z, float *y)
 {
-    const int first = r->kind == QG__SHORTCUT ? (r->oc - r->c) / 2 : 0, stride = r->kind == QG__SHORTCUT ? r->stride : 1;
+    const int first = r->kind == QG__SHORTCUT ? (r->oc - r->c) / 2 : 0,
+              stride = r->kind == QG__SHORTCUT ? r->stride : 1;
     for (int i = 0; i < r->oh; i++)
         for (int j = 0; j < r->ow; j++)
             for (int k = 0; k < r->oc; k++, y++) {
@@ -564,7 +587,9 @@ static float *all_defined(const test_net *n, const float *images, size_t scores)
 static void assert_same(const float *a, const float *b, size_t n, uint64_t key)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(a[i] == b[i])) fail_msg("net %d: number %d of %d is %.9g, not %.9g", (int)key, (int)i, (int)n, (double)a[i], (double)b[i]);
+        if (!(a[i] == b[i]))
+            fail_msg("net %d: number %d of %d is %.9g, not %.9g", (int)key, (int)i, (int)n, (double)a[i],
+                     (double)b[i]);
 }
 
 static void check_net(uint64_t key)
@@ -609,8 +634,10 @@ static void a_net_runs_on_the_kernels_for_which_it_was_loaded(void **state)
             source       src    = { key + 1000000, 0 };
             float       *images = drawn(&src, IMAGES * image_floats(&n), -2, 2);
             loaded       l      = load(&n.file);
-            const size_t scores = (size_t)qg_infer_scores(l.net), bytes = qg_infer_context_bytes(l.net, IMAGES);
-            float       *expected = malloc(IMAGES * scores * sizeof *expected), *got = malloc(IMAGES * scores * sizeof *got);
+            const size_t scores = (size_t)qg_infer_scores(l.net),
+                         bytes = qg_infer_context_bytes(l.net, IMAGES);
+            float       *expected = malloc(IMAGES * scores * sizeof *expected),
+                        *got = malloc(IMAGES * scores * sizeof *got);
             assert_true(expected && got);
             run(l.net, IMAGES, images, expected);
             for (int other = 0; other < PATHS; other++) {

@@ -1,4 +1,5 @@
-/* The kernels of the engine against loops over the definition, on every instruction set that the machine has. */
+/* The kernels of the engine against loops over the definition, on every instruction set that the machine
+ * has. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -37,8 +38,11 @@ typedef struct table {
     const qg__float_kernels *floats;
 } table;
 
-#define TABLE(isa) { #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa, &qg__pack_kernels_##isa, \
-                     &qg__float_kernels_##isa }
+#define TABLE(isa)                                                                                           \
+    {                                                                                                        \
+#isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa,                      \
+            &qg__pack_kernels_##isa, &qg__float_kernels_##isa                                                \
+    }
 
 /* Those that this machine can run, the widest last. */
 enum { TABLES = 4 };
@@ -51,7 +55,8 @@ static int tables_of(table of[TABLES])
     if (widest_path() < QG_ISA_AVX2) return n;
     of[n++] = (table)TABLE(avx2);
     of[n++] = (table)TABLE(sixteen);
-    if (widest_path() >= QG_ISA_AVX512 && __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vnni"))
+    if (widest_path() >= QG_ISA_AVX512 && __builtin_cpu_supports("avx512vpopcntdq") &&
+        __builtin_cpu_supports("avx512vnni"))
         of[n++] = (table)TABLE(avx512);
 #endif
     return n;
@@ -59,9 +64,9 @@ static int tables_of(table of[TABLES])
 
 /* --- cases ------------------------------------------------------------------------------------ */
 
-/* n, h w c, oc, kh kw, stride, top left, and rows and columns that the windows go on for behind a symmetric padding.  Channels
- * beside and on every length of words, steps, groups and vectors; tiles of every size, along rows, columns and batches;
- * windows that are partly and completely outside. */
+/* n, h w c, oc, kh kw, stride, top left, and rows and columns that the windows go on for behind a symmetric
+ * padding.  Channels beside and on every length of words, steps, groups and vectors; tiles of every size,
+ * along rows, columns and batches; windows that are partly and completely outside. */
 static const int cases[][12] = {
     { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0 },   { 2, 5, 4, 3, 5, 3, 3, 1, 1, 1, 0, 0 },
     { 1, 6, 7, 31, 33, 3, 3, 2, 1, 1, 0, 0 }, { 3, 4, 4, 33, 31, 3, 3, 1, 2, 2, 0, 0 },
@@ -86,7 +91,8 @@ static qg__geometry geometry_of(const int s[12])
 
 enum { GUARD = 64, POISON = 0xA5 };
 
-/* Aligned memory of exactly so many bytes between guards; ASan and valgrind see reads past the end of exact(). */
+/* Aligned memory of exactly so many bytes between guards; ASan and valgrind see reads past the end of
+ * exact(). */
 typedef struct region {
     uint8_t *block, *at;
     size_t   n;
@@ -118,12 +124,14 @@ static void *exact(size_t n)
     return p;
 }
 
-static void assert_same(const char *isa, const char *what, int number, const void *got, const void *want, size_t n)
+static void assert_same(const char *isa, const char *what, int number, const void *got, const void *want,
+                        size_t n)
 {
     const uint32_t *a = got, *b = want;
     for (size_t i = 0; i < n; i++)
         if (a[i] != b[i])
-            fail_msg("%s, %s, case %d: output %zu of %zu is %08x instead of %08x", isa, what, number, i, n, (unsigned)a[i], (unsigned)b[i]);
+            fail_msg("%s, %s, case %d: output %zu of %zu is %08x instead of %08x", isa, what, number, i, n,
+                     (unsigned)a[i], (unsigned)b[i]);
 }
 
 /* --- codes of 1 to 4 bits --------------------------------------------------------------------- */
@@ -140,7 +148,9 @@ typedef enum draw { DRAWN, HIGHEST, LOWEST } draw;
 
 static int drawn(qg__codes c, draw how, uint64_t key, size_t i)
 {
-    const int code = how == HIGHEST ? c.count - 1 : how == LOWEST ? 0 : (int)(qg_bits(key, i) % (unsigned)c.count);
+    const int code = how == HIGHEST  ? c.count - 1
+                     : how == LOWEST ? 0
+                                     : (int)(qg_bits(key, i) % (unsigned)c.count);
     return c.lowest + c.step * code;
 }
 
@@ -164,14 +174,15 @@ static float *as_floats(size_t n, const int8_t *v)
 }
 
 /* Each row in two pieces. */
-#define PACK(k, p, w, packed)                                                                                       \
-    for (int o = 0; o < (p)->g.oc; o++) {                                                                           \
-        const size_t row_ = qg__row(&(p)->g), piece_ = row_ / 3;                                                    \
-        (k)->pack_weights(p, o, 0, piece_, (w) + (size_t)o * row_, packed);                                         \
-        (k)->pack_weights(p, o, piece_, row_ - piece_, (w) + (size_t)o * row_ + piece_, packed);                    \
+#define PACK(k, p, w, packed)                                                                                \
+    for (int o = 0; o < (p)->g.oc; o++) {                                                                    \
+        const size_t row_ = qg__row(&(p)->g), piece_ = row_ / 3;                                             \
+        (k)->pack_weights(p, o, 0, piece_, (w) + (size_t)o * row_, packed);                                  \
+        (k)->pack_weights(p, o, piece_, row_ - piece_, (w) + (size_t)o * row_ + piece_, packed);             \
     }
 
-static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, const int8_t *x, size_t n_w, const int8_t *w)
+static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, const int8_t *x, size_t n_w,
+                                  const int8_t *w)
 {
     int16_t *wide_x = wider(n_x, x), *wide_w = wider(n_w, w);
     int32_t *acc = exact((size_t)n * qg__results(g) * (size_t)g->oc * sizeof *acc);
@@ -184,8 +195,10 @@ static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, cons
 static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, int number)
 {
     const qg__geometry *g   = &p->g;
-    const size_t        row = qg__row(g), pixels = (size_t)n * qg__pixels(g), results = (size_t)n * qg__results(g) * (size_t)g->oc;
-    const size_t        n_x = pixels * (size_t)g->c, n_w = row * (size_t)g->oc, words = qg__bit_words(p->x, pixels, g->c);
+    const size_t        row = qg__row(g), pixels = (size_t)n * qg__pixels(g),
+                        results = (size_t)n * qg__results(g) * (size_t)g->oc;
+    const size_t        n_x = pixels * (size_t)g->c, n_w = row * (size_t)g->oc,
+                        words = qg__bit_words(p->x, pixels, g->c);
     int8_t             *x = exact(n_x), *w = exact(n_w);
     uint64_t           *bits = exact(words * sizeof *bits);
     assert_true(qg__bits_fit(p));
@@ -197,7 +210,7 @@ static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, 
     table    of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__bit_kernels *k       = of[t].bits;
-        region                 packed  = guarded_bytes(k->weight_bytes(p)), scratch = guarded_bytes(k->scratch_bytes(p, n));
+        region packed = guarded_bytes(k->weight_bytes(p)), scratch = guarded_bytes(k->scratch_bytes(p, n));
         region                 acc     = guarded_bytes(results * sizeof(int32_t));
         PACK(k, p, floats, packed.at)
         k->run(p, n, bits, packed.at, (int32_t *)(void *)acc.at, scratch.at);
@@ -223,40 +236,50 @@ static void products_of_bits_agree_with_the_definition(void **state)
         for (int x = 0; x < ALPHABETS; x++, number++)
             check_bits(&(qg__bit_product){ geometry_of(cases[1 + number % 6]), alphabets[w], alphabets[x] },
                        cases[1 + number % 6][0], DRAWN, DRAWN, number);
-    const qg__alphabet pairs[][2] = { { qg__signs(), qg__signs() }, { qg__ternary(), qg__signs() }, { qg__ternary(), qg__ternary() },
-                                      { qg__signs(), { QG__UNSIGNED, 2 } }, { { QG__ODD, 2 }, { QG__UNSIGNED, 2 } } };
+    const qg__alphabet pairs[][2] = { { qg__signs(), qg__signs() },
+                                      { qg__ternary(), qg__signs() },
+                                      { qg__ternary(), qg__ternary() },
+                                      { qg__signs(), { QG__UNSIGNED, 2 } },
+                                      { { QG__ODD, 2 }, { QG__UNSIGNED, 2 } } };
     for (int i = 0; i < CASES; i++)
         for (int pair = 0; pair < 5; pair++)
-            check_bits(&(qg__bit_product){ geometry_of(cases[i]), pairs[pair][0], pairs[pair][1] }, cases[i][0], DRAWN, DRAWN,
-                       1000 + 10 * i + pair);
+            check_bits(&(qg__bit_product){ geometry_of(cases[i]), pairs[pair][0], pairs[pair][1] },
+                       cases[i][0], DRAWN, DRAWN, 1000 + 10 * i + pair);
 }
 
 /* The longest runs of additions of the largest numbers: over 256 moves of full bytes into 16 bits. */
 static void products_of_bits_do_not_overflow(void **state)
 {
-    const int long_row[12] = { 2, 1, 1, 5000, 3, 1, 1, 1, 0, 0, 0, 0 }, longer[12] = { 1, 1, 1, 70001, 2, 1, 1, 1, 0, 0, 0, 0 };
+    const int long_row[12] = { 2, 1, 1, 5000, 3, 1, 1, 1, 0, 0, 0, 0 },
+              longer[12] = { 1, 1, 1, 70001, 2, 1, 1, 1, 0, 0, 0, 0 };
     const draw ends[2] = { HIGHEST, LOWEST };
     for (int i = 0; i < 4; i++) {
         for (int w = 0; w < ALPHABETS; w++)
             for (int x = 0; x < ALPHABETS; x += 1 + (w + i) % 3)
-                check_bits(&(qg__bit_product){ geometry_of(long_row), alphabets[w], alphabets[x] }, 2, ends[i / 2], ends[i % 2],
-                           100 * w + x);
+                check_bits(&(qg__bit_product){ geometry_of(long_row), alphabets[w], alphabets[x] }, 2,
+                           ends[i / 2], ends[i % 2], 100 * w + x);
         for (int w = 0; w < 2; w++)
             for (int x = 0; x < 2; x++)
-                check_bits(&(qg__bit_product){ geometry_of(longer), alphabets[w], alphabets[x] }, 1, ends[i / 2], ends[i % 2], 2000 + i);
+                check_bits(&(qg__bit_product){ geometry_of(longer), alphabets[w], alphabets[x] }, 1,
+                           ends[i / 2], ends[i % 2], 2000 + i);
     }
 }
 
 static void refuses_products_whose_sums_might_not_fit(void **state)
 {
-    qg__bit_product p = { .g = { .h = 1, .w = 1, .c = 1 << 19, .oh = 1, .ow = 1, .oc = 1, .kh = 1, .kw = 1, .stride = 1 },
-                          .w = { QG__ODD, 4 }, .x = { QG__ODD, 4 } };
+    qg__bit_product p = {
+        .g = { .h = 1, .w = 1, .c = 1 << 19, .oh = 1, .ow = 1, .oc = 1, .kh = 1, .kw = 1, .stride = 1 },
+        .w = { QG__ODD, 4 },
+        .x = { QG__ODD, 4 }
+    };
     assert_true(qg__bits_fit(&p));
     p.g.c = (1 << 21) + 1;
     assert_false(qg__bits_fit(&p));
     p.w = p.x = qg__signs();
     assert_true(qg__bits_fit(&p));
-    const qg__alphabet wrong[] = { { QG__ODD, 0 }, { QG__ODD, 5 }, { QG__SIGNED, 1 }, { QG__TERNARY, 3 }, { (qg__alphabet_kind)9, 2 } };
+    const qg__alphabet wrong[] = {
+        { QG__ODD, 0 }, { QG__ODD, 5 }, { QG__SIGNED, 1 }, { QG__TERNARY, 3 }, { (qg__alphabet_kind)9, 2 }
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p.x = wrong[i];
         assert_false(qg__bits_fit(&p));
@@ -290,7 +313,9 @@ static void packed_weights_take_their_bits(void **state)
         assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
         assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
         assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
-        assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }), 2 * 64 * 9 * 128 / 8);
+        assert_int_equal(of[t].int8->weight_bytes(
+                             &(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }),
+                         2 * 64 * 9 * 128 / 8);
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = EIGHT }), 64 * 9 * 128);
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
     }
@@ -305,9 +330,11 @@ typedef struct int8_case {
     qg__codes w;
 } int8_case;
 
-/* Floats with and without relu, and codes by each formula.  Sums of small products reach both ends of the codes and much between. */
-static void check_finished(const char *isa, const qg__int8_kernels *k, const qg__int8_product *p, int n, const uint8_t *x,
-                           const void *packed, void *scratch, const int32_t *acc, int number)
+/* Floats with and without relu, and codes by each formula.  Sums of small products reach both ends of the
+ * codes and much between. */
+static void check_finished(const char *isa, const qg__int8_kernels *k, const qg__int8_product *p, int n,
+                           const uint8_t *x, const void *packed, void *scratch, const int32_t *acc,
+                           int number)
 {
     const size_t oc = (size_t)p->g.oc, results = (size_t)n * qg__results(&p->g) * oc;
     float       *a = exact(oc * sizeof *a), *b = exact(oc * sizeof *b), *z = exact(results * sizeof *z);
@@ -343,14 +370,16 @@ static void check_int8(const int s[12], int8_case c, int number)
 {
     const qg__geometry g   = geometry_of(s);
     const int          n   = s[0];
-    const size_t       row = qg__row(&g), n_w = row * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
+    const size_t row = qg__row(&g), n_w = row * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
     const size_t       results = (size_t)n * qg__results(&g) * (size_t)g.oc;
     uint8_t           *x = exact(n_x);
     float             *w = exact(n_w * sizeof *w);
     int16_t           *wide_x = exact(n_x * sizeof *wide_x), *wide_w = exact(n_w * sizeof *wide_w);
     int32_t           *want   = exact(results * sizeof *want);
     for (size_t i = 0; i < n_x; i++) {
-        x[i]      = (uint8_t)(c.how == DRAWN ? qg_bits((uint64_t)number, i) & 255 : c.how == HIGHEST ? (c.x_signed ? 127 : 255) : (c.x_signed ? 128 : 0));
+        x[i] = (uint8_t)(c.how == DRAWN     ? qg_bits((uint64_t)number, i) & 255
+                         : c.how == HIGHEST ? (c.x_signed ? 127 : 255)
+                                            : (c.x_signed ? 128 : 0));
         wide_x[i] = (int16_t)((c.x_signed ? (int)(int8_t)x[i] : x[i]) - c.x_zero);
     }
     for (size_t i = 0; i < n_w; i++) {
@@ -363,7 +392,7 @@ static void check_int8(const int s[12], int8_case c, int number)
     table of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__int8_kernels *k      = of[t].int8;
-        region                  packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
+        region packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
         region                  acc    = guarded_bytes(results * sizeof(int32_t));
         PACK(k, &p, w, packed.at)
         k->run(&p, n, x, packed.at, NULL, acc.at, scratch.at);
@@ -388,16 +417,21 @@ static void products_of_8_bits_with_packed_weights_agree_with_the_definition(voi
 {
     for (int i = 0; i < CASES; i++)
         for (int a = i % 3; a < ALPHABETS; a += 3)
-            check_int8(cases[i], (int8_case){ .x_signed = a % 2, .x_zero = 7, .how = DRAWN, .w = qg__codes_of(alphabets[a]) }, 10 * i + a);
+            check_int8(cases[i],
+                       (int8_case){
+                           .x_signed = a % 2, .x_zero = 7, .how = DRAWN, .w = qg__codes_of(alphabets[a]) },
+                       10 * i + a);
     for (int a = 0; a < ALPHABETS; a++)
         for (int end = HIGHEST; end <= LOWEST; end++)
-            check_int8(cases[2], (int8_case){ .x_zero = 255, .how = (draw)end, .w = qg__codes_of(alphabets[a]) }, a);
+            check_int8(cases[2],
+                       (int8_case){ .x_zero = 255, .how = (draw)end, .w = qg__codes_of(alphabets[a]) }, a);
 }
 
 /* The largest products of the largest number of channels: x - x_zero and w are +-255. */
 static void products_of_8_bits_do_not_overflow(void **state)
 {
-    const int       widest[12] = { 1, 1, 1, 33025, 3, 1, 1, 1, 0, 0, 0, 0 }, window[12] = { 1, 4, 4, 63, 5, 3, 3, 1, 1, 1, 0, 0 };
+    const int       widest[12] = { 1, 1, 1, 33025, 3, 1, 1, 1, 0, 0, 0, 0 },
+                    window[12] = { 1, 4, 4, 63, 5, 3, 3, 1, 1, 1, 0, 0 };
     const int8_case ends[] = { { false, 0, HIGHEST, { 0, 1, 256 } },   { false, 255, LOWEST, { -255, 1, 256 } }, { true, -128, HIGHEST, { -255, 2, 256 } },
                                { true, 127, LOWEST, { -255, 2, 256 } }, { false, 0, HIGHEST, EIGHT },             { true, 127, LOWEST, EIGHT } };
     for (int k = 0; k < 6; k++) {
@@ -425,9 +459,10 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         const int             *s = cases[i / 2];
         const qg__real_product p = { .g = geometry_of(s), .w = of_weights[i % 2] };
         const qg__geometry    *g = &p.g;
-        const size_t           row = qg__row(g), n_w = row * (size_t)g->oc, n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
+        const size_t           row = qg__row(g), n_w = row * (size_t)g->oc,
+                               n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
         const size_t           results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
-        float                 *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
+        float *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
         assert_true(qg__real_fits(&p));
         for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)i, k) - 1;
         for (size_t k = 0; k < n_w; k++) w[k] = (float)drawn(p.w, DRAWN, 5 + (uint64_t)i, k);
@@ -435,7 +470,7 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         table of[TABLES];
         for (int t = 0, tables = tables_of(of); t < tables; t++) {
             const qg__real_kernels *k      = of[t].real;
-            region                  packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
+            region packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
             region                  scratch = guarded_bytes(k->scratch_bytes(&p));
             PACK(k, &p, w, packed.at)
             k->run(&p, s[0], x, packed.at, (float *)(void *)y.at, scratch.at);
@@ -492,7 +527,7 @@ static void floats_are_packed_by_thresholds(void **state)
             int8_t *values = exact(2 * (size_t)c);
             for (int k = 0; k < 2 * c; k++) {
                 const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f };
-                x[k]                  = k % 11 < 7 ? special[k % 11] : t[k % count] + (float)(k % 3 - 1) * 0x1p-24f;
+                x[k] = k % 11 < 7 ? special[k % 11] : t[k % count] + (float)(k % 3 - 1) * 0x1p-24f;
                 int code = 0;
                 for (int j = 0; j < count; j++) code += x[k] >= t[j];
                 values[k] = (int8_t)(qg__lowest(abc) + qg__step(abc) * code);
@@ -511,7 +546,9 @@ static void floats_are_packed_by_thresholds(void **state)
 
 static void floats_are_rounded_to_the_grid(void **state)
 {
-    const qg__grid grids[] = { { 0.1f, 3, 0, 255 }, { 0.5f, 0, -128, 127 }, { 1.0f / 3, -5, -127, 127 }, { 1e-38f, 128, 0, 255 } };
+    const qg__grid grids[] = {
+        { 0.1f, 3, 0, 255 }, { 0.5f, 0, -128, 127 }, { 1.0f / 3, -5, -127, 127 }, { 1e-38f, 128, 0, 255 }
+    };
     float          x[701];
     for (int i = 0; i < 701; i++) x[i] = (float)(i - 350) / 4;
     x[5] = NAN, x[6] = INFINITY, x[7] = -INFINITY, x[8] = 3e38f, x[9] = -0.0f;
@@ -521,9 +558,12 @@ static void floats_are_rounded_to_the_grid(void **state)
             region codes = guarded_bytes(701);
             of[t].pack->to_grid(grids[g], 701, x, codes.at);
             for (int i = 0; i < 701; i++) {
-                /* In double and by the steps of ONNX: the sum is exact, so it is clipped and rounded as in float. */
+                /* In double and by the steps of ONNX: the sum is exact, so it is clipped and rounded as in
+                 * float. */
                 const double rounded = rint((double)(x[i] / grids[g].scale)) + grids[g].zero;
-                const int    code    = !(rounded > grids[g].lowest) ? grids[g].lowest : rounded > grids[g].highest ? grids[g].highest : (int)rounded;
+                const int    code    = !(rounded > grids[g].lowest) ? grids[g].lowest
+                                       : rounded > grids[g].highest ? grids[g].highest
+                                                                    : (int)rounded;
                 assert_int_equal(codes.at[i], (uint8_t)code);
             }
             check_guards(codes);
@@ -547,7 +587,8 @@ static void values_that_are_not_finite_are_found(void **state)
                 for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
                     const float kept = x[i];
                     x[i]             = of[k].x;
-                    if (of_isa[t].floats->are_finite((size_t)n, x) != of[k].finite) fail_msg("%s: %g", of_isa[t].isa, (double)of[k].x);
+                    if (of_isa[t].floats->are_finite((size_t)n, x) != of[k].finite)
+                        fail_msg("%s: %g", of_isa[t].isa, (double)of[k].x);
                     x[i] = kept;
                 }
             free(x);

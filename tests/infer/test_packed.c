@@ -31,14 +31,17 @@ static void *lines(size_t bytes)
 
 static const float normal[] = { 0.5f, 0.25f, 0.25f, 0.5f };
 static const float scales[] = { 0.5f, -0.25f, 0.125f, 0.0f, 0.5f, -1.0f, /* signs */ 0.0f };
-static const float first_w[] = { 1, -1, 1, -1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, -1, -1, -1, 1, 1, -1, 1, 1, -1, 1 };
+static const float first_w[] = { 1, -1, 1,  -1, 1,  1, 1, -1, -1, -1, -1, 1,
+                                 1, 1,  -1, -1, -1, 1, 1, -1, 1,  1,  -1, 1 };
 static const float second[] = { 0.25f, 0.5f, 0.5f, -0.25f, 0.0f, 0.25f, /* 2 bits */ -0.5f, 0.0f, 0.5f };
 static const float second_w[] = { 1, 0, -1, 1, -1, 0 };
 static const float slopes[] = { 0.25f, 0.5f };
 static const float bounds[] = { -1.0f, 1.0f };
 static const float thresholds[] = { 0.0f, 0.25f, 0.5f, -1.0f, 0.0f, 1.0f, 2.0f };
 static const float last[] = { 1.0f, 1.0f, 1.0f, 0.0f, 0.5f, -0.5f };
-static const float last_w[] = { 0.5f, -0.25f, 1.0f, 2.0f, -1.0f, 0.125f, 1.0f, 1.0f, 0.5f, 0.25f, 0.0f, -2.0f };
+static const float last_w[] = {
+    0.5f, -0.25f, 1.0f, 2.0f, -1.0f, 0.125f, 1.0f, 1.0f, 0.5f, 0.25f, 0.0f, -2.0f
+};
 static const char *const notes[] = { "class-names", "zero/one/two", "name", "h\xC3\xA9", "empty", "" };
 
 static const packed_step steps[] = {
@@ -180,7 +183,8 @@ static void contradictions_are_refused(void **state)
         memcpy(copy, file, n);
         packed_put(copy + (c->step < 0 ? 0 : packed_record(c->step)) + c->at, (uint32_t)c->value);
         packed_seal(copy, n);
-        if (status_of(copy, n) != c->status) fail_msg("change %d: %s", (int)i, qg_infer_message(status_of(copy, n)));
+        if (status_of(copy, n) != c->status)
+            fail_msg("change %d: %s", (int)i, qg_infer_message(status_of(copy, n)));
     }
     free(file), free(copy);
 }
@@ -305,9 +309,12 @@ static void memory_is_checked(void **state)
     assert_int_equal(qg_infer_load(file, n, NULL, bytes, &net), QG_INFER_EMEMORY);
     assert_null(net);
     assert_int_equal(qg_infer_context_bytes(net, 3) + qg_infer_weight_bytes(net), 0);
-    assert_int_equal(qg_infer_scores(net) + qg_infer_input(net).h + qg_infer_steps(net) + qg_infer_images_at_once(net), 0);
+    assert_int_equal(qg_infer_scores(net) + qg_infer_input(net).h + qg_infer_steps(net) +
+                         qg_infer_images_at_once(net),
+                     0);
     assert_int_equal(qg_infer_fixed_point(net), 0);
-    assert_true(!qg_infer_note(net, NULL) && !qg_infer_note(net, "data") && !qg_infer_step_name(net, 0) && !qg_infer_step_kind(net, 0));
+    assert_true(!qg_infer_note(net, NULL) && !qg_infer_note(net, "data") && !qg_infer_step_name(net, 0) &&
+                !qg_infer_step_kind(net, 0));
     assert_int_equal(qg_infer_load(file, n, memory, bytes, NULL), QG_INFER_EARG);
     assert_int_equal(qg_infer_load(NULL, n, memory, bytes, &net), QG_INFER_EARG);
     assert_int_equal(qg_infer_load_with(file, n, (qg_infer_requantize)7, memory, bytes, &net), QG_INFER_EARG);
@@ -345,7 +352,8 @@ static void memory_is_checked(void **state)
 /* Rows with zero points need version 2. */
 static void zero_points_are_checked(void **state)
 {
-    static const float       ab[] = { 1, 1, 1, 0, 0, 0 }, w[] = { 2, 0, 1, /* of the second row */ 0, 2, 2, 1, 1, 0 };
+    static const float       ab[] = { 1, 1, 1, 0, 0, 0 },
+                             w[] = { 2, 0, 1, /* of the second row */ 0, 2, 2, 1, 1, 0 };
     static const packed_step one  = {
         { .kind = QG__PRODUCT, .z = -1, .h = 1, .w = 1, .c = 2, .oh = 1, .ow = 1, .oc = 3, .kh = 1, .kw = 1, .stride = 1, .groups = 1,
            .w_step = 1, .w_count = 3, .w_bits = 2, .w_zeros = 1 }, ab, w, NULL };
@@ -365,7 +373,8 @@ static void zero_points_are_checked(void **state)
         memcpy(copy, file, n);
         packed_put(copy + (c->step < 0 ? 0 : packed_record(c->step)) + c->at, (uint32_t)c->value);
         packed_seal(copy, n);
-        if (status_of(copy, n) != c->status) fail_msg("change %d: %s", (int)i, qg_infer_message(status_of(copy, n)));
+        if (status_of(copy, n) != c->status)
+            fail_msg("change %d: %s", (int)i, qg_infer_message(status_of(copy, n)));
     }
     const size_t rows = packed_record(1) + sizeof ab;       /* three rows of 6 bits */
     memcpy(copy, file, n);
@@ -407,7 +416,8 @@ static void the_net_describes_itself(void **state)
     assert_null(qg_infer_step_name(l.net, STEPS));
     assert_null(qg_infer_step_kind(l.net, -1));
     assert_true(qg_infer_weight_bytes(l.net) > 0 && qg_infer_images_at_once(l.net) >= 1);
-    for (int s = QG_INFER_OK; s <= QG_INFER_ENAN + 1; s++) assert_true(strlen(qg_infer_message((qg_infer_status)s)) > 5);
+    for (int s = QG_INFER_OK; s <= QG_INFER_ENAN + 1; s++)
+        assert_true(strlen(qg_infer_message((qg_infer_status)s)) > 5);
     free(l.memory);
 }
 
@@ -422,7 +432,8 @@ static void weights_stay_packed(void **state)
         for (size_t i = 0; i < sizeof w / sizeof *w; i++)
             for (int coded = 0; coded < 2; coded++) {
                 use_path(path);
-                for (int k = 0; k < C * ROW; k++) values[k] = (float)(w[i].lowest + w[i].step * (k % w[i].count));
+                for (int k = 0; k < C * ROW; k++)
+                    values[k] = (float)(w[i].lowest + w[i].step * (k % w[i].count));
                 int bits = 1;
                 while (1 << bits < w[i].count) bits++;
                 const qg__product p = { .groups = 1, .x = { -1, 2, 2 }, .w = w[i] };
@@ -470,7 +481,8 @@ static void bytes_are_normalised(void **state)
 /* Wherever it is, in the first image or in a later group of them. */
 static void images_must_be_finite(void **state)
 {
-    static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY }, good[] = { FLT_MAX, -FLT_MAX, 0x1p-149f, -0.0f };
+    static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY },
+                       good[] = { FLT_MAX, -FLT_MAX, 0x1p-149f, -0.0f };
     loaded       l = load(&small);
     const int    n = qg_infer_images_at_once(l.net) + 2, all = n * IMAGE;
     const size_t bytes = qg_infer_context_bytes(l.net, n);
@@ -482,7 +494,8 @@ static void images_must_be_finite(void **state)
             const int at = k < 3 ? k * (all - 1) / 2 : (k - 3) * 17 + IMAGE - 1;
             x[at]        = bad[i];
             assert_int_equal(qg_infer_run(l.net, n, x, y, context, bytes), QG_INFER_ENAN);
-            assert_int_equal(qg_infer_run_observed(l.net, n, x, y, context, bytes, NULL, NULL), QG_INFER_ENAN);
+            assert_int_equal(qg_infer_run_observed(l.net, n, x, y, context, bytes, NULL, NULL),
+                             QG_INFER_ENAN);
             x[at] = good[i];
             assert_int_equal(qg_infer_run(l.net, n, x, y, context, bytes), QG_INFER_OK);
             x[at] = 0;
@@ -565,7 +578,8 @@ static void threads_share_a_net(void **state)
         assert_int_equal(qg_infer_run(l.net, BATCH, x[t], expected[t], context, bytes), QG_INFER_OK);
         jobs[t] = (job){ l.net, x[t], expected[t], false };
     }
-    for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&thread[t], NULL, run_rounds, &jobs[t]), 0);
+    for (int t = 0; t < THREADS; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, run_rounds, &jobs[t]), 0);
     for (int t = 0; t < THREADS; t++) {
         assert_int_equal(pthread_join(thread[t], NULL), 0);
         assert_true(jobs[t].same);

@@ -1,4 +1,5 @@
-/* Products of all operands against loops over the definition, on every instruction set that the machine has. */
+/* Products of all operands against loops over the definition, on every instruction set that the machine
+ * has. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,8 +76,10 @@ static void *coded(const qg__product *p, size_t pixels, const float *x)
 
 /* --- the definition ----------------------------------------------------------------------------- */
 
-/* One output: exact, as all terms are integers or sums of doubles; `magnitude` is the sum of their absolute values. */
-static double sum_of(const qg__product *p, int side, const float *x, const float *w, int r, int q, int o, double *magnitude)
+/* One output: exact, as all terms are integers or sums of doubles; `magnitude` is the sum of their absolute
+ * values. */
+static double sum_of(const qg__product *p, int side, const float *x, const float *w, int r, int q, int o,
+                     double *magnitude)
 {
     const qg__geometry *g = &p->g;
     const int           own = g->c / p->groups, first = o / (g->oc / p->groups) * own;
@@ -126,12 +129,14 @@ static void pack_with_zeros(const qg__product *p, size_t row, uint64_t key, floa
 static operand_set operands_of(const qg__product *p, int n, uint64_t key)
 {
     const size_t row = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), pixels = (size_t)n * qg__pixels(&p->g);
-    operand_set  s   = { .x = drawn(p->x, key, pixels * (size_t)p->g.c), .w = drawn(p->w, key + 1, row * (size_t)p->g.oc) };
+    operand_set  s   = { .x = drawn(p->x, key, pixels * (size_t)p->g.c),
+                         .w = drawn(p->w, key + 1, row * (size_t)p->g.oc) };
     s.coded          = coded(p, pixels, s.x);
     s.packed         = room(qg__product_weight_bytes(qg__infer_isa(), p));
     if (p->zeros) pack_with_zeros(p, row, key + 2, s.w, s.packed);
     else
-        for (int o = 0; o < p->g.oc; o++) qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
+        for (int o = 0; o < p->g.oc; o++)
+            qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
     return s;
 }
 
@@ -150,7 +155,8 @@ static void run(const qg__product *p, int n, const void *x, const void *packed, 
 static size_t image_bytes(const qg__product *p)
 {
     switch (qg__product_coding(p)) {
-    case QG__AS_BITS: return qg__bit_words(qg__alphabet_of(p->x), qg__pixels(&p->g), p->g.c) * sizeof(uint64_t);
+    case QG__AS_BITS:
+        return qg__bit_words(qg__alphabet_of(p->x), qg__pixels(&p->g), p->g.c) * sizeof(uint64_t);
     case QG__AS_BYTES: return qg__pixels(&p->g) * (size_t)p->g.c;
     case QG__AS_FLOATS: break;
     }
@@ -165,7 +171,9 @@ static void check_alone(const qg__product *p, int n, const operand_set *s, const
     for (int m = 0; n > 1 && m < n; m += 1 + n / 3) {
         run(p, 1, (const uint8_t *)s->coded + (size_t)m * image_bytes(p), s->packed, alone);
         for (int side = 0; side <= p->two_sided; side++)
-            assert_memory_equal(alone + (size_t)side * results, acc + ((size_t)side * (size_t)n + (size_t)m) * results, results * sizeof *acc);
+            assert_memory_equal(alone + (size_t)side * results,
+                                acc + ((size_t)side * (size_t)n + (size_t)m) * results,
+                                results * sizeof *acc);
     }
     free(alone);
 }
@@ -182,11 +190,14 @@ static void check_values(const qg__product *p, int n, const operand_set *s, cons
                 for (int q = 0; q < g->ow; q++)
                     for (int o = 0; o < g->oc; o++, at++) {
                         double       magnitude;
-                        const double want  = sum_of(p, side, s->x + (size_t)m * image, s->w, r, q, o, &magnitude);
+                        const double want  = sum_of(p, side, s->x + (size_t)m * image, s->w, r, q, o,
+                                                    &magnitude);
                         const bool   exact = qg__product_is_exact(p);
-                        const double got   = exact ? ((const int32_t *)acc)[at] : (double)((const float *)acc)[at];
+                        const double got   = exact ? ((const int32_t *)acc)[at]
+                                                   : (double)((const float *)acc)[at];
                         if (!(fabs(got - want) <= (exact ? 0 : 1e-5 * magnitude)))
-                            fail_msg("%s: image %d, output %d %d %d, side %d is %.9g instead of %.9g", text, m, r, q, o, side, got, want);
+                            fail_msg("%s: image %d, output %d %d %d, side %d is %.9g instead of %.9g", text,
+                                     m, r, q, o, side, got, want);
                     }
 }
 
@@ -198,9 +209,12 @@ static void check(const qg__product *p, int n, uint64_t key)
     uint32_t *acc = room((results + 1) * sizeof *acc);
     for (int path = 0; path <= (int)widest; path++) {
         char text[256];
-        snprintf(text, sizeof text, "path %d, case %d: x %d:%d:%d, w %d:%d:%d%s, %d x %d x %d -> %d, kernel %d, stride %d, groups %d, pad %d of %g", path,
-                 (int)key, p->x.lowest, p->x.step, p->x.count, p->w.lowest, p->w.step, p->w.count, p->zeros ? " - zero" : "", p->g.h, p->g.w, p->g.c, p->g.oc, p->g.kh,
-                 p->g.stride, p->groups, p->g.top, (double)p->pad);
+        snprintf(text, sizeof text,
+                 "path %d, case %d: x %d:%d:%d, w %d:%d:%d%s, %d x %d x %d -> %d, kernel %d, stride %d, "
+                 "groups %d, pad %d of %g",
+                 path, (int)key, p->x.lowest, p->x.step, p->x.count, p->w.lowest, p->w.step, p->w.count,
+                 p->zeros ? " - zero" : "", p->g.h, p->g.w, p->g.c, p->g.oc, p->g.kh, p->g.stride, p->groups,
+                 p->g.top, (double)p->pad);
         use_path(path);
         const operand_set s = operands_of(p, n, key);
         acc[results]        = 0xA5A5A5A5;
@@ -222,7 +236,10 @@ static void all_pairs_of_operands_agree_with_the_definition(void **state)
     for (int x = 0; x < OPERANDS; x++)
         for (int w = 0; w < OPERANDS; w++, key++) {
             const int c = channels[key % 6], oc = channels[(key / 6 + key) % 6];
-            check(&(qg__product){ .g = square(3, 4, c, oc, 3, 1 + (int)key % 2, (int)key % 3), .groups = 1, .x = operands[x], .w = operands[w] },
+            check(&(qg__product){ .g = square(3, 4, c, oc, 3, 1 + (int)key % 2, (int)key % 3),
+                                  .groups = 1,
+                                  .x = operands[x],
+                                  .w = operands[w] },
                   1 + (int)key % 3, key);
         }
 }
@@ -240,8 +257,9 @@ static void all_shapes_agree_with_the_definition(void **state)
 {
     static const int kernels[] = { 1, 3, 5 };
     /* c, oc, groups; the last ones have a channel per group. */
-    static const int widths[][3] = { { 1, 3, 1 },   { 3, 31, 1 },  { 33, 1, 1 },    { 63, 65, 1 },   { 62, 6, 2 },  { 66, 66, 2 },
-                                     { 63, 9, 3 },  { 195, 33, 3 }, { 3, 3, 3 },    { 31, 31, 31 },  { 65, 65, 65 }, { 33, 66, 33 } };
+    static const int widths[][3] = { { 1, 3, 1 },  { 3, 31, 1 },   { 33, 1, 1 },   { 63, 65, 1 },
+                                     { 62, 6, 2 }, { 66, 66, 2 },  { 63, 9, 3 },   { 195, 33, 3 },
+                                     { 3, 3, 3 },  { 31, 31, 31 }, { 65, 65, 65 }, { 33, 66, 33 } };
     uint64_t         key = 1000;
     for (int i = 0; i < PAIRS; i++)
         for (int width = 0; width < 12; width++, key++) {
@@ -259,14 +277,17 @@ static void all_shapes_agree_with_the_definition(void **state)
 static void zero_points_of_outputs_agree_with_the_definition(void **state)
 {
     static const int counts[] = { 2, 3, 4, 7, 15, 16, 17, 128, 129, 255, 256 };
-    static const int widths[][3] = { { 1, 3, 1 }, { 33, 31, 1 }, { 63, 65, 1 }, { 64, 64, 1 }, { 62, 6, 2 }, { 195, 33, 3 }, { 65, 65, 65 },
-                                     { 33, 66, 33 } };
+    static const int widths[][3] = { { 1, 3, 1 },  { 33, 31, 1 },  { 63, 65, 1 },  { 64, 64, 1 },
+                                     { 62, 6, 2 }, { 195, 33, 3 }, { 65, 65, 65 }, { 33, 66, 33 } };
     uint64_t         key = 5000;
     for (int w = 0; w < 11; w++)
         for (int x = 0; x < OPERANDS; x++, key++) {
             const int   width = (int)key % 8, k = 1 + 2 * (int)(key / 3 % 2), pad = (int)(key % 3) * (k > 1);
-            qg__product p = { .g = square(4, 5, widths[width][0], widths[width][1], k, 1 + (int)key % 2, pad), .groups = widths[width][2],
-                              .x = operands[x], .w = { 0, 1, counts[w] }, .zeros = true };
+            qg__product p = { .g = square(4, 5, widths[width][0], widths[width][1], k, 1 + (int)key % 2, pad),
+                              .groups = widths[width][2],
+                              .x = operands[x],
+                              .w = { 0, 1, counts[w] },
+                              .zeros = true };
             if (key % 4 == 0) p.pad = operands[x].count ? (float)qg__highest(operands[x]) : 0.5f;
             assert_int_not_equal(qg__product_coding(&p), QG__AS_BITS);
             check(&p, 1 + (int)key % 5, key);
@@ -282,8 +303,11 @@ static void two_sides_have_sums_of_their_own(void **state)
     const qg__codes ternary = { -1, 1, 3 }, xs[] = { floats, { -1, 2, 2 }, { 0, 1, 4 }, { 0, 1, 256 } };
     static const int widths[][2] = { { 9, 1 }, { 66, 2 }, { 63, 3 }, { 18, 18 } };      /* c, groups */
     for (int i = 0; i < 16; i++)
-        check(&(qg__product){ .g = square(4, 5, widths[i / 4][0], 18, 3, 1 + i % 2, 1), .groups = widths[i / 4][1], .x = xs[i % 4],
-                              .w = ternary, .two_sided = true },
+        check(&(qg__product){ .g = square(4, 5, widths[i / 4][0], 18, 3, 1 + i % 2, 1),
+                              .groups = widths[i / 4][1],
+                              .x = xs[i % 4],
+                              .w = ternary,
+                              .two_sided = true },
               1 + i % 5, 2000 + (uint64_t)i);
 }
 
@@ -292,10 +316,15 @@ static void dense_products_agree_with_the_definition(void **state)
 {
     for (int i = 0; i < PAIRS; i++)
         for (int n = 1; n <= 9; n += 4)
-            check(&(qg__product){ .g = square(1, 1, 700, 65, 1, 1, 0), .groups = 1, .x = pairs[i][0], .w = pairs[i][1] }, n, 3000 + (uint64_t)i);
+            check(&(qg__product){ .g = square(1, 1, 700, 65, 1, 1, 0),
+                                  .groups = 1,
+                                  .x = pairs[i][0],
+                                  .w = pairs[i][1] },
+                  n, 3000 + (uint64_t)i);
 }
 
-/* Of images of several pixels, whose bits do not fill words, and whose last ones may fill them partly.  Nothing reads the padding. */
+/* Of images of several pixels, whose bits do not fill words, and whose last ones may fill them partly.
+ * Nothing reads the padding. */
 static void dense_products_of_images_agree_with_the_definition(void **state)
 {
     static const int channels[] = { 1, 3, 31, 33, 63, 64, 65, 128 };
@@ -307,7 +336,8 @@ static void dense_products_of_images_agree_with_the_definition(void **state)
     }
 }
 
-/* Sums of floats have the same bits in any tile: for each size of a row of outputs, and at its other places. */
+/* Sums of floats have the same bits in any tile: for each size of a row of outputs, and at its other
+ * places. */
 static void sums_of_floats_do_not_depend_on_the_tile(void **state)
 {
     for (int groups = 1; groups <= 24; groups += 23)
@@ -375,7 +405,9 @@ static void codes_choose_their_coding(void **state)
 
 static void refuses_what_does_not_fit(void **state)
 {
-    const qg__product good = { .g = square(3, 3, 8, 8, 3, 1, 1), .groups = 2, .x = { -1, 2, 2 }, .w = { -1, 1, 3 } };
+    const qg__product good = {
+        .g = square(3, 3, 8, 8, 3, 1, 1), .groups = 2, .x = { -1, 2, 2 }, .w = { -1, 1, 3 }
+    };
     qg__product       p    = good;
     assert_true(qg__product_fits(&p));
     p.groups = 3;
@@ -398,7 +430,8 @@ static void refuses_what_does_not_fit(void **state)
     assert_false(qg__product_fits(&p));
     p = good, p.w.count = -1;
     assert_false(qg__product_fits(&p));
-    const qg__codes zeros[] = { { 0, 1, 256 }, { 0, 1, 1 }, { 0, 1, 257 }, { -1, 1, 256 }, { 0, 2, 128 }, { 0, 0, 0 } };
+    const qg__codes zeros[] = { { 0, 1, 256 },  { 0, 1, 1 },   { 0, 1, 257 },
+                                { -1, 1, 256 }, { 0, 2, 128 }, { 0, 0, 0 } };
     for (int i = 0; i < 6; i++) {
         p = good, p.zeros = true, p.w = zeros[i];
         assert_int_equal(qg__product_fits(&p), i < 2);
@@ -415,7 +448,10 @@ static void refuses_what_does_not_fit(void **state)
 
 static void refuses_sums_that_do_not_fit(void **state)
 {
-    qg__product p = { .g = square(1, 1, INT32_MAX / (255 * 128), 1, 1, 1, 0), .groups = 1, .x = { 0, 1, 256 }, .w = { -128, 1, 256 } };
+    qg__product p = { .g = square(1, 1, INT32_MAX / (255 * 128), 1, 1, 1, 0),
+                      .groups = 1,
+                      .x = { 0, 1, 256 },
+                      .w = { -128, 1, 256 } };
     assert_true(qg__product_fits(&p));
     p.g.c++;
     assert_false(qg__product_fits(&p));
@@ -435,9 +471,11 @@ static void the_longest_sums_are_exact(void **state)
     for (int end = 0; end < 2; end++)
         for (int path = 0; path <= (int)widest_path(); path++) {
             use_path(path);
-            const qg__product p      = { .g = square(1, 1, c, 1, 1, 1, 0), .groups = 1, .x = { 0, 1, 256 }, .w = { -255, 2, 256 } };
+            const qg__product p      = {
+                .g = square(1, 1, c, 1, 1, 1, 0), .groups = 1, .x = { 0, 1, 256 }, .w = { -255, 2, 256 }
+            };
             float            *w      = room((size_t)c * sizeof *w);
-            uint8_t          *x      = room((size_t)c), *packed = room(qg__product_weight_bytes(qg__infer_isa(), &p));
+            uint8_t *x = room((size_t)c), *packed = room(qg__product_weight_bytes(qg__infer_isa(), &p));
             int32_t           acc    = 0;
             assert_true(qg__product_fits(&p));
             memset(x, 255, (size_t)c);
@@ -459,13 +497,17 @@ static void scales_are_not_contracted(void **state)
             const int    c = widths[i % 6];
             const bool   exact = i & 1, two = i & 2;
             const size_t n = 7 * (size_t)c;
-            qg__product  p = { .g = square(1, 1, 8, c, 1, 1, 0), .groups = 1, .w = { -1, 1, 3 }, .two_sided = two };
+            qg__product  p = {
+                .g = square(1, 1, 8, c, 1, 1, 0), .groups = 1, .w = { -1, 1, 3 }, .two_sided = two
+            };
             if (exact) p.x = (qg__codes){ 0, 1, 256 };
-            float   *a = drawn(floats, 1, (size_t)c), *an = drawn(floats, 2, (size_t)c), *b = drawn(floats, 3, (size_t)c), *reals = drawn(floats, 4, 2 * n);
+            float   *a = drawn(floats, 1, (size_t)c), *an = drawn(floats, 2, (size_t)c),
+                    *b = drawn(floats, 3, (size_t)c), *reals = drawn(floats, 4, 2 * n);
             int32_t *sums = room(2 * n * sizeof *sums);
             float   *z    = room(n * sizeof *z);
             for (size_t k = 0; k < 2 * n; k++) sums[k] = (int32_t)(uint32_t)qg_bits(5, k) >> (k % 20);
-            qg__product_scale(qg__infer_isa(), &p, (qg__scales){ a, an, b }, 7, exact ? (void *)sums : reals, z);
+            qg__product_scale(qg__infer_isa(), &p, (qg__scales){ a, an, b }, 7, exact ? (void *)sums : reals,
+                              z);
             for (size_t k = 0; k < n; k++) {
                 volatile float positive = a[k % (size_t)c] * (exact ? (float)sums[k] : reals[k]);
                 volatile float negative = an[k % (size_t)c] * (exact ? (float)sums[n + k] : reals[n + k]);

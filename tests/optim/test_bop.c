@@ -76,7 +76,8 @@ static const struct { const char *name; float gamma, threshold, lr, gradient[2];
     { "at the threshold", 0.5f, 0.5f, 0, { 1 }, { false, false } },
     { "above the threshold", 0.5f, 0.4999f, 0, { 1 }, { true, true } },
     { "away from a flip", 0.5f, 0.4999f, 0, { -1 }, { false, false } },
-    /* A schedule that takes a tenth of the rate takes a tenth of gamma: 0.05, and m is below the threshold. */
+    /* A schedule that takes a tenth of the rate takes a tenth of gamma: 0.05, and m is below the
+     * threshold. */
     { "gamma follows lr", 0.5f, 0.1f, 0.001f, { 1 }, { false, false } },
     /* 50 would let m swing; at 1, m is the last gradient alone, and below the threshold. */
     { "gamma is at most 1", 0.5f, 0.1f, 1, { 0.2f, -0.05f }, { true, true } },

@@ -41,7 +41,8 @@ static void averages_by_formula(void **state)
             x->value[0] = w[i];
             assert_ok(qg_ema_update(e));
             assert_ok(qg_ema_swap(e));
-            assert_close(x->value, &rows[r].average[i], 1, 5e-7);       /* a few roundings of numbers up to 4 */
+            assert_close(x->value, &rows[r].average[i], 1, 5e-7);       /* a few roundings of numbers up to
+                                                                           4 */
             assert_ok(qg_ema_swap(e));
             assert_true(x->value[0] == w[i]);
         }
@@ -112,7 +113,8 @@ static void averages_are_legal_values(void **state)
     for (int s = 0; s < 5; s++) {
         move(&p, s);
         for (size_t i = 0; i < n; i++) signs->value[i] = signs->value[i] < 0 ? -1 : 1;
-        for (size_t i = 0; i < qg_count(clipped->shape); i++) clipped->value[i] = i % 2 == (size_t)s % 2 ? 0.6f : -0.6f;
+        for (size_t i = 0; i < qg_count(clipped->shape); i++)
+            clipped->value[i] = i % 2 == (size_t)s % 2 ? 0.6f : -0.6f;
         assert_ok(qg_ema_update(e));
     }
     float *latest = small_copy(&p);
@@ -148,7 +150,8 @@ static void projections_hold_for_averages(void **state)
     assert_ok(qg_ema_swap(e));
     for (int r = 0; r < w->shape.n; r++) {
         double sum = 0;
-        for (size_t i = 0; i < qg_row(w->shape); i++) sum += (double)w->value[(size_t)r * qg_row(w->shape) + i];
+        for (size_t i = 0; i < qg_row(w->shape); i++)
+            sum += (double)w->value[(size_t)r * qg_row(w->shape) + i];
         assert_true(fabs(sum) < 31 * 6e-8);             /* one rounding of each of 31 numbers below 1 */
     }
     qg_ema_free(e);
@@ -201,7 +204,8 @@ static void mistakes_are_told(void **state)
     const float bad[] = { 1, -0.1f, NAN, INFINITY };
     qg_params   p, bare = { 0 };
     small_declare(&p);
-    for (int i = 0; i < COUNT(bad); i++) assert_none(qg_ema_new(&p, (qg_ema_spec){ .decay = bad[i] }), "ema: decay is");
+    for (int i = 0; i < COUNT(bad); i++)
+        assert_none(qg_ema_new(&p, (qg_ema_spec){ .decay = bad[i] }), "ema: decay is");
     assert_none(qg_ema_new(&bare, (qg_ema_spec){ 0 }), "ema: the parameters are not allocated");
     qg_ema *e = ema_of(&p, (qg_ema_spec){ 0 });
     assert_ok(qg_ema_swap(e));

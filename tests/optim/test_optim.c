@@ -24,7 +24,10 @@ static qg_optim *nesterov(qg_params *p)
     return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f, .nesterov = true, .weight_decay = 0.05f });
 }
 
-static qg_optim *adam(qg_params *p) { return qg_adam(p, (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.05f }); }
+static qg_optim *adam(qg_params *p)
+{
+    return qg_adam(p, (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.05f });
+}
 
 static qg_optim *bop(qg_params *p)
 {
@@ -145,7 +148,8 @@ static void a_projection_follows_the_step(void **state)
     w->project  = from_first;
     other->clip = 0;
     train(&r, 0, 1), train(&twin, 0, 1);
-    for (int row = 0; row < w->shape.n; row++) from_first(other, other->value + (size_t)row * qg_row(w->shape));
+    for (int row = 0; row < w->shape.n; row++)
+        from_first(other, other->value + (size_t)row * qg_row(w->shape));
     assert_memory_equal(r.p.value, twin.p.value, r.p.length * sizeof(float));
 
     qg_optim_set_group(r.o, QG_WEIGHTS, (qg_group_spec){ .frozen = true });
@@ -186,7 +190,10 @@ static void threads_do_not_matter(void **state)
     qg_set_threads(0);
 }
 
-static void instruction_sets_do_not_matter(void **state) { ways_do_not_matter(use_path, 0, PATHS - 1, "path"); }
+static void instruction_sets_do_not_matter(void **state)
+{
+    ways_do_not_matter(use_path, 0, PATHS - 1, "path");
+}
 
 /* --- checkpoints -------------------------------------------------------------------------- */
 
@@ -285,7 +292,8 @@ static void gradients_are_clipped_by_their_norm(void **state)
         const float most[] = { 6.5f, 13, 0, 2.5f }, by[] = { 0.5f, 1, 1, 0.5f };
         const bool  frozen = k == 3;                        /* then the length is 5 */
         qg_params   p      = { 0 };
-        qg_param   *a = declare(&p, "a", (qg_shape){ 1, 1, 1, 3 }), *b = declare(&p, "b", (qg_shape){ 1, 1, 1, 1 });
+        qg_param   *a = declare(&p, "a", (qg_shape){ 1, 1, 1, 3 }),
+                   *b = declare(&p, "b", (qg_shape){ 1, 1, 1, 1 });
         assert_ok(qg_params_allocate(&p));
         b->frozen   = frozen;
         qg_optim *o = qg_sgd(&p, (qg_sgd_spec){ .lr = 1 });
@@ -302,7 +310,8 @@ static void gradients_are_clipped_by_their_norm(void **state)
     }
 }
 
-/* A norm that nothing exceeds is no norm, to the bit; one that is exceeded is the step on gradients scaled by hand. */
+/* A norm that nothing exceeds is no norm, to the bit; one that is exceeded is the step on gradients scaled
+ * by hand. */
 static void clipping_is_scaling_and_nothing_else(void **state)
 {
     for (int f = 0; f < COUNT(families); f++) {
@@ -314,11 +323,13 @@ static void clipping_is_scaling_and_nothing_else(void **state)
         double sum = 0;
         small_set_gradients(&r.p, 3);
         for (int i = 0; i < ITEMS; i++)
-            for (size_t k = 0; r.p.item[i]->grad && !r.p.item[i]->frozen && k < qg_count(r.p.item[i]->shape); k++)
+            for (size_t k = 0; r.p.item[i]->grad && !r.p.item[i]->frozen && k < qg_count(r.p.item[i]->shape);
+                 k++)
                 sum += (double)r.p.item[i]->grad[k] * (double)r.p.item[i]->grad[k];
         qg_optim_set_clip_norm(r.o, 0.5f);
         assert_ok(qg_optim_step(r.o));
-        assert_true(fabs(qg_optim_norm(r.o) - sqrt(sum)) <= 1e-12 * sqrt(sum));     /* another order of a double sum */
+        assert_true(fabs(qg_optim_norm(r.o) - sqrt(sum)) <=
+                    1e-12 * sqrt(sum)); /* another order of a double sum */
         const float factor = (float)(0.5 / qg_optim_norm(r.o));
         small_set_gradients(&scaled.p, 3);
         for (size_t k = 0; k < scaled.p.length; k++) scaled.p.grad[k] *= factor;
@@ -363,7 +374,8 @@ static void the_largest_floats_are_finite(void **state)
     open_run(&r, any);
     qg_optim_set_lr(r.o, 0x1p-127f);
     small_set_gradients(&r.p, 0);
-    memcpy(r.p.item[A_BIAS]->grad, (float[]){ 0x1.fffffep127f, -0x1.fffffep127f, 0x1p-149f }, 3 * sizeof(float));
+    memcpy(r.p.item[A_BIAS]->grad, (float[]){ 0x1.fffffep127f, -0x1.fffffep127f, 0x1p-149f },
+           3 * sizeof(float));
     assert_ok(qg_optim_step(r.o));
     close_run(&r);
 }
@@ -477,7 +489,8 @@ static void null_flows(void **state)
     qg_optim_free(NULL);
     assert_string_equal(qg_errmsg(), "why the net was not built");
     qg_fail(QG_EARG, "adam: lr is 0");
-    assert_failed(qg_optim_step(NULL), QG_ESTATE, "optimizer: it is NULL; the last failure was: adam: lr is 0");
+    assert_failed(qg_optim_step(NULL), QG_ESTATE,
+                  "optimizer: it is NULL; the last failure was: adam: lr is 0");
 }
 
 int main(void)

@@ -75,7 +75,8 @@ static void rates_are_those_of_the_formulas(void **state)
     /* 25 steps of 0.04; in float, 3 * 0.1 is more than 0.3. */
     for (int epoch = 0; epoch < 1000; epoch++)
         assert_lr("step:every=0.04,factor=0.5", epoch / 1000.0, 0.2 * pow(0.5, epoch / 40), 3e-7);
-    for (int epoch = 0; epoch < 10; epoch++) assert_lr("step:every=0.1", epoch / 10.0, 0.2 * pow(0.1, epoch), 3e-7);
+    for (int epoch = 0; epoch < 10; epoch++)
+        assert_lr("step:every=0.1", epoch / 10.0, 0.2 * pow(0.1, epoch), 3e-7);
     const qg_schedule cosine = { .kind = QG_COSINE, .factor = 0.5f };
     assert_true(isnan(qg_schedule_lr(&cosine, 0.2, NAN)));
     assert_true(qg_schedule_lr(NULL, 0.2, 0.7) == 0.2);
@@ -110,8 +111,9 @@ static const struct { const char *text; qg_schedule means; const char *printed; 
 
 static void assert_same(const char *text, const qg_schedule *a, const qg_schedule *b)
 {
-    if (a->kind != b->kind || a->factor != b->factor || a->n_milestones != b->n_milestones || a->every != b->every ||
-        a->warmup != b->warmup || memcmp(a->milestone, b->milestone, sizeof a->milestone))
+    if (a->kind != b->kind || a->factor != b->factor || a->n_milestones != b->n_milestones ||
+        a->every != b->every || a->warmup != b->warmup ||
+        memcmp(a->milestone, b->milestone, sizeof a->milestone))
         fail_msg("%s: another schedule", text);
 }
 
@@ -156,7 +158,8 @@ static void schedules_by_hand_are_bounded(void **state)
     const qg_schedule many  = { .kind = QG_STEP, .n_milestones = 1000, .milestone = TENTHS };
     char              text[256];
     assert_true(qg_schedule_lr(&s, 1, 1) == qg_schedule_lr(&least, 1, 1));
-    assert_int_equal(qg_schedule_print(&many, text, sizeof text), strlen("step:at=0.1+0.2+0.3+0.4+0.5+0.6+0.7+0.8"));
+    assert_int_equal(qg_schedule_print(&many, text, sizeof text),
+                     strlen("step:at=0.1+0.2+0.3+0.4+0.5+0.6+0.7+0.8"));
 }
 
 /* --- refusals ----------------------------------------------------------------------------- */
@@ -244,14 +247,18 @@ static void schedules_by_hand_are_checked(void **state)
     char text[8];
     assert_int_equal(qg_schedule_check(NULL), QG_OK);
     for (int kind = 0; qg_schedules[kind].name; kind++) {
-        const qg_schedule s = { .kind = (qg_schedule_kind)kind, .factor = 0.5f, .every = kind == QG_STEP ? 0.25f : 0 };
+        const qg_schedule s = { .kind = (qg_schedule_kind)kind,
+                                .factor = 0.5f,
+                                .every = kind == QG_STEP ? 0.25f : 0 };
         assert_int_equal(qg_schedule_check(&s), QG_OK);
-        assert_illegal((qg_schedule){ .kind = s.kind, .factor = 0.5f, .every = s.every, .warmup = 2 }, "warmup is 2, not in 0..1");
+        assert_illegal((qg_schedule){ .kind = s.kind, .factor = 0.5f, .every = s.every, .warmup = 2 },
+                       "warmup is 2, not in 0..1");
     }
     assert_illegal((qg_schedule){ .kind = (qg_schedule_kind)77 }, "77 is not a kind of schedule");
     assert_illegal((qg_schedule){ .kind = (qg_schedule_kind)-1 }, "-1 is not a kind of schedule");
     assert_illegal((qg_schedule){ .kind = QG_STEP }, "schedule step: step: needs at= or every=");
-    assert_illegal((qg_schedule){ .kind = QG_LINEAR, .factor = NAN }, "schedule linear:factor=nan: linear: factor");
+    assert_illegal((qg_schedule){ .kind = QG_LINEAR, .factor = NAN },
+                   "schedule linear:factor=nan: linear: factor");
     assert_illegal((qg_schedule){ .kind = QG_EXPONENTIAL, .factor = -1 }, "factor is -1");
     assert_int_equal(qg_schedule_print(&(qg_schedule){ .kind = (qg_schedule_kind)77 }, text, sizeof text), 2);
     assert_string_equal(text, "77");

@@ -53,11 +53,11 @@ static qg_status step(qg_tape *t, qg_quant q, qg_param *const *item, const float
 /* q(x) of a scheme as --weight and --input spell it, and for dL/dy = dy the gradients of x and of what
  * is learned, in one step of training.  x, dy, y, dx [n][h][w][c]; learned and dlearned: the values
  * of each entry of qg_scheme.learned, one entry after the other; learned is updated if it is tracked. */
-int qgo_scheme(const char *text, int role, const int shape[4], const float *x, const float *dy, float *learned,
-               float *y, float *dx, float *dlearned);
+int qgo_scheme(const char *text, int role, const int shape[4], const float *x, const float *dy,
+               float *learned, float *y, float *dx, float *dlearned);
 
-int qgo_scheme(const char *text, int role, const int shape[4], const float *x, const float *dy, float *learned,
-               float *y, float *dx, float *dlearned)
+int qgo_scheme(const char *text, int role, const int shape[4], const float *x, const float *dy,
+               float *learned, float *y, float *dx, float *dlearned)
 {
     qg_quant  q;
     qg_status s = qg_quant_parse(text, (qg_role)role, &q);
@@ -98,7 +98,7 @@ int qgo_bop(float gamma, float threshold, int n, int steps, const float *g, floa
 int qgo_bop(float gamma, float threshold, int n, int steps, const float *g, float *w)
 {
     qg_params   p    = { 0 };
-    qg_param   *item = qg_params_declare(&p, (qg_param){ .name = "w", .shape = { n, 1, 1, 1 }, .flips = true });
+    qg_param *item = qg_params_declare(&p, (qg_param){ .name = "w", .shape = { n, 1, 1, 1 }, .flips = true });
     qg_status   s    = item ? qg_params_allocate(&p) : QG_EMEM;
     qg_bop_spec spec = { .gamma = gamma, .threshold = threshold, .rest = { .lr = 1 } };
     qg_optim   *bop  = s ? NULL : qg_bop(&p, spec);

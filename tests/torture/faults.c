@@ -1,7 +1,7 @@
 /* Preloaded into a program, makes a call of it fail as tests/torture/faults.h says.
  *
- * glibc calls its own functions without these in between, so what stdio writes to stdout would escape.  stdout is
- * therefore replaced by a stream that calls write.
+ * glibc calls its own functions without these in between, so what stdio writes to stdout would escape.
+ * stdout is therefore replaced by a stream that calls write.
  */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE              /* it defines some of the functions below in headers */
@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 /* The function of this name that the program would have called. */
-#define REAL(name)                                                                                                     \
-    static __typeof__(name) *real;                                                                                     \
+#define REAL(name)                                                                                           \
+    static __typeof__(name) *real;                                                                           \
     if (!real) *(void **)(&real) = dlsym(RTLD_NEXT, #name)
 
 static fault_page *page;            /* NULL: nothing fails */
@@ -75,13 +75,13 @@ static size_t half(size_t n) { return n > 1 ? n / 2 : n; }
 /* --- files -------------------------------------------------------------------------------- */
 
 /* The mode, which is there if a file may be created. */
-#define MODE(flags, mode)                                                                                              \
-    mode_t mode = 0;                                                                                                   \
-    if ((flags) & (O_CREAT | O_TMPFILE)) {                                                                             \
-        va_list args;                                                                                                  \
-        va_start(args, flags);                                                                                         \
-        mode = va_arg(args, mode_t);                                                                                   \
-        va_end(args);                                                                                                  \
+#define MODE(flags, mode)                                                                                    \
+    mode_t mode = 0;                                                                                         \
+    if ((flags) & (O_CREAT | O_TMPFILE)) {                                                                   \
+        va_list args;                                                                                        \
+        va_start(args, flags);                                                                               \
+        mode = va_arg(args, mode_t);                                                                         \
+        va_end(args);                                                                                        \
     }
 
 int open(const char *path, int flags, ...)
@@ -295,7 +295,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(v
     return fails(CALL_THREAD, NULL, -1) ? page->plan.number : real(thread, attr, run, context);
 }
 
-/* A reading takes a second or more, so that checkpoints that are due every few seconds come in a run that is short. */
+/* A reading takes a second or more, so that checkpoints that are due every few seconds come in a run that
+ * is short. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     REAL(clock_gettime);
@@ -327,7 +328,7 @@ static int begin(int argc, char **argv, char **env)
     const char *path = getenv(FAULT_VARIABLE);
     const int   fd   = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     FILE       *out  = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = put });
-    void       *map  = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED || !out) {
         fprintf(stderr, "%s: '%s' cannot be mapped\n", FAULT_VARIABLE, path ? path : "");
         return 125;
@@ -339,11 +340,11 @@ static int begin(int argc, char **argv, char **env)
 }
 
 /* Constructors of libraries run before, so none of their calls is counted. */
-int __libc_start_main(int (*of)(int, char **, char **), int argc, char **argv, void (*init)(void), void (*fini)(void),
-                      void (*end)(void), void *stack);
+int __libc_start_main(int (*of)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*end)(void), void *stack);
 
-int __libc_start_main(int (*of)(int, char **, char **), int argc, char **argv, void (*init)(void), void (*fini)(void),
-                      void (*end)(void), void *stack)
+int __libc_start_main(int (*of)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*end)(void), void *stack)
 {
     REAL(__libc_start_main);
     program = of;

@@ -1,7 +1,8 @@
 /* tests/torture/faults.h — what tests/torture/torture.c and the library that it preloads tell each other.
  *
- * The driver maps a file with a fault_page and passes its path in QG_FAULTS.  The library (tests/torture/faults.c) maps
- * it too, so the counts survive a process that is killed.  Calls count from the beginning of main.
+ * The driver maps a file with a fault_page and passes its path in QG_FAULTS.  The library
+ * (tests/torture/faults.c) maps it too, so the counts survive a process that is killed.  Calls count from
+ * the beginning of main.
  */
 #ifndef FAULTS_H
 #define FAULTS_H

@@ -107,19 +107,23 @@ const char *last_line(place *p)
 
 /* --- what is tortured --------------------------------------------------------------------- */
 
-#define PLAIN  "train --model mlp:depth=1,width=16 --data sample --epochs 2 --batch 400 --weight twn --optimizer sgd" \
-               " --lr 0.01 --threads 1 --out run"
+#define PLAIN                                                                                                \
+    "train --model mlp:depth=1,width=16 --data sample --epochs 2 --batch 400 --weight twn --optimizer sgd"   \
+    " --lr 0.01 --threads 1 --out run"
 #define LEARNS "train --recipe torture --threads 2 --json --out run"
-#define WHITE  "train --model mlp:depth=1,width=4 --data folder:5x5x1 --data-dir pictures --normalise whiten --epochs 2" \
-               " --batch 4 --weight twn --optimizer sgd --lr 0.01 --threads 1 --out run"
+#define WHITE                                                                                                \
+    "train --model mlp:depth=1,width=4 --data folder:5x5x1 --data-dir pictures --normalise whiten --epochs " \
+    "2"                                                                                                      \
+    " --batch 4 --weight twn --optimizer sgd --lr 0.01 --threads 1 --out run"
 
-/* A row of the table of results, with all that a checkpoint may have to hold: learned quantizers, of which those of the
- * weights start within the second epoch, Adam's moments, averages of the weights. */
-static const char recipe[] =
-    "model = \"mlp:depth=1,width=16\"\ndata = \"sample\"\naugment = \"pad=2,flip\"\nweight = \"ttq\"\n"
-    "input = \"lsq:bits=4\"\nquantize-weights-after = 6\noptimizer = \"adam\"\nlr = 0.01\nclip-norm = 1\nema = 0.9\n"
-    "patience = 2\nbatch = 400\nepochs = 2\nseed = 3\n"
-    "reproduces = \"A paper\"\nreported = \"12.3\"\nprovenance = \"code\"\n";
+/* A row of the table of results, with all that a checkpoint may have to hold: learned quantizers, of which
+ * those of the weights start within the second epoch, Adam's moments, averages of the weights. */
+static const char recipe
+    [] = "model = \"mlp:depth=1,width=16\"\ndata = \"sample\"\naugment = \"pad=2,flip\"\nweight = \"ttq\"\n"
+         "input = \"lsq:bits=4\"\nquantize-weights-after = 6\noptimizer = \"adam\"\nlr = 0.01\nclip-norm = "
+         "1\nema = 0.9\n"
+         "patience = 2\nbatch = 400\nepochs = 2\nseed = 3\n"
+         "reproduces = \"A paper\"\nreported = \"12.3\"\nprovenance = \"code\"\n";
 
 /* Snapshots of which a name begins with "half-" hold a run that stopped within its second epoch. */
 subject subjects[SUBJECTS] = {
@@ -155,7 +159,9 @@ double seconds(void)
 static void write_picture(const char *path, uint64_t key)
 {
     enum { HEAD = 54, BYTES = HEAD + 5 * 16 };
-    uint8_t file[BYTES] = { 'B', 'M', BYTES, [10] = HEAD, [14] = 40, [18] = 5, [22] = 5, [26] = 1, [28] = 24 };
+    uint8_t file[BYTES] = {
+        'B', 'M', BYTES, [10] = HEAD, [14] = 40, [18] = 5, [22] = 5, [26] = 1, [28] = 24
+    };
     for (size_t i = HEAD; i < BYTES; i++) file[i] = (uint8_t)qg_bits(key, i);
     file_write(path, (const char *)file, BYTES);
 }

@@ -1,4 +1,5 @@
-/* tests/torture/subjects.h — the commands that tests/torture/torture.c disturbs, and processes that run them. */
+/* tests/torture/subjects.h — the commands that tests/torture/torture.c disturbs, and processes that run
+ * them. */
 #ifndef SUBJECTS_H
 #define SUBJECTS_H
 
@@ -9,7 +10,8 @@
 
 enum { TEXT = 1 << 16, SUBJECTS = 12, RUNS = 6 };
 
-extern const char *qgrad, *library;     /* absolute paths of the program and of the library that is preloaded */
+extern const char *qgrad, *library;     /* absolute paths of the program and of the library that is
+                                           preloaded */
 extern char        base[PATH_MAX];      /* the temporary directory */
 
 double seconds(void);
@@ -49,7 +51,8 @@ typedef struct subject {
 
 extern subject subjects[SUBJECTS];      /* the first RUNS train: without and with --resume in turn */
 
-/* Makes every snapshot, and counts the calls of every command.  The output of subjects[i] is the snapshot said-i. */
+/* Makes every snapshot, and counts the calls of every command.  The output of subjects[i] is the snapshot
+ * said-i. */
 void subjects_prepare(place *p);
 
 #endif

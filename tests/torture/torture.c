@@ -1,7 +1,7 @@
 /* torture [-n TRIALS] [-s SEED] [-j JOBS] [-t TRIAL] QGRAD FAULTS.SO [ROUND..]
  *
- * Disturbs trainings, resumes and other commands that read or write runs, lets them go on, and compares every file with
- * that of an undisturbed run.  The rounds:
+ * Disturbs trainings, resumes and other commands that read or write runs, lets them go on, and compares
+ * every file with that of an undisturbed run.  The rounds:
  *
  *   io      each call of the system fails with EIO, ENOSPC or EINTR or is short, once and from then on
  *   memory  each allocation fails, once and from then on
@@ -9,14 +9,15 @@
  *   signal  SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGXCPU, several of them, SIGSTOP and SIGCONT
  *   flip    one bit of a file of an unfinished run is flipped, then the run resumes
  *
- * A trial ends in one of three ways.  The command stops: it is killed, or fails with a message that names the culprit
- * and leaves no temporary file, and the same command with --resume then ends in the same bytes.  It is unharmed: it
- * ends in the same bytes at once.  Or it is a finding, which is printed: it crashes, hangs, loses steps, leaves files
- * that do not resume, or succeeds with other bytes.  Only times may differ (tests/torture/trees.c).
+ * A trial ends in one of three ways.  The command stops: it is killed, or fails with a message that names
+ * the culprit and leaves no temporary file, and the same command with --resume then ends in the same bytes.
+ * It is unharmed: it ends in the same bytes at once.  Or it is a finding, which is printed: it crashes,
+ * hangs, loses steps, leaves files that do not resume, or succeeds with other bytes.  Only times may differ
+ * (tests/torture/trees.c).
  *
- * -n is the number of trials of each round; 0, the default: all of io and memory, 1,000 each of kill and flip, and 300
- * of signal.  The choice depends on -s alone.  -t repeats one trial and keeps its directory.  The status is 0 if there
- * is no finding.
+ * -n is the number of trials of each round; 0, the default: all of io and memory, 1,000 each of kill and
+ * flip, and 300 of signal.  The choice depends on -s alone.  -t repeats one trial and keeps its directory.
+ * The status is 0 if there is no finding.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -80,7 +81,8 @@ static void describe(const trial *t, char text[256])
              f->on ? " and later" : "", how);
 }
 
-static verdict finding(place *p, char why[TEXT], const char *format, ...) __attribute__((format(printf, 3, 4)));
+static verdict finding(place *p, char why[TEXT], const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static verdict finding(place *p, char why[TEXT], const char *format, ...)
 {
@@ -92,8 +94,8 @@ static verdict finding(place *p, char why[TEXT], const char *format, ...)
     return FINDING;
 }
 
-/* Whether the message names the file of the fault, or the file whose directory it is.  If every later call fails as
- * well, the message may name another file. */
+/* Whether the message names the file of the fault, or the file whose directory it is.  If every later call
+ * fails as well, the message may name another file. */
 static bool names_file(const place *p)
 {
     char name[NAME_MAX + 1];
@@ -129,17 +131,20 @@ static verdict judge(place *p, const trial *t, uint64_t steps, char why[TEXT])
         snprintf(said, sizeof said, "said-%d", t->subject);
         if (!tree_same(p->tree, snapshot(s->whole), false, what))
             return finding(p, why, "succeeds with other bytes: %s", what);
-        if (!s->again && !file_same(p->out, snapshot(said))) return finding(p, why, "succeeds with other output");
+        if (!s->again && !file_same(p->out, snapshot(said)))
+            return finding(p, why, "succeeds with other output");
         return UNHARMED;
     }
     if (p->status != 1) return finding(p, why, "unexpected status");
     if (t->fault.action == FAULT_SHORT) return finding(p, why, "gives up");
     if (!*p->said) return finding(p, why, "fails without a message");
-    if (memory && !strstr(p->said, "memory")) return finding(p, why, "the message does not say that memory is short");
+    if (memory && !strstr(p->said, "memory"))
+        return finding(p, why, "the message does not say that memory is short");
     /* stdio does not keep the reason until a command looks at the end. */
     const bool lost_output = !strcmp(p->page->path, p->out);
     if (lost_output && strstr(p->said, "cannot write the result")) return STOPPED;
-    if (!memory && !strstr(p->said, strerror(t->fault.number))) return finding(p, why, "the message hides the reason");
+    if (!memory && !strstr(p->said, strerror(t->fault.number)))
+        return finding(p, why, "the message hides the reason");
     if (!memory && !names_file(p)) return finding(p, why, "the message does not name %s", p->page->path);
     const uint64_t kept = tree_steps(p->tree);
     if (kept < steps) return finding(p, why, "loses steps: %" PRIu64 " of %" PRIu64, kept, steps);
@@ -160,14 +165,18 @@ static verdict fail_a_call(place *p, const trial *t, uint64_t key, char why[TEXT
     const bool can_remove = t->fault.call != CALL_UNLINK && (t->fault.call != CALL_SYSTEM || !t->fault.on);
     if (can_remove && tree_has_more(p->tree, from, snapshot(s->whole), what))
         return finding(p, why, "%s is left behind", what);
-    if (!s->again && !tree_same(p->tree, from, false, what)) return finding(p, why, "changes files: %s", what);
+    if (!s->again && !tree_same(p->tree, from, false, what))
+        return finding(p, why, "changes files: %s", what);
     return complete(p, s, STOPPED, why);
 }
 
 /* --- kills and signals -------------------------------------------------------------------- */
 
 /* Draw i of the trial with this key, below n. */
-static long draw(uint64_t key, uint64_t i, long n) { return n > 0 ? (long)(qg_bits(key, i) % (uint64_t)n) : 0; }
+static long draw(uint64_t key, uint64_t i, long n)
+{
+    return n > 0 ? (long)(qg_bits(key, i) % (uint64_t)n) : 0;
+}
 
 static void wait_seconds(double s)
 {
@@ -202,7 +211,8 @@ static verdict kill_at_random(place *p, const trial *t, uint64_t key, char why[T
             kill(pid, SIGKILL);
         }
         finish(p, pid);
-        if (p->status != 0 && p->status != 1000 + SIGKILL) return finding(p, why, "kill %ld: ended otherwise", i + 1);
+        if (p->status != 0 && p->status != 1000 + SIGKILL)
+            return finding(p, why, "kill %ld: ended otherwise", i + 1);
         if (p->status) v = STOPPED, event();
         if (tree_steps(p->tree) < before) return finding(p, why, "kill %ld: loses steps", i + 1);
     }
@@ -230,12 +240,13 @@ enum { VOLLEYS = sizeof volleys / sizeof *volleys };
 static verdict signal_at_random(place *p, const trial *t, uint64_t key, char why[TEXT])
 {
     const subject *s      = &subjects[draw(key, 0, RUNS)];
-    const int      volley = (int)draw(key, 1, VOLLEYS), first = volleys[volley].first, second = volleys[volley].second;
+    const int      volley = (int)draw(key, 1, VOLLEYS), first = volleys[volley].first,
+                   second = volleys[volley].second;
     const bool     inside = !second && draw(key, 2, 2);
     char           what[WHAT], from[PATH_MAX];
     set_tree(p, s->from);
     const uint64_t before = tree_steps(p->tree);
-    const fault    f      = inside ? somewhere(s, first, qg_rng_fork(key, 1)) : (fault){ .action = FAULT_NONE };
+    const fault f = inside ? somewhere(s, first, qg_rng_fork(key, 1)) : (fault){ .action = FAULT_NONE };
     const pid_t    pid    = start(p, s->line, f);
     if (!inside) {
         wait_seconds(s->seconds * (double)draw(key, 3, 1000) / 1000);
@@ -249,7 +260,8 @@ static verdict signal_at_random(place *p, const trial *t, uint64_t key, char why
     const bool ends = p->status == 128 + first || p->status == 128 + second;
     if (p->status && !ends && !(dies && first != SIGSTOP))
         return finding(p, why, "%s: ends otherwise", volleys[volley].name);
-    if (ends && !strstr(p->said, "continue with")) return finding(p, why, "%s: says nothing", volleys[volley].name);
+    if (ends && !strstr(p->said, "continue with"))
+        return finding(p, why, "%s: says nothing", volleys[volley].name);
     path_put(from, "%s", snapshot(s->from));
     if (!dies && tree_has_more(p->tree, from, snapshot(s->whole), what))
         return finding(p, why, "%s: %s is left behind", volleys[volley].name, what);
@@ -284,11 +296,15 @@ static bool may_change(const char *bytes, size_t at)
 static verdict flip_a_bit(place *p, const trial *t, uint64_t key, char why[TEXT])
 {
     enum { WHITENED = 5, EVAL = 8, INSPECT = 9 };
-    static const int         who[]  = { 1, 3, 3, WHITENED, WHITENED, EVAL, INSPECT };      /* subjects: resumes, eval, inspect */
-    static const char *const file[] = { "last.safetensors", "config.toml", "last.safetensors", "last.safetensors",
-                                        "best.safetensors", "metrics.csv", "result.json", "whitening.safetensors" };
+    static const int         who[]  = {
+        1, 3, 3, WHITENED, WHITENED, EVAL, INSPECT
+    }; /* subjects: resumes, eval, inspect */
+    static const char *const file[] = { "last.safetensors", "config.toml",          "last.safetensors",
+                                        "last.safetensors", "best.safetensors",     "metrics.csv",
+                                        "result.json",      "whitening.safetensors" };
     const subject *s       = &subjects[who[draw(key, 0, 7)]];
-    const long     files   = !s->again ? 3 : s == &subjects[WHITENED] ? 8 : 7;  /* eval and inspect read the first two */
+    const long     files   = !s->again ? 3 : s == &subjects[WHITENED] ? 8 : 7;  /* eval and inspect read the
+                                                                                   first two */
     const char    *name    = file[draw(key, 1, files)];
     char           path[PATH_MAX], flipped[PATH_MAX], run_dir[PATH_MAX], what[WHAT], other[WHAT], said[32];
     set_tree(p, s->from);
@@ -309,7 +325,8 @@ static verdict flip_a_bit(place *p, const trial *t, uint64_t key, char why[TEXT]
     tree_copy(run_dir, flipped);
     event();
     run(p, s->line, (fault){ .action = FAULT_NONE });
-    /* A text that users may edit: what decides bytes is compared with the checkpoint, the rest stays as it is. */
+    /* A text that users may edit: what decides bytes is compared with the checkpoint, the rest stays as it
+     * is. */
     if (p->status == 0 && s->again && !strcmp(name, "config.toml")) file_write(path, bytes, n);
     free(bytes);
     snprintf(what, sizeof what, "%s: byte %zu of %s", s->name, at, name);
@@ -317,13 +334,16 @@ static verdict flip_a_bit(place *p, const trial *t, uint64_t key, char why[TEXT]
         if (tree_same(p->tree, snapshot(s->whole), false, other)) return UNHARMED;
         return finding(p, why, "%s: succeeds, but %s", what, other);
     }
-    if (!tree_same(run_dir, flipped, true, other)) return finding(p, why, "%s: fails, but changes files", what);
+    if (!tree_same(run_dir, flipped, true, other))
+        return finding(p, why, "%s: fails, but changes files", what);
     if (p->status == 0) {
         snprintf(said, sizeof said, "said-%d", (int)(s - subjects));
-        return file_same(p->out, snapshot(said)) ? UNHARMED : finding(p, why, "%s: succeeds with other output", what);
+        return file_same(p->out, snapshot(said)) ? UNHARMED
+                                                 : finding(p, why, "%s: succeeds with other output", what);
     }
     if (p->status != 1) return finding(p, why, "%s: unexpected status", what);
-    const bool named = strstr(p->said, name) || (!strcmp(name, "config.toml") && strstr(p->said, " in the run, but "));
+    const bool named = strstr(p->said, name) ||
+                       (!strcmp(name, "config.toml") && strstr(p->said, " in the run, but "));
     if (!named) return finding(p, why, "%s: the message does not name the file", what);
     return STOPPED;
 }
@@ -408,7 +428,8 @@ static void work(const struct round_kind *kind, const plan *of, uint64_t key, in
         atomic_fetch_add(&shared->verdict[v], 1);
         if (t) describe(t, text);
         if (v == FINDING || only >= 0)
-            printf("%s %ld: %s%s%s\n", kind->name, i, text, *text && v == FINDING ? ": " : "", v == FINDING ? why : "");
+            printf("%s %ld: %s%s%s\n", kind->name, i, text, *text && v == FINDING ? ": " : "",
+                   v == FINDING ? why : "");
         fflush(stdout);
         if (only >= 0) break;
     }
@@ -438,8 +459,8 @@ static void run_round(const struct round_kind *kind, int jobs)
     free(of.trial);
     const long stopped = shared->verdict[STOPPED], unharmed = shared->verdict[UNHARMED];
     const long findings = shared->verdict[FINDING], events = shared->events;
-    printf("%-8s %8ld %8ld %8ld %8ld %8ld   %.0f s\n", kind->name, stopped + unharmed + findings, events, stopped,
-           unharmed, findings, seconds() - began);
+    printf("%-8s %8ld %8ld %8ld %8ld %8ld   %.0f s\n", kind->name, stopped + unharmed + findings, events,
+           stopped, unharmed, findings, seconds() - began);
 }
 
 static pid_t owner;

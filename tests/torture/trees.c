@@ -51,7 +51,8 @@ char *file_read(const char *path, size_t *n)
 void file_write(const char *path, const char *bytes, size_t n)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n || close(fd)) die("cannot write %s: %s", path, strerror(errno));
+    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n || close(fd))
+        die("cannot write %s: %s", path, strerror(errno));
 }
 
 static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
@@ -187,7 +188,10 @@ bool tree_same(const char *a, const char *b, bool exactly, char what[WHAT])
         char        here[PATH_MAX], there[PATH_MAX];
         struct stat s, t;
         same = order == 0;
-        snprintf(what, WHAT, "%.200s %s", name, order < 0 ? "is left behind" : order > 0 ? "is missing" : "differs");
+        snprintf(what, WHAT, "%.200s %s", name,
+                 order < 0   ? "is left behind"
+                 : order > 0 ? "is missing"
+                             : "differs");
         if (!same) break;
         path_put(here, "%s/%s", a, name);
         path_put(there, "%s/%s", b, name);

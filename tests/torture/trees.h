@@ -28,8 +28,8 @@ bool  file_same(const char *a, const char *b);
 void  tree_copy(const char *from, const char *to);
 void  tree_remove(const char *path);
 
-/* Whether two trees have the same entries and the same files, as file_same says or to the byte.  Else *what tells the
- * first difference. */
+/* Whether two trees have the same entries and the same files, as file_same says or to the byte.  Else *what
+ * tells the first difference. */
 bool  tree_same(const char *a, const char *b, bool exactly, char what[WHAT]);
 
 /* Whether the tree has an entry that neither of the others has; *what is its name. */

@@ -31,7 +31,9 @@ static void update(const void *spec, const qg_stretch *s)
     }
 }
 
-static const qg_rule keras_rule = { .name = "keras-adam", .n_moments = 2, .moment = { "m", "v" }, .update = update };
+static const qg_rule keras_rule = {
+    .name = "keras-adam", .n_moments = 2, .moment = { "m", "v" }, .update = update
+};
 
 static qg_optim *optim(qg_params *p)
 {
@@ -47,7 +49,8 @@ static void norm(qg_net *net)
 
 static qg_net *declare(void)
 {
-    const qg_quant w = qg_bnn((qg_bnn_spec){ .as_paper = true }), x = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant w = qg_bnn((qg_bnn_spec){ .as_paper = true }),
+                   x = qg_binary_activation((qg_binary_activation_spec){ 0 });
 
     qg_net *net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1 });
     qg_net_conv2d (net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .no_bias = true, .weight = w });
@@ -67,5 +70,6 @@ static qg_net *declare(void)
 
 int main(int argc, char **argv)
 {
-    return train_steps(argc, argv, (qg_training){ .net = declare(), .optim = optim, .loss = qg_cross_entropy });
+    return train_steps(argc, argv,
+                       (qg_training){ .net = declare(), .optim = optim, .loss = qg_cross_entropy });
 }

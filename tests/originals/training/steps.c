@@ -43,7 +43,8 @@ static qg_status save_gradients(const qg_params *p, const char *dir, uint64_t st
     return save(s, dir, step, "gradients");
 }
 
-static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_batch *b, const char *trace)
+static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_batch *b,
+                      const char *trace)
 {
     qg_tape_begin(t, QG_TRAIN, 1, b->step);
     qg_var   *loss   = what->loss(t, qg_net_forward(what->net, t, b->x), b->y);
@@ -54,12 +55,15 @@ static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, cons
     return qg_optim_step(optim);
 }
 
-static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_archive *batches, const char *trace)
+static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_archive *batches,
+                       const char *trace)
 {
-    const qg_named_array *images = qg_archive_find(batches, "images"), *labels = qg_archive_find(batches, "labels");
+    const qg_named_array *images = qg_archive_find(batches, "images"),
+                         *labels = qg_archive_find(batches, "labels");
     if (!images || !labels || images->array.dtype != QG_F32 || images->array.rank != 5 ||
         labels->array.dtype != QG_U8 || labels->array.rank != 2)
-        return qg_fail(QG_EFORMAT, "no images [steps][n][h][w][c] of floats, or no labels [steps][n] of bytes");
+        return qg_fail(QG_EFORMAT,
+                       "no images [steps][n][h][w][c] of floats, or no labels [steps][n] of bytes");
     const size_t  *d     = images->array.dims;
     const qg_shape shape = { (int)d[1], (int)d[2], (int)d[3], (int)d[4] };
     qg_status      status = QG_OK;

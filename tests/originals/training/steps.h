@@ -15,12 +15,12 @@ typedef struct qg_training {
  *
  *     BATCHES START [TRACE]
  *
- * two safetensors files and a folder.  BATCHES has "images" [steps][n][h][w][c], floats as the net reads them,
- * and "labels" [steps][n], bytes.  START has what the net holds at first: every parameter and every tracked
- * array.  Prints the loss of each step, before its update, one per line.  TRACE, if given, gets two files per
- * step, counted from 0: N.values.safetensors has what each op gave, as "var.INDEX.OP", and what the net holds
- * before the update; N.gradients.safetensors has the gradient of each parameter under its name.
- * Returns the exit status of the program. */
+ * two safetensors files and a folder.  BATCHES has "images" [steps][n][h][w][c], floats as the net reads
+ * them, and "labels" [steps][n], bytes.  START has what the net holds at first: every parameter and every
+ * tracked array.  Prints the loss of each step, before its update, one per line.  TRACE, if given, gets two
+ * files per step, counted from 0: N.values.safetensors has what each op gave, as "var.INDEX.OP", and what
+ * the net holds before the update; N.gradients.safetensors has the gradient of each parameter under its
+ * name.  Returns the exit status of the program. */
 int train_steps(int argc, char **argv, qg_training what);
 
 #endif
