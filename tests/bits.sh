@@ -422,7 +422,6 @@ texts() {
     says plot-csv plot ttq --csv
     says plot-json plot lsq --role input --json
     says plot-all plot --out out
-    says results results --check
     says gradcheck gradcheck --paper
     says gradcheck-json gradcheck --json
 }
@@ -435,7 +434,7 @@ begin() {
     (
         cpu=$1
         export QGRAD_CPU="$2"
-        mkdir "$cpu" "$cpu/runs" && cd "$cpu" && ln -s "$top/datasets" "$top/results" .
+        mkdir "$cpu" "$cpu/runs" && cd "$cpu" && ln -s "$top/datasets" .
         cp -R "$top/tests/earlier/." .
         "$3"
     ) >"$1.list" &
