@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     if (!qg_net_build(n) || qg_net_load(n, file) || qg_preprocess_image(p, image, x))
         return qg_report("classify");
     qg_tape_begin(t, QG_EVAL, 0, UINT64_MAX);                   /* long after any delay */
-    qg_var *y = qg_net_forward(n, t, (qg_tensor){ s, x });
+    qg_var *y = qg_net_forward(n, t, (qg_tensor){ .shape = s, .data = x });
     int     k = 0;
     for (int i = 1; y && i < y->shape.c; i++) k = y->data[i] > y->data[k] ? i : k;
     for (int i = 0; name && i < k; i++) name = strchr(name, '/') + 1;       /* the k-th of "0/1/7" */

@@ -61,8 +61,9 @@ static qg_status simulate(memory *m, qg_tape *t, int batch, const qg_fake_quant_
     qg_fake_quant_divide(in, N_X, m->x, m->fake_x);
     for (int k = 0; k < KERNELS; k++) {
         qg_tape_begin(t, QG_EVAL, 0, 0);
-        qg_var *x = qg_input(t, (qg_tensor){ { BATCH, H, W, 1 }, k == FLOAT ? m->x : m->fake_x });
-        qg_var *w = qg_input(t, (qg_tensor){ { O, KH, KW, 1 }, m->w[k] });
+        float  *from = k == FLOAT ? m->x : m->fake_x;
+        qg_var *x    = qg_input(t, (qg_tensor){ .shape = { BATCH, H, W, 1 }, .data = from });
+        qg_var *w    = qg_input(t, (qg_tensor){ .shape = { O, KH, KW, 1 }, .data = m->w[k] });
         qg_var *y = qg_conv2d(t, x, w, NULL, (qg_conv_spec){ 0 });
         for (int i = 0; y && i < N_Y; i++) {
             m->y[k][i]      = y->data[i];
