@@ -137,14 +137,14 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         l->net   = net;
         l->name  = layer_name(net, prefix, name, &l->number);
         l->index = net->layers;
-        l->after = after ? after : net->layers ? net->layer[net->layers - 1] : NULL;
+        l->after = after ? after : net->last;
     }
     if (!l || !l->name) {
         qg__net_fail(net, QG_EMEM);
         return NULL;
     }
     l->name_hash = hash_of(l->name);
-    net->layer[net->layers++] = l;
+    net->layer[net->layers++] = net->last = l;
     return l;
 }
 

@@ -48,6 +48,7 @@ struct qg_net {
     qg_params   params;
     qg_layer  **layer;          /* in order of declaration */
     int         layers, capacity;
+    qg_layer   *last;           /* what the next layer reads, unless it names another */
     qg_step    *step;           /* the plan, in the order in which it runs */
     int         steps;
     qg_status   status;         /* the first failure, and its message */

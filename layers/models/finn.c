@@ -8,24 +8,24 @@
 #define SCORES "%dFCb0-BN(whole,eps=1e-4)"
 
 /* Three hidden dense layers. */
-static qg_net *declare_fc(qg_model_spec s, int width)
+static void net_fc(const qg_model_spec *s, int width, char *text)
 {
-    return qg__model_chain(&s, (qg__text_rules){ .image_too = true }, IMAGE "3*(D0.2-%dFCb0-BN-R)-D0.2-" SCORES, width,
-                           s.classes);
+    qg__model_text(text, "IQ-" IMAGE "3*(D0.2-%dFCb0-BN-R)-D0.2-" SCORES, width, s->classes);
 }
 
-static qg_net *declare_tfc(qg_model_spec s) { return declare_fc(s, 64); }
-static qg_net *declare_sfc(qg_model_spec s) { return declare_fc(s, 256); }
-static qg_net *declare_lfc(qg_model_spec s) { return declare_fc(s, 1024); }
+static void net_tfc(const qg_model_spec *s, char *text) { net_fc(s, 64, text); }
+static void net_sfc(const qg_model_spec *s, char *text) { net_fc(s, 256, text); }
+static void net_lfc(const qg_model_spec *s, char *text) { net_fc(s, 1024, text); }
 
 #define CONV(n) "2*(" #n "C3p0b0-BN(eps=1e-4)-R)-"
 
 /* Six convolutions without padding.  The source pools after the quantizer.  Quantizing keeps the order, so the
  * values are the same here, but the gradient goes to the largest number and not to the first of equal codes. */
-static qg_net *declare_cnv(qg_model_spec s)
+static void net_cnv(const qg_model_spec *s, char *text)
 {
-    return qg__model_chain(&s, (qg__text_rules){ .pool_last = true },
-                           IMAGE CONV(64) "MP2-" CONV(128) "MP2-" CONV(256) "2*(512FCb0-BN(eps=1e-4)-R)-" SCORES, s.classes);
+    qg__model_text(text,
+                   IMAGE CONV(64) "MP2k-" CONV(128) "MP2k-" CONV(256)
+                   "2*(512FCb0-BN(eps=1e-4)-R)-" SCORES, s->classes);
 }
 
 /* --- recipes ------------------------------------------------------------------------------ */
@@ -49,19 +49,19 @@ const qg_model qg_model_tfc = { .name    = "tfc",
                                 .about   = ABOUT_FC(64),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
-                                .declare = declare_tfc };
+                                .text = net_tfc };
 
 const qg_model qg_model_sfc = { .name    = "sfc",
                                 .about   = ABOUT_FC(256),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
-                                .declare = declare_sfc };
+                                .text = net_sfc };
 
 const qg_model qg_model_lfc = { .name    = "lfc",
                                 .about   = ABOUT_FC(1024),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
-                                .declare = declare_lfc };
+                                .text = net_lfc };
 
 /* The image in steps of 1/128: 8 bits from -1 to 1 - 1/128. */
 const qg_model qg_model_cnv = {
@@ -69,5 +69,5 @@ const qg_model qg_model_cnv = {
     .about   = "two 3x3 convolutions each of 64, 128 and 256 channels without padding, two dense layers of 512, image in 8 bits, the rest binary (BNN-PYNQ)",
     .recipe  = RECIPE "layer = [\"conv1:input=fake_quant:bits=8,range=fixed,min=-1,max=0.9921875\"]\n",
     .image   = QG_CIFAR_IMAGE,
-    .declare = declare_cnv,
+    .text = net_cnv,
 };

@@ -3,7 +3,7 @@
 
 #define NET "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-"
 
-static qg_net *declare(qg_model_spec s) { return qg__model_chain(&s, (qg__text_rules){ 0 }, NET "%d", s.classes); }
+static void net(const qg_model_spec *s, char *text) { qg__model_text(text, NET "%d", s->classes); }
 
 const qg_model qg_model_lenet5 = {
     .name  = "lenet5",
@@ -20,7 +20,7 @@ const qg_model qg_model_lenet5 = {
               "schedule = \"step:at=0.5+0.83333,factor=0.1\"\n"
               "loss = \"cross-entropy\"\n",
     .image   = QG_MNIST_IMAGE,
-    .declare = declare,
+    .text = net,
 };
 
 /* --- the replication of XNOR-Net ----------------------------------------------------------- */
@@ -29,7 +29,10 @@ const qg_model qg_model_lenet5 = {
  * The replication keeps gamma at 0.01 or more; here it is free. */
 #define NET_XNOR "20C5p0-BN(eps=1e-4,no-scale,no-shift)-R-MP2-BN(eps=1e-4)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-"
 
-static qg_net *declare_xnor(qg_model_spec s) { return qg__model_chain(&s, (qg__text_rules){ 0 }, NET_XNOR "%d", s.classes); }
+static void net_xnor(const qg_model_spec *s, char *text)
+{
+    qg__model_text(text, NET_XNOR "%d", s->classes);
+}
 
 const qg_model qg_model_lenet5_xnor = {
     .name  = "lenet5-xnor",
@@ -47,5 +50,5 @@ const qg_model qg_model_lenet5_xnor = {
               "input = \"xnor:scale=off\"\n"
               "first-last = \"float\"\n",
     .image   = QG_MNIST_IMAGE,
-    .declare = declare_xnor,
+    .text = net_xnor,
 };

@@ -18,12 +18,13 @@ static const char *dropout(const char *before, double rate, const char *after, c
 
 /* Dense - batch norm - relu, depth times, then dense - batch norm.  A binary input replaces the relu,
  * which makes it BNN's net. */
-static qg_net *declare(qg_model_spec s)
+static void net(const qg_model_spec *s, char *text)
 {
     char image[40], hidden[40];
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, "%s%d*(%dFC-" NORM "-R%s)-%d-" NORM,
-                           dropout("", s.option[QG_MODEL_INPUT_DROPOUT], "-", image), (int)s.option[QG_MODEL_DEPTH],
-                           (int)s.option[QG_MODEL_WIDTH], dropout("-", s.option[QG_MODEL_DROPOUT], "", hidden), s.classes);
+    qg__model_text(text, "%s%d*(%dFC-" NORM "-R%s)-%d-" NORM,
+                   dropout("", s->option[QG_MODEL_INPUT_DROPOUT], "-", image),
+                   (int)s->option[QG_MODEL_DEPTH], (int)s->option[QG_MODEL_WIDTH],
+                   dropout("-", s->option[QG_MODEL_DROPOUT], "", hidden), s->classes);
 }
 
 static const qg_key keys[] = {
@@ -48,5 +49,5 @@ const qg_model qg_model_mlp = {
               "loss = \"squared-hinge\"\n",
     .image  = QG_MNIST_IMAGE,
     .keys   = keys,
-    .declare = declare,
+    .text = net,
 };

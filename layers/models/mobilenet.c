@@ -6,13 +6,14 @@
 #define HALVED "-" BLOCK("DW3s2")
 
 /* The first convolution and the first block keep the size of the image, which the paper's halve. */
-static qg_net *declare(qg_model_spec s)
+static void net(const qg_model_spec *s, char *text)
 {
-    const int a = qg__model_scaled(&s, 32), b = qg__model_scaled(&s, 64), c = qg__model_scaled(&s, 128),
-              d = qg__model_scaled(&s, 256), e = qg__model_scaled(&s, 512), f = qg__model_scaled(&s, 1024);
-    return qg__model_chain(&s, (qg__text_rules){ 0 },
+    const int a = qg__model_scaled(s, 32), b = qg__model_scaled(s, 64), c = qg__model_scaled(s, 128);
+    const int d = qg__model_scaled(s, 256), e = qg__model_scaled(s, 512);
+    const int f = qg__model_scaled(s, 1024);
+    qg__model_text(text,
                            "%dC3-BN-R" SAME HALVED SAME HALVED SAME HALVED "-5*(" BLOCK("DW3") ")" HALVED SAME "-GAP-%d",
-                           a, b, c, c, d, d, e, e, f, f, s.classes);
+                           a, b, c, c, d, d, e, e, f, f, s->classes);
 }
 
 const qg_model qg_model_mobilenet = {
@@ -30,5 +31,5 @@ const qg_model qg_model_mobilenet = {
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
     .keys    = qg__model_width_keys,
-    .declare = declare,
+    .text = net,
 };

@@ -84,7 +84,9 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
             qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);
             return NULL;
         }
-    qg_net *net = m->declare(spec);
+    char text[QG_MODEL_TEXT_BYTES];
+    if (m->text) m->text(&spec, text);
+    qg_net *net = qg__net_from_text(m->text ? text : spec.text, &spec);
     if (!net || !check_choices(m, &spec, net)) return net;
     qg_net_free(net);
     return NULL;
@@ -151,26 +153,10 @@ qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefi
     return qg__model_quant(spec, name, first, last);
 }
 
-void qg__model_relu(qg_net *net, qg_quant next_input)
+void qg__model_text(char text[QG_MODEL_TEXT_BYTES], const char *format, ...)
 {
-    if (!next_input.scheme || !next_input.scheme->rectifies) qg_net_relu(net);
-}
-
-void qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant next_input, int pool)
-{
-    const bool binary = next_input.scheme && next_input.bits == 1;
-    if (binary && pool) qg_net_maxpool(net, pool);
-    qg_net_batchnorm_with(net, norm);
-    qg__model_relu(net, next_input);
-    if (!binary && pool) qg_net_maxpool(net, pool);
-}
-
-qg_net *qg__model_chain(const qg_model_spec *spec, qg__text_rules rules, const char *format, ...)
-{
-    char    text[512];
     va_list values;
     va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
+    vsnprintf(text, QG_MODEL_TEXT_BYTES, format, values);
     va_end(values);
-    return qg__net_from_text(text, spec, rules);
 }

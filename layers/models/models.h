@@ -62,13 +62,16 @@ typedef struct qg_model_spec {
     const char      *text;          /* of qg_model_text: the net; NULL for the others */
 } qg_model_spec;
 
+enum { QG_MODEL_TEXT_BYTES = 512 };
+
 typedef struct qg_model {
     const char     *name;           /* "lenet5" */
     const char     *about;          /* one line: architecture and paper */
     const char     *recipe;         /* the paper's training, as text for --config */
     qg_shape        image;          /* the paper's input */
     const qg_key   *keys;           /* its options; NULL: none */
-    qg_net       *(*declare)(qg_model_spec spec);   /* with every option set: call qg_model_declare */
+    /* Writes its net as text (layers/models/text.h), given every option.  NULL: spec->text is it. */
+    void          (*text)(const qg_model_spec *spec, char text[QG_MODEL_TEXT_BYTES]);
 } qg_model;
 
 extern const qg_model *const qg_models[];       /* ends with NULL */

@@ -6,12 +6,12 @@
 
 /* Every binary block is bn - sign - convolution - relu, with a dropout after the sign where the image has just shrunk.
  * The replication keeps gamma at 0.01 or more and draws weights with deviation 0.05; neither is so here. */
-static qg_net *declare(qg_model_spec s)
+static void net(const qg_model_spec *s, char *text)
 {
-    return qg__model_chain(&s, (qg__text_rules){ 0 },
+    qg__model_text(text,
                            "192C5-" PLAIN "R-" NORM "160C1-R-" NORM "96C1-R-MP3s2p1-"
                            NORM "D0.5-192C5-R-" NORM "192C1-R-" NORM "192C1-R-AP3s2p1-"
-                           NORM "D0.5-192C3-R-" NORM "192C1-R-" PLAIN "%dC1-R-GAP", s.classes);
+                           NORM "D0.5-192C3-R-" NORM "192C1-R-" PLAIN "%dC1-R-GAP", s->classes);
 }
 
 const qg_model qg_model_nin = {
@@ -30,5 +30,5 @@ const qg_model qg_model_nin = {
               "input = \"xnor:scale=off\"\n"
               "first-last = \"float\"\n",
     .image   = QG_CIFAR_IMAGE,
-    .declare = declare,
+    .text = net,
 };

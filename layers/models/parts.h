@@ -44,25 +44,11 @@ qg__model_quants qg__model_quant(const qg_model_spec *spec, const char *name, bo
 qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number,
                                     bool first, bool last);
 
-/* Declares the layers between two products: batch norm, nonlinearity, pooling (0: none).
- *
- * If the next input rectifies, it replaces the relu.  If it is binary, the pooling comes before the batch
- * norm, because the maximum over a window of signs is +1 nearly everywhere. */
-void            qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant next_input, int pool);
+/* Declares the net of a text. */
+qg_net         *qg__net_from_text(const char *text, const qg_model_spec *spec);
 
-/* Declares a relu, unless the next input replaces it. */
-void            qg__model_relu(qg_net *net, qg_quant next_input);
-
-/* Declares a net from its text (layers/models/text.h).  FINN's nets differ in two of its rules. */
-typedef struct qg__text_rules {
-    bool image_too;                 /* the input of the first product is quantized like any other */
-    bool pool_last;                 /* pooling comes after batch norm and relu for binary inputs, too */
-} qg__text_rules;
-
-qg_net         *qg__net_from_text(const char *text, const qg_model_spec *spec, qg__text_rules rules);
-
-/* The same with a text as of printf. */
-__attribute__((format(printf, 3, 4)))
-qg_net         *qg__model_chain(const qg_model_spec *spec, qg__text_rules rules, const char *format, ...);
+/* A text as of printf, for qg_model.text. */
+__attribute__((format(printf, 2, 3)))
+void            qg__model_text(char text[QG_MODEL_TEXT_BYTES], const char *format, ...);
 
 #endif

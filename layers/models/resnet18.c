@@ -5,12 +5,12 @@
 /* Two blocks of two convolutions; the first halves the size, and a 1x1 convolution is its shortcut. */
 #define STAGE "-{%dC3s2-BN-R-%dC3-BN}:B-R-{%dC3-BN-R-%dC3-BN}-R"
 
-static qg_net *declare(qg_model_spec s)
+static void net(const qg_model_spec *s, char *text)
 {
-    const int a = qg__model_scaled(&s, 64), b = qg__model_scaled(&s, 128), c = qg__model_scaled(&s, 256),
-              d = qg__model_scaled(&s, 512);
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, "%dC3-BN-R-2*({%dC3-BN-R-%dC3-BN}-R)" STAGE STAGE STAGE "-GAP-%d",
-                           a, a, a, b, b, b, b, c, c, c, c, d, d, d, d, s.classes);
+    const int a = qg__model_scaled(s, 64), b = qg__model_scaled(s, 128);
+    const int c = qg__model_scaled(s, 256), d = qg__model_scaled(s, 512);
+    qg__model_text(text, "%dC3-BN-R-2*({%dC3-BN-R-%dC3-BN}-R)" STAGE STAGE STAGE "-GAP-%d",
+                           a, a, a, b, b, b, b, c, c, c, c, d, d, d, d, s->classes);
 }
 
 const qg_model qg_model_resnet18 = {
@@ -28,7 +28,7 @@ const qg_model qg_model_resnet18 = {
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
     .keys    = qg__model_width_keys,
-    .declare = declare,
+    .text = net,
 };
 
 /* --- Bi-Real Net -------------------------------------------------------------------------- */
@@ -38,12 +38,12 @@ const qg_model qg_model_resnet18 = {
  * nonlinearity of the same net without an input quantizer; the sign replaces it. */
 #define BIREAL_STAGE "-{R-%dC3s2-BN}:poolB-3*{R-%dC3-BN}"
 
-static qg_net *declare_bireal(qg_model_spec s)
+static void net_bireal(const qg_model_spec *s, char *text)
 {
-    const int a = qg__model_scaled(&s, 64), b = qg__model_scaled(&s, 128), c = qg__model_scaled(&s, 256),
-              d = qg__model_scaled(&s, 512);
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, "%dC3-BN-4*{R-%dC3-BN}" BIREAL_STAGE BIREAL_STAGE BIREAL_STAGE "-GAP-%d",
-                           a, a, b, b, c, c, d, d, s.classes);
+    const int a = qg__model_scaled(s, 64), b = qg__model_scaled(s, 128);
+    const int c = qg__model_scaled(s, 256), d = qg__model_scaled(s, 512);
+    qg__model_text(text, "%dC3-BN-4*{R-%dC3-BN}" BIREAL_STAGE BIREAL_STAGE BIREAL_STAGE "-GAP-%d",
+                           a, a, b, b, c, c, d, d, s->classes);
 }
 
 #define REAL(layer) "\"" layer ":weight=float\", \"" layer ":input=float\""
@@ -67,5 +67,5 @@ const qg_model qg_model_birealnet18 = {
               "layer = [" REAL("shortcut1") ", " REAL("shortcut2") ", " REAL("shortcut3") "]\n",
     .image   = QG_CIFAR_IMAGE,
     .keys    = qg__model_width_keys,
-    .declare = declare_bireal,
+    .text = net_bireal,
 };

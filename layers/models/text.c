@@ -16,9 +16,8 @@ typedef struct author {
     const qg_model_spec *spec;
     const qg__part      *part;
     int                  count, products, shortcuts;
-    bool                 image_too;         /* the input of the first product is quantized */
-    bool                 pool_last;         /* pooling stays after batch norm and relu for binary inputs, too */
     bool                 input_done;        /* the next product reads an input that is already quantized */
+    bool                 after_q;           /* the next product reads a Q */
     qg_net              *net;
     qg_layer            *last;
     qg_shape             shape;             /* of its result */
@@ -26,12 +25,16 @@ typedef struct author {
 
 static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is == QG__DENSE; }
 
+static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
+static bool is_binary(qg_quant input) { return input.scheme && input.bits == 1; }
+
 /* The quantizers of the product that is part i. */
 static qg__model_quants quants(const author *a, int i)
 {
     int before = 0;
     for (int k = 0; k < i; k++) before += is_product(&a->part[k]);
-    const bool first = before == 0 && (!a->image_too || qg__model_has_float_ends(a->spec));
+    const bool image = a->part[0].is == QG__IMAGE && !qg__model_has_float_ends(a->spec);
+    const bool first = before == 0 && !image;
     return qg__model_numbered(a->spec, a->part[i].is == QG__CONV ? "conv" : "fc", a->part[i].number, first,
                               before == a->products - 1);
 }
@@ -44,9 +47,6 @@ static qg_quant next_input(const author *a, int i)
     i += part_is(a, i, QG__DROPOUT);
     return i < a->count && is_product(&a->part[i]) ? quants(a, i).input : (qg_quant){ 0 };
 }
-
-static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
-static bool is_binary(qg_quant input) { return input.scheme && input.bits == 1; }
 
 /* --- single layers ------------------------------------------------------------------------ */
 
@@ -74,7 +74,7 @@ static qg_layer *product(author *a, int i)
 {
     const qg__part *p = &a->part[i];
     qg__model_quants q = quants(a, i);
-    if (a->input_done) q.input = (qg_quant){ 0 };
+    if (a->input_done || (a->after_q && rectifies(q.input))) q.input = (qg_quant){ 0 };
     a->input_done = false;
     if (p->is == QG__DENSE)
         return qg_net_dense(a->net, (qg_dense_spec){ .out = p->out, .no_bias = p->no_bias, QG_QUANTS(q) });
@@ -125,6 +125,18 @@ static qg_layer *relu(author *a, int i)
     return qg_net_quantize(a->net, input);
 }
 
+/* Q: the input quantizer of the product that follows, perhaps in a block, if it replaces a relu.  A
+ * mean of codes is no code, so after a GAP the product quantizes its input again. */
+static qg_layer *nonlinearity(author *a, int i)
+{
+    bool means = false;
+    for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__GLOBAL); i++)
+        means |= part_is(a, i, QG__GLOBAL);
+    const qg_quant input = next_input(a, i);
+    a->after_q = !means;
+    return rectifies(input) ? qg_net_quantize(a->net, input) : qg_net_relu(a->net);
+}
+
 /* What part i needs of its input, and the text alone does not say.  Who chose a model by name has not seen the text: there the
  * layer tells. */
 static qg_status check_input(const author *a, int i)
@@ -166,10 +178,12 @@ static qg_status layer(author *a, int i)
     case QG__GLOBAL:    l = qg_net_global_avgpool(a->net); break;
     case QG__DROPOUT:   l = dropout(a, i); break;
     case QG__AFFINE:    l = qg_net_affine(a->net, (float)p->value[QG__SCALE], (float)p->value[QG__SHIFT]); break;
-    default:            break;
+    case QG__NONLINEARITY: l = nonlinearity(a, i); break;
+    default:            return QG_OK;       /* IQ */
     }
-    a->last  = l;
-    a->shape = shape_after(a->shape, p);
+    a->after_q &= p->is == QG__NONLINEARITY;
+    a->last     = l;
+    a->shape    = shape_after(a->shape, p);
     return QG_OK;
 }
 
@@ -180,7 +194,7 @@ static qg_status between(author *a, int i, int *taken)
     const int acts = i + (norm >= 0), act = part_is(a, acts, QG__RELU) ? acts : -1;
     const int pool = acts + (act >= 0), n = pool + part_is(a, pool, QG__MAXPOOL) - i;
     const qg_quant input = next_input(a, i + n);
-    const bool     first = n > 0 && pool < i + n && is_binary(input) && !a->pool_last;
+    const bool     first = n > 0 && pool < i + n && is_binary(input) && !a->part[pool].keeps;
     qg_status      s     = QG_OK;
     *taken = input.scheme ? n : 0;
     if (*taken == 0) return QG_OK;
@@ -197,6 +211,8 @@ typedef struct entry {
     qg_layer *layer;                        /* what the block reads */
     qg_shape  shape;
     bool      quantized;                    /* by an R that became a quantizer */
+    bool      after_q;
+    qg_layer *shortcut;                     /* NULL: not declared yet */
 } entry;
 
 /* The smallest s for which every s-th pixel gives the size of to; 0: there is none. */
@@ -214,53 +230,79 @@ static entry pooled(author *a, const entry *x, int stride)
     return (entry){ .layer = qg_net_avgpool_with(a->net, (qg_pool2d_spec){ .size = stride, .after = x->layer }) };
 }
 
-static qg_layer *project(author *a, const entry *x, const qg__part *before, int stride)
+static qg_layer *project(author *a, const entry *x, const qg__part *before, int channels,
+                         int stride)
 {
     char name[32];
     snprintf(name, sizeof name, "shortcut%d", a->shortcuts);
     qg__model_quants q = qg__model_quant(a->spec, name, false, false);
-    if (x->quantized) q.input = (qg_quant){ 0 };
-    qg_layer *y = qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = a->shape.c, .kernel = 1, .stride = stride, .no_bias = true,
-                                                          .after = x->layer, .name = name, QG_QUANTS(q) });
+    if (x->quantized || (x->after_q && rectifies(q.input))) q.input = (qg_quant){ 0 };
+    qg_layer *y = qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = channels, .kernel = 1, .stride = stride,
+                                                          .no_bias = true, .after = x->layer,
+                                                          .name = name, QG_QUANTS(q) });
     return before->is == QG__BATCHNORM ? batchnorm(a, before, y) : y;
 }
 
-static qg_status shape_differs(const author *a, int close, const entry *x, const char *advice)
+static qg_status shape_differs(const author *a, int close, const entry *x, qg_shape to,
+                               const char *advice)
 {
     char why[200];
     snprintf(why, sizeof why, "the block turns " QG_SHAPE_FMT " into " QG_SHAPE_FMT "; %s", QG_SHAPE_ARGS(x->shape),
-             QG_SHAPE_ARGS(a->shape), advice);
+             QG_SHAPE_ARGS(to), advice);
     return qg__net_text_refuse(a->text, a->part[close].at, why);
 }
 
 /* The shortcut of a block that changes the shape. */
-static qg_status reshape(author *a, int close, const entry *x, qg_layer **shortcut)
+static qg_status reshape(author *a, int close, entry *x, qg_shape to)
 {
-    const int  kind    = a->part[close].shortcut, stride = stride_of(x->shape, a->shape);
+    const int  kind    = a->part[close].shortcut, stride = stride_of(x->shape, to);
     const bool learned = kind == QG_SHORTCUT_B || kind == QG_SHORTCUT_POOL_B;
     const bool means   = kind == QG_SHORTCUT_POOL || kind == QG_SHORTCUT_POOL_B;
-    if (kind < 0) return shape_differs(a, close, x, "name its shortcut: :A, :pool, :B or :poolB");
-    if (stride == 0) return shape_differs(a, close, x, "no shortcut has a stride for that");
-    if (!learned && a->shape.c < x->shape.c)
-        return shape_differs(a, close, x, "only shortcuts :B and :poolB reduce the channels");
-    if (means && (x->shape.h / stride != a->shape.h || x->shape.w / stride != a->shape.w)) {
+    if (kind < 0)
+        return shape_differs(a, close, x, to, "name its shortcut: :A, :pool, :B or :poolB");
+    if (stride == 0) return shape_differs(a, close, x, to, "no shortcut has a stride for that");
+    if (!learned && to.c < x->shape.c)
+        return shape_differs(a, close, x, to, "only shortcuts :B and :poolB reduce the channels");
+    if (means && (x->shape.h / stride != to.h || x->shape.w / stride != to.w)) {
         char advice[80];
         snprintf(advice, sizeof advice, "means of %dx%d pixels do not give that size; use :A or :B", stride, stride);
-        return shape_differs(a, close, x, advice);
+        return shape_differs(a, close, x, to, advice);
     }
     const entry from = means ? pooled(a, x, stride) : *x;
     const int   left = means ? 1 : stride;
     a->shortcuts++;
-    *shortcut = learned ? project(a, &from, &a->part[close - 1], left) : qg_net_shortcut(a->net, from.layer, left, a->shape.c);
+    x->shortcut = learned ? project(a, &from, &a->part[close - 1], to.c, left)
+                          : qg_net_shortcut(a->net, from.layer, left, to.c);
     return QG_OK;
 }
 
-static qg_status end_block(author *a, int close, const entry *x)
+static bool is_same(qg_shape x, qg_shape y) { return x.h == y.h && x.w == y.w && x.c == y.c; }
+
+/* x: what the block reads.  A shortcut that stands before the block is declared before it, too. */
+static qg_status begin_block(author *a, int open, entry *x)
 {
-    const bool same = x->shape.h == a->shape.h && x->shape.w == a->shape.w && x->shape.c == a->shape.c;
-    qg_layer  *body = a->last, *shortcut = x->layer;
-    if (!same && reshape(a, close, x, &shortcut)) return QG_EARG;
-    a->last = qg_net_add(a->net, body, shortcut);
+    const qg__part *brace = &a->part[open];
+    qg_shape        to    = a->shape;
+    if (qg_net_layers(a->net) == 0)
+        return qg__net_text_refuse(a->text, brace->at,
+                                   "a block cannot begin the net: its shortcut would be the image");
+    *x = (entry){ .layer     = a->last,
+                  .shape     = a->shape,
+                  .quantized = a->input_done,
+                  .after_q   = a->after_q };
+    for (int i = open + 1; i < brace->partner; i++) to = shape_after(to, &a->part[i]);
+    if (!brace->first || is_same(x->shape, to) || to.h < 1 || to.w < 1) return QG_OK;
+    const qg_status s = reshape(a, brace->partner, x, to);
+    a->net->last      = x->layer;
+    return s;
+}
+
+static qg_status end_block(author *a, int close, entry *x)
+{
+    const bool same = is_same(x->shape, a->shape);
+    qg_layer  *body = a->last;
+    if (!same && !x->shortcut && reshape(a, close, x, a->shape)) return QG_EARG;
+    a->last = qg_net_add(a->net, body, same ? x->layer : x->shortcut);
     return QG_OK;
 }
 
@@ -278,9 +320,7 @@ static qg_status declare(author *a)
         i += taken;
         if (s || taken) continue;
         if (a->part[i].is == QG__OPEN) {
-            if (qg_net_layers(a->net) == 0)
-                return qg__net_text_refuse(a->text, a->part[i].at, "a block cannot begin the net: its shortcut would be the image");
-            x[depth++] = (entry){ a->last, a->shape, a->input_done };
+            s = begin_block(a, i, &x[depth++]);
         } else if (a->part[i].is == QG__CLOSE) {
             s = end_block(a, i, &x[--depth]);
         } else {
@@ -303,10 +343,11 @@ static qg_status check_classes(const author *a)
     return qg__net_text_refuse(a->text, a->part[last].at, why);
 }
 
-qg_net *qg__net_from_text(const char *text, const qg_model_spec *spec, qg__text_rules rules)
+qg_net *qg__net_from_text(const char *text, const qg_model_spec *spec)
 {
     qg__part *part = NULL;
-    author    a    = { .text = text, .spec = spec, .image_too = rules.image_too, .pool_last = rules.pool_last,
+    author    a    = { .text  = text,
+                       .spec  = spec,
                        .shape = { 1, spec->height, spec->width, spec->channels } };
     if (qg__net_text_parse(text, &part, &a.count)) return NULL;
     a.part = part;
@@ -329,9 +370,7 @@ qg_status qg_net_text_check(const char *text)
     return s;
 }
 
-static qg_net *declare_text(qg_model_spec spec) { return qg__net_from_text(spec.text, &spec, (qg__text_rules){ 0 }); }
-
-const qg_model qg_model_text = { .name = "net", .about = "a net as text (layers/models/text.h)", .declare = declare_text };
+const qg_model qg_model_text = { .name = "net", .about = "a net as text (layers/models/text.h)" };
 
 qg_net *qg_net_from_text(const char *text, qg_model_spec spec)
 {

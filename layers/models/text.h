@@ -2,7 +2,8 @@
  *
  *     net    = part *( "-" part )
  *     part   = [ count "*" ] ( layer | "(" net ")" | block )
- *     block  = "{" net "}" [ ":A" | ":pool" | ":B" | ":poolB" ]     its input is added to its output
+ *     block  = "{" net "}" [ ":" kind ]  |  kind ":{" net "}"      its input is added to its output
+ *     kind   = "A" | "pool" | "B" | "poolB"                        of its shortcut
  *
  *     32C5           convolution: 32 channels, 5 x 5.  After it, in any order: x3 (5 rows, 3 columns), s2
  *                    (stride), p1 (padding on each side; by default the size stays the same at stride 1) or
@@ -15,8 +16,13 @@
  *     PR  RPR        PReLU, and RPReLU with learned shifts; PR(start=0.25,shared) as qg_prelu_spec
  *     MP2  AP2  GAP  maxima and means over 2 x 2 pixels, means over all pixels
  *     MP3s2p1        windows of 3 x 3 at every second pixel, padded by 1, as qg_pool_spec; AP likewise
+ *     MP2k           keeps its place (see below)
  *     D0.5  D1e-3    dropout
  *     AF(scale=2,shift=-1)   scale x + shift
+ *     Q              the input quantizer of the next product as a layer, if it replaces a relu; else
+ *                    a relu
+ *     IQ             only at the beginning: the first product quantizes its input, too, unless the
+ *                    ends of the net are float
  *
  * The quantizers are those of the spec, as for any model; products are conv1, conv2, .. and fc1, fc2, .. in
  * order.  An input quantizer takes its place before its product:
@@ -24,13 +30,17 @@
  *     an R right before it, or with an MP between them, is left out if the quantizer rectifies
  *     an MP between them comes before BN and R if the quantizer is binary: the maximum over a window of
  *     signs is +1 nearly everywhere                                      [XNOR-Net, 1603.05279v4, section 3.2]
+ *     An MP with k stays where it is
  *     it comes before a D, because a dropped value is 0, which may not be a code
  *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too:
  *     -1 and +1 if it is a sign.  The summary says so
+ *     the product after a Q, or after Q-{, leaves out a quantizer that replaces a relu, and so does
+ *     a shortcut B that reads a Q; the product after Q-GAP quantizes the means
  *
  * A block that changes the shape names its shortcut, as qg_shortcut_kind; B and poolB are conv "shortcut1", .., with
- * a batch norm if the block ends with one.  A shortcut reads every s-th pixel, or means of s x s pixels, where s gives
- * the size of the block.
+ * a batch norm if the block ends with one.  A kind before the block declares the shortcut before it,
+ * so that the batch norm that ends the block can add it in its own pass.  A shortcut reads every
+ * s-th pixel, or means of s x s pixels, where s gives the size of the block.
  */
 #ifndef QG_MODEL_TEXT_H
 #define QG_MODEL_TEXT_H

@@ -115,6 +115,7 @@ static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
         if (c == 's' && positive(p, "the stride", &part->stride)) return QG_EARG;
         if (c == 'p' && padding(p, part)) return QG_EARG;
         if (c == 'g' && grouped(p, part)) return QG_EARG;
+        if (c == 'k') part->keeps = true;
         if (c == 'b') {
             if (number(p, "0, for no bias,", &n)) return QG_EARG;
             if (n) return refuse(p, at, "b0 stands for no bias; a layer has one without it");
@@ -197,13 +198,13 @@ static qg_status arguments(parser *p, const char *name, const qg_key *keys, doub
     return QG_OK;
 }
 
-/* MP3s2p1; windows are side by side unless there is a stride. */
+/* MP3s2p1, MP2k; windows are side by side unless there is a stride. */
 static qg_status window(parser *p, qg__part *part)
 {
     const char *at = p->at;
     if (positive(p, "the size of the window", &part->size)) return QG_EARG;
     part->stride = part->size_w = part->size;
-    if (modifiers(p, part, "sp")) return QG_EARG;
+    if (modifiers(p, part, part->is == QG__MAXPOOL ? "spk" : "sp")) return QG_EARG;
     return part->pad < part->size ? QG_OK : refuse(p, at, "the padding of a window must be less than its size");
 }
 
@@ -232,7 +233,7 @@ static const struct word {
 } words[] = { { "BN", QG__BATCHNORM }, { "HT", QG__HARDTANH }, { "MP", QG__MAXPOOL }, { "AP", QG__AVGPOOL },
               { "GAP", QG__GLOBAL },   { "AF", QG__AFFINE },   { "R", QG__RELU },     { "D", QG__DROPOUT },
               { "PR", QG__PRELU },     { "RPR", QG__RPRELU },  { "SG", QG__SIGMOID }, { "TH", QG__TANH },
-              { "DW", QG__CONV } };
+              { "DW", QG__CONV },      { "Q", QG__NONLINEARITY }, { "IQ", QG__IMAGE } };
 
 static qg_status word(parser *p, qg__part *part)
 {
@@ -253,12 +254,15 @@ static qg_status word(parser *p, qg__part *part)
         case QG__MAXPOOL:
         case QG__AVGPOOL:   return window(p, part);
         case QG__DROPOUT:   return dropout(p, part);
+        case QG__IMAGE:
+            return at == p->text ? QG_OK
+                                 : refuse(p, at, "IQ stands only at the beginning of a net");
         default:            return QG_OK;
         }
     }
     if (!*at) return refuse(p, at, "a layer is missing");
     if (n == 0) n = qg_utf8_show(at, strlen(at), shown);
-    snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..)",
+    snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..), Q, IQ",
              n < 32 ? (int)n : 32, at);
     return refuse(p, at, why);
 }
@@ -284,38 +288,58 @@ static qg_status nested(parser *p, const char *open, char close)
     return take(p, close) ? QG_OK : refuse(p, open, "this bracket is not closed");
 }
 
-static qg_status shortcut(parser *p, int *kind)
+/* The length of a shortcut's name; *kind -1: there is none. */
+static size_t shortcut_name(const char *at, int *kind)
 {
     static const char *const names[] = { [QG_SHORTCUT_A] = "A", [QG_SHORTCUT_POOL] = "pool", [QG_SHORTCUT_B] = "B",
                                          [QG_SHORTCUT_POOL_B] = "poolB" };
-    const char *at = p->at;
-    size_t      n  = 0;
-    *kind          = -1;
-    if (!take(p, ':')) return QG_OK;
-    while (is_letter(p->at[n])) n++;
+    size_t n = 0;
+    *kind    = -1;
+    while (is_letter(at[n])) n++;
     for (int i = 0; i <= QG_SHORTCUT_POOL_B; i++)
-        if (strlen(names[i]) == n && !strncmp(names[i], p->at, n)) *kind = i;
-    p->at += n;
-    return *kind < 0 ? refuse(p, at, "a shortcut is :A, :pool, :B or :poolB") : QG_OK;
+        if (strlen(names[i]) == n && !strncmp(names[i], at, n)) *kind = i;
+    return n;
 }
 
-static qg_status block(parser *p)
+/* ":A" after a block. */
+static qg_status shortcut(parser *p, qg__part *close)
+{
+    const char *at = p->at;
+    if (!take(p, ':')) return QG_OK;
+    if (close->first) return refuse(p, at, "the block has a shortcut before it already");
+    p->at += shortcut_name(p->at, &close->shortcut);
+    return close->shortcut < 0 ? refuse(p, at, "a shortcut is :A, :pool, :B or :poolB") : QG_OK;
+}
+
+/* first: the shortcut that is named before the block; -1: none is. */
+static qg_status block(parser *p, int first)
 {
     const char *at    = p->at++;
     const int   open  = p->count;
-    qg_status   s     = append(p, (qg__part){ .is = QG__OPEN, .at = (size_t)(at - p->text) });
-    qg__part    close = { .is = QG__CLOSE, .at = (size_t)(at - p->text), .partner = open };
+    qg__part    brace = { .is       = QG__OPEN,
+                          .at       = (size_t)(at - p->text),
+                          .shortcut = first,
+                          .first    = first >= 0 };
+    qg_status   s     = append(p, brace);
+    brace.is      = QG__CLOSE;
+    brace.partner = open;
     if (!s) s = nested(p, at, '}');
-    if (!s) s = shortcut(p, &close.shortcut);
-    if (!s) s = append(p, close);
+    if (!s) s = shortcut(p, &brace);
+    if (!s) s = append(p, brace);
     if (!s) p->part[open].partner = p->count - 1;
     return s;
 }
 
 static qg_status single(parser *p)
 {
-    const char *at = p->at;
-    if (*at == '{') return block(p);
+    const char  *at = p->at;
+    int          kind;
+    const size_t n = shortcut_name(at, &kind);
+    if (*at == '{') return block(p, -1);
+    if (kind >= 0 && at[n] == ':' && at[n + 1] == '{') {
+        p->at += n + 1;
+        return block(p, kind);
+    }
     return take(p, '(') ? nested(p, at, ')') : layer(p);
 }
 

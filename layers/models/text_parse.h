@@ -6,7 +6,8 @@
 
 typedef enum qg__part_kind {
     QG__CONV, QG__DENSE, QG__BATCHNORM, QG__RELU, QG__PRELU, QG__RPRELU, QG__HARDTANH, QG__SIGMOID, QG__TANH,
-    QG__MAXPOOL, QG__AVGPOOL, QG__GLOBAL, QG__DROPOUT, QG__AFFINE, QG__OPEN, QG__CLOSE
+    QG__MAXPOOL, QG__AVGPOOL, QG__GLOBAL, QG__DROPOUT, QG__AFFINE, QG__NONLINEARITY, QG__IMAGE,
+    QG__OPEN, QG__CLOSE
 } qg__part_kind;
 
 /* The values of BN(..), PR(..) and AF(..), in the order of their keys. */
@@ -20,11 +21,13 @@ typedef struct qg__part {
     int           out;                      /* of a product; 0: as many channels as its input */
     int           size, size_w, stride, pad;    /* of a window; pad -1: the size stays the same */
     bool          same;                     /* TensorFlow's padding in place of pad */
+    bool          keeps;                    /* of QG__MAXPOOL: its place, before any product */
     int           groups;                   /* of a convolution, or QG_DEPTHWISE */
     bool          no_bias;
     int           number;                   /* of a product: 1 for conv1 and for fc1 */
     int           partner;                  /* of a brace: the other one */
-    int           shortcut;                 /* of QG__CLOSE: a qg_shortcut_kind; -1: none is named */
+    int           shortcut;                 /* of a brace: a qg_shortcut_kind; -1: none is named */
+    bool          first;                    /* of a brace: its shortcut is declared first */
     double        value[QG__PART_VALUES];   /* of BN, PR, AF and D */
 } qg__part;
 

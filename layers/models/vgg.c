@@ -3,16 +3,16 @@
 
 #define CONVS "2*(%dC3-BN-R)-MP2-2*(%dC3-BN-R)-MP2-2*(%dC3-BN-R)-MP2"
 
-static qg_net *declare7(qg_model_spec s)
+static void net7(const qg_model_spec *s, char *text)
 {
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%dFC-BN-R-%d", qg__model_scaled(&s, 128),
-                           qg__model_scaled(&s, 256), qg__model_scaled(&s, 512), qg__model_scaled(&s, 1024), s.classes);
+    qg__model_text(text, CONVS "-%dFC-BN-R-%d", qg__model_scaled(s, 128), qg__model_scaled(s, 256),
+                   qg__model_scaled(s, 512), qg__model_scaled(s, 1024), s->classes);
 }
 
-static qg_net *declare_small(qg_model_spec s)
+static void net_small(const qg_model_spec *s, char *text)
 {
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%d", qg__model_scaled(&s, 128), qg__model_scaled(&s, 256),
-                           qg__model_scaled(&s, 512), s.classes);
+    qg__model_text(text, CONVS "-%d", qg__model_scaled(s, 128), qg__model_scaled(s, 256),
+                   qg__model_scaled(s, 512), s->classes);
 }
 
 const qg_model qg_model_vgg7 = {
@@ -30,7 +30,7 @@ const qg_model qg_model_vgg7 = {
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
     .keys    = qg__model_width_keys,
-    .declare = declare7,
+    .text = net7,
 };
 
 const qg_model qg_model_vgg_small = {
@@ -48,5 +48,5 @@ const qg_model qg_model_vgg_small = {
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
     .keys    = qg__model_width_keys,
-    .declare = declare_small,
+    .text = net_small,
 };

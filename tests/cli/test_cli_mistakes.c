@@ -68,7 +68,7 @@ static const struct {
 
     /* Nets as text. */
     { "train --model lenet", 2, "--model: unknown model 'lenet'; available: lenet5" },
-    { "train --model 16C3-BN-Q-10", 2, "net '16C3-BN-Q-10': character 9: 'Q' is no layer; available: 32C5" },
+    { "train --model 16C3-BN-X-10", 2, "net '16C3-BN-X-10': character 9: 'X' is no layer; available: 32C5" },
     { "train --model 2*(8C3-R-GAP-10", 2, "character 3: this bracket is not closed" },
     { "train --data mnist --model 8C3-R-GAP-7", 2, "character 11: the net ends with 7 outputs, but the data has 10 classes" },
     { "train --data mnist --model 8C3-R-MP40-10", 2, "character 7: a window of 40x40 is larger than its input" },

@@ -191,6 +191,13 @@ static void blocks_add_their_input(void **state)
                     "pool1 avgpool(conv1) 4 4 4\nshortcut1 conv2d(pool1) 4 4 8 - - -\nbn2 batchnorm(shortcut1) 4 4 8\n"
                     "add1 add(bn1,bn2) 4 4 8\nconv3 conv2d(add1) 4 4 4 - - -\nshortcut2 conv2d(add1) 4 4 4 - - -\n"
                     "add2 add(conv3,shortcut2) 4 4 4\nfc1 dense(add2) 1 1 10 - - -\n");
+    /* A shortcut before the block is declared before it. */
+    assert_declares("4C3-pool:{8C3s2-BN}-poolB:{R-4C3s2}-A:{4C3}-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\npool1 avgpool(conv1) 4 4 4\nshortcut1 shortcut(pool1) 4 4 8\n"
+                    "conv2 conv2d(conv1) 4 4 8 - - -\nbn1 batchnorm(conv2) 4 4 8\nadd1 add(bn1,shortcut1) 4 4 8\n"
+                    "pool2 avgpool(add1) 2 2 8\nshortcut2 conv2d(pool2) 2 2 4 - - -\nrelu1 relu(add1) 4 4 8\n"
+                    "conv3 conv2d(relu1) 2 2 4 - - -\nadd2 add(conv3,shortcut2) 2 2 4\n"
+                    "conv4 conv2d(add2) 2 2 4 - - -\nadd3 add(conv4,add2) 2 2 4\nfc1 dense(add3) 1 1 10 - - -\n");
     assert_declares("4C3-{4C3-{4C3}}-10", small,
                     "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nconv3 conv2d(conv2) 8 8 4 - - -\n"
                     "add1 add(conv3,conv2) 8 8 4\nadd2 add(add1,conv1) 8 8 4\nfc1 dense(add2) 1 1 10 - - -\n");
@@ -211,6 +218,18 @@ static void inputs_are_quantized_where_the_header_says(void **state)
     assert_declares("4C3-BN-R-MP2-4C3-R-10", rectified,
                     "conv1 conv2d() 8 8 4 twn - -\nbn1 batchnorm(conv1) 8 8 4\npool1 maxpool(bn1) 4 4 4\n"
                     "conv2 conv2d(pool1) 4 4 4 twn dorefa -\nfc1 dense(conv2) 1 1 10 twn dorefa -\n");
+    assert_declares("IQ-4C3-BN-R-MP2k-4C3-R-10", binary,
+                    "conv1 conv2d() 8 8 4 twn sign -\nbn1 batchnorm(conv1) 8 8 4\npool1 maxpool(bn1) 4 4 4\n"
+                    "conv2 conv2d(pool1) 4 4 4 twn sign -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
+    /* Q is a layer of its own; a mean of codes is not a code. */
+    assert_declares("4C3-Q-{4C3}-Q-4C3-Q-MP2-Q-GAP-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 8 8 4 twn - -\n"
+                    "add1 add(conv2,quant1) 8 8 4\nquant2 quantize(add1) 8 8 4\nconv3 conv2d(quant2) 8 8 4 twn - -\n"
+                    "relu1 relu(conv3) 8 8 4\npool1 maxpool(relu1) 4 4 4\nquant3 quantize(pool1) 4 4 4\n"
+                    "pool2 global avgpool(quant3) 1 1 4\nfc1 dense(pool2) 1 1 10 twn sign -\n");
+    assert_declares("4C3-Q-8C3-10", plain,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\nconv2 conv2d(relu1) 8 8 8 twn - -\n"
+                    "fc1 dense(conv2) 1 1 10 twn - -\n");
     /* Not right before the product: nothing is moved. */
     assert_declares("4C3-R-MP2-BN-4C3-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\npool1 maxpool(relu1) 4 4 4\n"
@@ -272,15 +291,16 @@ static void train_a_step(qg_net *net, uint64_t digest[2])
 #define SEPARABLE(stride, out) "-DW3" stride "-BN-R-" out "C1-BN-R"
 #define STAGE(n)  "-{" n "C3s2-BN-R-" n "C3-BN}:B-R-{" n "C3-BN-R-" n "C3-BN}-R"
 #define BIREAL(n) "-{R-" n "C3s2-BN}:poolB-3*{R-" n "C3-BN}"
-#define FINN(n)   "AF(scale=2,shift=-1)-3*(D0.2-" n "FCb0-BN-R)-D0.2-10FCb0-BN(whole,eps=1e-4)"
+#define FINN(n)   "IQ-AF(scale=2,shift=-1)-3*(D0.2-" n "FCb0-BN-R)-D0.2-10FCb0-BN(whole,eps=1e-4)"
 #define CNV(n)    "2*(" n "C3p0b0-BN(eps=1e-4)-R)-"
+#define POST(in, s, out)  in "{" out "C3" s "b0-BN-R-" out "C3b0-BN}-Q-2*({" out "C3b0-BN-R-" out "C3b0-BN}-Q)-"
+#define PRE(in, s, out)   in "{BN-Q-" out "C3" s "b0-BN-R-" out "C3b0}-2*{BN-Q-" out "C3b0-BN-R-" out "C3b0}-"
+#define PRE_B(out)        "BN-Q-B:{" out "C3s2b0-BN-R-" out "C3b0}-2*{BN-Q-" out "C3b0-BN-R-" out "C3b0}-"
 
-/* The chains of the zoo are texts, too; these are written once more, as a user would.  FINN's nets quantize the image with
- * the other inputs, and CNV pools after signs, which no text says: they are equal for other inputs. */
+/* The zoo is text; these are written once more, as a user would. */
 static void the_zoo_can_be_written_as_text(void **state)
 {
-    enum { ANY, NOT_BINARY, ONLY_FLOAT };       /* how many of the inputs below are left out */
-    static const struct { const char *model, *text; double width; int without, side; } rows[] = {
+    static const struct { const char *model, *text; double width; int order, shortcut, side; } rows[] = {
         { .model = "lenet5", .text = "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-10" },
         { .model = "lenet5-xnor",
           .text = "20C5p0-BN(eps=1e-4,no-shift,no-scale)-R-MP2-BN(eps=0.0001)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-10" },
@@ -300,19 +320,29 @@ static void the_zoo_can_be_written_as_text(void **state)
           .text = "192C5-BN(eps=1e-4,no-scale,no-shift)-R-BN(eps=1e-4)-160C1-R-BN(eps=1e-4)-96C1-R-MP3s2p1-BN(eps=1e-4)-D0.5-"
                   "192C5-R-2*(BN(eps=1e-4)-192C1-R)-AP3s2p1-BN(eps=1e-4)-D0.5-192C3-R-BN(eps=1e-4)-192C1-R-"
                   "BN(eps=1e-4,no-scale,no-shift)-10C1-R-GAP" },
-        { .model = "tfc", .text = FINN("64"), .without = ONLY_FLOAT },
-        { .model = "sfc", .text = FINN("256"), .without = ONLY_FLOAT },
-        { .model = "lfc", .text = FINN("1024"), .without = ONLY_FLOAT },
+        { .model = "resnet20", .text = "16C3b0-BN-Q-" POST("", "", "16") POST("A:", "s2", "32") POST("A:", "s2", "64") "GAP-10" },
+        { .model = "resnet20", .shortcut = QG_SHORTCUT_B,
+          .text = "16C3b0-BN-Q-" POST("", "", "16") POST("B:", "s2", "32") POST("B:", "s2", "64") "GAP-10" },
+        { .model = "resnet20", .shortcut = QG_SHORTCUT_POOL, .order = QG_PRE_ACTIVATION,
+          .text = "16C3b0-BN-Q-{16C3b0-BN-R-16C3b0}-2*{BN-Q-16C3b0-BN-R-16C3b0}-"
+                  PRE("pool:", "s2", "32") PRE("pool:", "s2", "64") "BN-Q-GAP-10" },
+        { .model = "resnet20", .shortcut = QG_SHORTCUT_B, .order = QG_PRE_ACTIVATION,
+          .text = "16C3b0-BN-Q-{16C3b0-BN-R-16C3b0}-2*{BN-Q-16C3b0-BN-R-16C3b0}-" PRE_B("32") PRE_B("64") "BN-Q-GAP-10" },
+        { .model = "tfc", .text = FINN("64") },
+        { .model = "sfc", .text = FINN("256") },
+        { .model = "lfc", .text = FINN("1024") },
         { .model = "cnv",
-          .text = "AF(scale=2,shift=-1)-" CNV("64") "MP2-" CNV("128") "MP2-" CNV("256")
+          .text = "AF(scale=2,shift=-1)-" CNV("64") "MP2k-" CNV("128") "MP2k-" CNV("256")
                   "2*(512FCb0-BN(eps=1e-4)-R)-10FCb0-BN(whole,eps=1e-4)",
-          .without = NOT_BINARY, .side = 32 },
+          .side = 32 },
     };
     const qg_quant inputs[] = { { 0 }, dorefa(), sign() };
     for (int i = 0; i < COUNT(rows); i++)
-        for (int k = 0; k < COUNT(inputs) - rows[i].without; k++) {
+        for (int k = 0; k < COUNT(inputs); k++) {
             const int     side = rows[i].side ? rows[i].side : 16;
-            qg_model_spec spec = { side, side, 3, 10, .seed = 4, .weight = twn(), .input = inputs[k] }, mine = spec;
+            qg_model_spec spec = { side, side, 3, 10, .seed = 4, .weight = twn(), .input = inputs[k],
+                                   .first_last = QG_FIRST_LAST_QUANTIZED }, mine = spec;
+            spec.option[QG_MODEL_ORDER] = rows[i].order, spec.option[QG_MODEL_SHORTCUT] = rows[i].shortcut;
             char          a[TEXT], b[TEXT];
             uint64_t      expected[2], is[2];
             spec.option[QG_MODEL_WIDTH] = rows[i].width;
@@ -411,6 +441,15 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "6C3-BN-{6C1-R-8C3g4}:B-10", "character 15: 4 groups do not divide the 6 channels of its input" },
         { "16C3g2g2-10", "character 7: this is given twice" },
         { "DW-10", "character 3: the size of the kernel is missing" },
+        { "4C3-IQ-10", "character 5: IQ stands only at the beginning of a net" },
+        { "2*(IQ-10)", "character 4: IQ stands only at the beginning of a net" },
+        { "4C3-AP2k-10", "character 8: '-' is missing between two layers" },
+        { "4C3-A:{8C3s2}:A-10", "character 14: the block has a shortcut before it already" },
+        { "4C3-A:8C3-10", "character 5: 'A' is no layer" },
+        { "4C3-poolA:{8C3}-10", "character 5: 'poolA' is no layer" },
+        { "A:{8C3}-10", "character 3: a block cannot begin the net" },
+        { "4C3-pool:{8C3s3}-10", "character 10: the block turns [1,8,8,4] into [1,3,3,8]; means of 3x3 pixels do not give that size" },
+        { "4C3-A:{8C9p0}-10", "character 8: a window of 9x9 is larger than its input" },
         { "DW0-10", "character 3: the size of the kernel is 0" },
         { "DW2-10", "character 1: only a square kernel of odd size keeps the size of the image; give a padding, as in p0 or psame" },
         { "DW3g3-10", "character 4: '-' is missing between two layers" },
