@@ -2,6 +2,7 @@
 #ifndef QG_OPS_CONV2D_H
 #define QG_OPS_CONV2D_H
 
+#include "core/kernels/conv_kernel.h"
 #include "core/kernels/norm_kernel.h"
 #include "core/ops/ops.h"
 
@@ -20,6 +21,20 @@ extern const qg_op qg__depthwise_op;
 typedef struct qg__summed {
     float *sums;
 } qg__summed;
+
+/* What a convolution of one group or several saves. */
+typedef struct qg__convolution {
+    qg__summed   summed;
+    qg_conv_spec spec;
+    qg__conv     g;             /* of one padded image, and of one group of its channels */
+    size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
+    bool         mirror;        /* y has the size of x: dx is a convolution of dy (qg__conv_mirror) */
+    const qg__conv_kernels *k;  /* Winograd's or the direct ones */
+} qg__convolution;
+
+/* Its passes (core/ops/conv_pass.c): y, and what y's gradient adds to those of x and w. */
+bool         qg__conv_value(qg_tape *t, qg_var *y);         /* false: the step has failed */
+void         qg__conv_gradients(qg_tape *t, qg_var *y);
 
 /* What an op saves, bytes of it; if sums, with room for those of each image. */
 void        *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums);
