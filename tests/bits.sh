@@ -10,7 +10,7 @@
 # hash of its output and of what it writes, in which times, speeds, memory, the commit and checksums are masked; with
 # KEEP=DIRECTORY these texts are kept, so that `diff -r` shows what two builds print.
 # QGRAD is the program (build/qgrad), OWN_NET that of tests/own_net.c (build/tests/own_net).  CPUS is a list of instruction
-# sets; those that the machine lacks are skipped.  OpenBLAS adds in a different order on each CPU core type, so the script
+# sets, and may be empty; those that the machine lacks are skipped.  OpenBLAS adds in a different order on each CPU core type, so the script
 # selects one.  Another version of OpenBLAS, of the C library or of the compiler may round otherwise, too: the list begins with
 # those that it was recorded with.  With others, record it with the program of the commit before, and compare with that.
 set -euf
@@ -441,7 +441,7 @@ begin() {
 }
 sets=
 begin any baseline texts
-for cpu in ${CPUS:-baseline avx2 avx512}; do ! has "$cpu" || begin "$cpu" "$cpu" trainings; done
+for cpu in ${CPUS-baseline avx2 avx512}; do ! has "$cpu" || begin "$cpu" "$cpu" trainings; done
 wait
 for cpu in $sets; do cat "$cpu.list"; done >got
 # recorded these|others: the lines of the list that this call computes, or the others.
