@@ -4,7 +4,7 @@
 # (CIFAR-10, one epoch) and ResNet-20 (CIFAR-10, two epochs), each with its own recipe or with Adam at 0.001.  Resumes when
 # started again.
 #     SEEDS='1 2 3' NETS='lenet5 mlp vgg7 resnet20' OPTIMIZERS='sgd adam' RULE=paper sh examples/defaults.sh [RUNS_DIR]
-# RULE=paper trains with as=paper and quantized ends instead, the defaults of version 0.1 before they were changed.
+# RULE=paper trains with as=paper, quantized ends and running statistics instead, as older versions did.
 set -eu
 export LC_ALL=C
 dir=${1:-runs/defaults}
@@ -33,7 +33,7 @@ cell() {
     *) echo "unknown net $net; available: lenet5, mlp, vgg7, resnet20" >&2; exit 2 ;;
     esac
     [ "$optimizer" = sgd ] || set -- "$@" --optimizer adam --lr 0.001
-    [ "${RULE:-default}" = default ] || set -- "$@" --first-last quantized
+    [ "${RULE:-default}" = default ] || set -- "$@" --first-last quantized --reestimate-batchnorm off
     name=$(echo "$*" | tr -cs 'a-z0-9\n' '-')
     for seed in ${SEEDS:-1 2 3}; do
         json=$($qgrad train "$@" --seed "$seed" --out "$dir/$name$seed" --resume --json ${THREADS:-} 2>"$said") ||
