@@ -423,8 +423,8 @@ static void tanh_kernel(size_t n, const float *x, float *y)
 }
 
 const qg__form_kernels QG_PER_ISA(qg__form) = {
-    .sign    = { sign_values, sign_backward, sign_codes },
-    .ternary = { ternary_values, ternary_backward, ternary_codes },
+    .sign    = { .values = sign_values, .backward = sign_backward, .codes = sign_codes },
+    .ternary = { .values = ternary_values, .backward = ternary_backward, .codes = ternary_codes },
     .lsq     = { .values = lsq_values, .backward = lsq_backward },
     .pact    = { .values = pact_values, .backward = pact_backward },
     .linear  = { .values = linear_values, .backward = linear_backward },
