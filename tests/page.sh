@@ -12,7 +12,7 @@ trap 'exit 1' HUP INT TERM
 
 fail() { echo "tests/page.sh: error: $*"; exit 1; }
 
-"$build/qgrad" train --model lenet5 --data sample --weight ttq --input dorefa:bits=2 --epochs 2 --validation 10% \
+"$build/qgrad" train --model lenet5 --data sample --weight ttq --input dorefa:bits=2 --first-last quantized --epochs 2 --validation 10% \
     --out "$dir/run" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the run failed"; }
 
 # The page itself has no scripts, so a copy gets one that measures it.
