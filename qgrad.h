@@ -5,7 +5,7 @@
 #ifndef QGRAD_H
 #define QGRAD_H
 
-#define QGRAD_VERSION "0.1.0"
+#define QGRAD_VERSION "0.2.0"
 
 #ifdef __cplusplus
 /* Included before extern "C": in C++ some of these headers declare overloads, which cannot have C linkage. */

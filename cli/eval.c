@@ -373,7 +373,7 @@ static int evaluate(evaluation *e)
     if (status) return options_report("qgrad eval", usage);
     status = load(e);
     if (!status) status = measure(e);
-    if (status) return qg_report("qgrad eval");
+    if (status) return qg_print_error("qgrad eval");
     print(e);
     return EXIT_DONE;
 }

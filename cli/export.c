@@ -119,9 +119,9 @@ static int export_run(exporter *e)
     if (status) return options_report("qgrad export", usage);
     status = load(e);
     if (!status) status = take_normalisation(e);
-    if (status) return qg_report("qgrad export");
+    if (status) return qg_print_error("qgrad export");
     take_notes(e);
-    if (writers[e->asked->to](e)) return qg_report("qgrad export");
+    if (writers[e->asked->to](e)) return qg_print_error("qgrad export");
     if (!output_is_stdout(e->asked->out)) print(e);
     return EXIT_DONE;
 }

@@ -154,7 +154,7 @@ static qg_status run(inference *v)
     v->seconds       = 0;
     if (!status) status = score(v, 0, n);
     const qg_var scores = { .shape = { n, 1, 1, v->packed.scores }, .data = v->scores };
-    if (!status) v->correct = (uint64_t)qg_correct(&scores, qg__loader_labels(v->test));
+    if (!status) v->correct = (uint64_t)qg_count_correct(&scores, qg__loader_labels(v->test));
     return status;
 }
 
@@ -323,7 +323,7 @@ static int infer(inference *v)
     if (!status) status = run(v);
     if (!status && v->asked->run) status = compare(v);
     if (!status && v->asked->profile) status = profile(v);
-    if (status) return qg_report("qgrad infer");
+    if (status) return qg_print_error("qgrad infer");
     print(v);
     return EXIT_DONE;
 }

@@ -455,12 +455,12 @@ static int inspect(inspection *e, const char *dir)
     }
     if (!dir) dir = asked;
     e->run = qg_run_open(dir, e->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
-    if (!e->run) return qg_report("qgrad inspect");
+    if (!e->run) return qg_print_error("qgrad inspect");
     e->recipe = e->run->recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     qg_status status = load(e);
     if (!status) status = print_all(e);
-    return status ? qg_report("qgrad inspect") : EXIT_DONE;
+    return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
 }
 
 int inspect_main(const char *program, const char *operand, config *asked)

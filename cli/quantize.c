@@ -349,7 +349,7 @@ static int quantize(quantization *z)
     if (!status) status = begin_run(z);
     if (!status) status = measure(z);
     if (!status) status = write_run(z);
-    if (status) return qg_report("qgrad quantize");
+    if (status) return qg_print_error("qgrad quantize");
     qg__digest(z->net, digest);
     if (z->asked->json) print_json(z, digest);
     else print_text(z, digest);

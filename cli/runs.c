@@ -34,5 +34,5 @@ int runs_main(const char *program, const char *operand, config *asked)
         print_safe(stdout, "no runs in %s\n", where);
     }
     listing_free(&all);
-    return status ? qg_report("qgrad runs") : EXIT_DONE;
+    return status ? qg_print_error("qgrad runs") : EXIT_DONE;
 }

@@ -129,7 +129,7 @@ static int summarise(const config *asked, qg_recipe *c)
     }
     if (status) return options_report("qgrad summary", usage);
     qg_net *net = qg__recipe_net(r, r->data.image, r->data.classes);
-    if (!net) return qg_report("qgrad summary");
+    if (!net) return qg_print_error("qgrad summary");
     if (asked->json) print_json(c, net);
     else qg_net_summary(net, stdout), print_delays(c, stdout);
     qg_net_free(net);

@@ -610,7 +610,7 @@ static int run(sweep *s)
     qg_set_threads(0);
     if (!a->values[option_find("threads") - options]) s->threads = qg_threads() > a->jobs ? qg_threads() / a->jobs : 1;
     train_all(s);
-    if (report(s)) return qg_report(NAME);
+    if (report(s)) return qg_print_error(NAME);
     return status_of(s);
 }
 

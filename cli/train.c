@@ -312,7 +312,7 @@ static int train(training *t)
     if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
     progress_clear(&t->progress);
     if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
-    if (status) return qg_report("qgrad train");
+    if (status) return qg_print_error("qgrad train");
     if (result.complete && t->follower.found.split) warn_of_page(t, follow_test(&t->follower, t->paths.dir));
     if (qg_rank() == 0) print_outcome(t, &result);
     qg_ranks_end();

@@ -33,7 +33,7 @@ qg_status qg_errcode(void)
     return code;
 }
 
-int qg_report(const char *program)
+int qg_print_error(const char *program)
 {
     fprintf(stderr, "%s: %s\n", program, message);
     return 1;

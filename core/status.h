@@ -50,7 +50,7 @@ typedef enum qg_status {
 const char *qg_status_text(qg_status s);                 /* "out of memory"; never NULL */
 const char *qg_errmsg(void);                             /* the message of the last failure; never NULL */
 qg_status   qg_errcode(void);                            /* its status, for functions that return NULL */
-int         qg_report(const char *program);              /* print "program: message" to stderr; returns 1 */
+int         qg_print_error(const char *program);         /* print "program: message" to stderr; returns 1 */
 QG_PRINTF(2, 3)
 qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, return s */
 qg_status   qg_fail_null(qg_status s, const char *what); /* the same for an argument that is NULL; the message

@@ -278,9 +278,9 @@ qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
     return v;
 }
 
-void qg_whole(qg_var *y) { y->batch = 0; }
+void qg_drop_batch(qg_var *y) { y->batch = 0; }
 
-void qg_spread(qg_var *y)
+void qg_restore_batch(qg_var *y)
 {
     int        first;
     const int  all    = y->tape->batch;
@@ -288,7 +288,7 @@ void qg_spread(qg_var *y)
     y->batch          = shared ? all : y->shape.n;
 }
 
-bool qg_operand(qg_var *y, int at, qg_var *x)
+bool qg_add_operand(qg_var *y, int at, qg_var *x)
 {
     QG_ASSERT(at >= 3 && at < QG_OPERANDS);
     if (!readable(y->tape, y->op->name, x)) return false;
@@ -308,7 +308,7 @@ void *qg_scratch(qg_tape *t, size_t bytes)
     return take(t, &t->scratch, bytes);
 }
 
-void qg_tape_keep(qg_tape *t, const void *owner, void *what)
+void qg_tape_attach(qg_tape *t, const void *owner, void *what)
 {
     kept *k = take(t, &t->step, sizeof *k);
     if (!k) return;
@@ -316,7 +316,7 @@ void qg_tape_keep(qg_tape *t, const void *owner, void *what)
     t->kept = k;
 }
 
-void *qg_tape_kept(const qg_tape *t, const void *owner)
+void *qg_tape_attached(const qg_tape *t, const void *owner)
 {
     const kept *k = t ? t->kept : NULL;
     while (k && k->owner != owner) k = k->older;

@@ -100,20 +100,20 @@ qg_mode   qg_tape_mode(const qg_tape *t);
 uint64_t  qg_tape_step(const qg_tape *t);
 uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's draws in this step */
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
-void      qg_whole(qg_var *y);                           /* y is a sum over the batch: its first axis does not count
+void      qg_drop_batch(qg_var *y);                      /* y is a sum over the batch: its first axis does not count
                                                              images, whatever its operands' do */
 qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x, in its memory; for
                                                                              ops that only change gradients */
-bool      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL.  false:
+bool      qg_add_operand(qg_var *y, int at, qg_var *x);  /* one more operand, at >= 3; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
-void      qg_spread(qg_var *y);                          /* y repeats its operand for each image: its first axis counts
+void      qg_restore_batch(qg_var *y);                   /* y repeats its operand for each image: its first axis counts
                                                              the images of the step's inputs */
 void      qg_share_gradient(qg_var *y);                  /* dL/dy is dL/din[0], and nothing else is learned: if in[0] is a
                                                              parameter, both are one memory, and backward never runs */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
-void      qg_tape_keep(qg_tape *t, const void *owner, void *what);      /* what the owner can find again in this step, */
-void     *qg_tape_kept(const qg_tape *t, const void *owner);            /* the newest; NULL: nothing */
+void      qg_tape_attach(qg_tape *t, const void *owner, void *what);    /* what the owner can find again in this step, */
+void     *qg_tape_attached(const qg_tape *t, const void *owner);        /* the newest; NULL: nothing */
 QG_PRINTF(3, 4)
 qg_var   *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...);       /* fail the step; always NULL */
 qg_var   *qg_reject_null(qg_tape *t, const char *what);  /* the same by qg_fail_null, QG_EARG */

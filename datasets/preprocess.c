@@ -166,7 +166,7 @@ static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
 {
     char *text = malloc(n * QG_NUMBER_BYTES);
     if (!text) {
-        qg_state_refuse(s, qg_fail(QG_EMEM, "out of memory: note '%s' of %zu numbers", key, n));
+        qg_state_fail(s, qg_fail(QG_EMEM, "out of memory: note '%s' of %zu numbers", key, n));
         return;
     }
     char *to = text;
@@ -175,7 +175,7 @@ static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
         qg_number_print_float(to, x[i]);
         to += strlen(to);
     }
-    qg_state_note(s, key, text);
+    qg_state_set_note(s, key, text);
     free(text);
 }
 
@@ -190,17 +190,17 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
 {
     char text[TEXT_BYTES];
     if (!p) {
-        qg_state_refuse(s, QG_EARG);
+        qg_state_fail(s, QG_EARG);
         return;
     }
     snprintf(text, sizeof text, "%dx%dx%d", p->shape.h, p->shape.w, p->shape.c);
-    qg_state_note(s, "image", text);
+    qg_state_set_note(s, "image", text);
     print_normalise(p->normalise, text, sizeof text);
-    qg_state_note(s, "normalise", text);
+    qg_state_set_note(s, "normalise", text);
     if (!qg_normalise_fits(p->normalise)) return;
     if (p->whitening) {
         snprintf(text, sizeof text, "%016" PRIx64, hash_of(p));
-        qg_state_note(s, "normalise.whitening", text);
+        qg_state_set_note(s, "normalise.whitening", text);
         return;
     }
     note_numbers(s, "normalise.mean", p->mean, distinct(p));

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     qg_tape       *t = qg_tape_new();
     float         *x = malloc(qg_row(s) * sizeof *x);
     if (!qg_net_build(n) || qg_net_load(n, file) || qg_preprocess_image(p, image, x))
-        return qg_report("classify");
+        return qg_print_error("classify");
     qg_tape_begin(t, QG_EVAL, 0, UINT64_MAX);                   /* long after any delay */
     qg_var *y = qg_net_forward(n, t, (qg_tensor){ .shape = s, .data = x });
     int     k = 0;
@@ -24,5 +24,5 @@ int main(int argc, char **argv)
     for (int i = 0; name && i < k; i++) name = strchr(name, '/') + 1;       /* the k-th of "0/1/7" */
     name ? printf("%.*s\n", (int)strcspn(name, "/"), name) : printf("%d\n", k);
     free(x), qg_tape_free(t), qg_net_free(n), qg_preprocess_free(p), qg_archive_free(a);
-    return y ? 0 : qg_report("classify");
+    return y ? 0 : qg_print_error("classify");
 }

@@ -97,7 +97,7 @@ int main(int argc, char **argv)
         qg_loader   *data = qg_synthetic((qg_shape){ 1, s.side, s.side, s.width }, BATCH, 10,
                                          (qg_loader_spec){ .batch = BATCH, .seed = 1 });
         const double took = qg_net_build(net) && data ? measure(net, data, limit) / BATCH : -1;
-        if (took < 0) return qg_report("cost");
+        if (took < 0) return qg_print_error("cost");
         printf("%-6s %6d %6d %6d %14.3f %14.5f %10.1f\n", s.grows, s.width, s.depth, s.side,
                1e-6 * flops(net), 1e3 * took, 1e-9 * flops(net) / took);
         fflush(stdout);

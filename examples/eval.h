@@ -13,7 +13,7 @@ static inline double accuracy(qg_net *net, qg_tape *tape, qg_loader *test, uint6
         qg_tape_begin(tape, QG_EVAL, 0, step);
         const qg_var *logits = qg_net_forward(net, tape, b.x);
         if (!logits) return -1;
-        correct += qg_correct(logits, b.y);
+        correct += qg_count_correct(logits, b.y);
     }
     return qg_loader_status(test) ? -1 : (double)correct / seen;
 }

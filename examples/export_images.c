@@ -83,7 +83,7 @@ int main(int argc, char **argv)
         qg_loader *images = (i ? qg_data_test
                                : qg_data_train)(set->name, NULL,
                                                 (qg_loader_spec){ .batch = 100, .in_order = true });
-        if (!images) return qg_report("export_images");
+        if (!images) return qg_print_error("export_images");
         const int failed = export(images, set, argv[2], split[i], atoi(argv[3 + i]));
         qg_loader_free(images);
         if (failed) return 1;

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
                                    .init        = argc > 1 ? argv[1] : "runs/ten",
                                    .init_except = "fc2",
                                    .freeze      = "conv1,conv2" }, &r))
-        return qg_report("finetune");
+        return qg_print_error("finetune");
     printf("test accuracy %.2f %% of %d images\n", 100 * r.test_accuracy, qg_loader_shape(test).n);
     qg_loader_free(test), qg_loader_free(train), qg_optim_free(adam), qg_net_free(net);
     return 0;

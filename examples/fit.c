@@ -77,7 +77,7 @@ int main(int argc, char **argv)
                                    .config = "optimizer = \"sgd, momentum 0.9\"\n", .optim = sgd,
                                    .epochs = argc > 2 ? atoi(argv[2]) : 8, .schedule = { .kind = QG_COSINE },
                                    .stop = &stop, .events.epoch = print_epoch }, &r))
-        return qg_report("fit");
+        return qg_print_error("fit");
     printf("%s: best %.1f %%\n", r.complete ? "finished" : "stopped; start it again to continue",
            100 * r.best_test_accuracy);
     qg_loader_free(test), qg_loader_free(train), qg_optim_free(sgd), qg_net_free(net);

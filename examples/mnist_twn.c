@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     qg_loader *train  = qg_data_train("mnist", dir, (qg_loader_spec){ .batch = 64, .seed = 7 });
     qg_loader *test   = qg_data_test("mnist", dir, (qg_loader_spec){ .batch = 64, .in_order = true });
     qg_tape   *tape   = qg_tape_new();
-    if (!adam || !train || !test || !tape) return qg_report("mnist_twn");
+    if (!adam || !train || !test || !tape) return qg_print_error("mnist_twn");
 
     for (int epoch = 1; epoch <= 3; epoch++) {
         uint64_t steps = 0;
@@ -34,13 +34,13 @@ int main(int argc, char **argv)
             qg_tape_begin(tape, QG_TRAIN, 7, b.step);
             qg_var *logits = qg_net_forward(net, tape, b.x);
             qg_var *loss   = qg_cross_entropy(tape, logits, b.y);
-            if (qg_backward(tape, loss) || qg_optim_step(adam)) return qg_report("mnist_twn");
+            if (qg_backward(tape, loss) || qg_optim_step(adam)) return qg_print_error("mnist_twn");
         }
         const double right = accuracy(net, tape, test, steps);
-        if (right < 0) return qg_report("mnist_twn");
+        if (right < 0) return qg_print_error("mnist_twn");
         printf("epoch %d   test accuracy %.2f%%\n", epoch, 100 * right);
     }
-    if (qg_net_save(net, "mnist_twn.safetensors")) return qg_report("mnist_twn");
+    if (qg_net_save(net, "mnist_twn.safetensors")) return qg_print_error("mnist_twn");
 
     qg_tape_free(tape), qg_loader_free(test), qg_loader_free(train), qg_optim_free(adam), qg_net_free(net);
     return 0;

@@ -110,7 +110,7 @@ int main(void)
     qg_status s = m && t ? qg_fake_quant_nudge(qg_fake_quant_defaults, -0.5f, 1, &in) : QG_EMEM;
     if (!s) s = make_kernels(m);
     for (int batch = 0; batch < N / BATCH && !s; batch++) s = simulate(m, t, batch, &in);
-    if (s) return qg_report("per_channel");
+    if (s) return qg_print_error("per_channel");
     printf("%d images.  One pixel, and the rms error over all pixels relative to the rms of the channel:\n"
            "  channel       float  per tensor  per channel   per tensor  per channel\n", N);
     for (int o = 0, at = N_Y / 2; o < O; o += 19)
@@ -120,7 +120,7 @@ int main(void)
                sqrt(m->error[PER_CHANNEL][o] / m->error[FLOAT][o]));
     printf("The last %d of them in integers, against the fake-quantized result:\n", BATCH);
     if (in_integers(m, &in, QG_SINGLE_ROUNDING) || in_integers(m, &in, QG_DOUBLE_ROUNDING))
-        return qg_report("per_channel");
+        return qg_print_error("per_channel");
     printf("Both sum the same codes, so only the last rounding can differ.  Single: float32 is not exact "
            "close\nto a tie.  Double (gemmlowp, TFLite): the first rounding, to 1/2^n of a code, creates "
            "ties.\n");

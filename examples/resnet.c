@@ -38,13 +38,13 @@ int main(int argc, char **argv)
     qg_loader *train  = qg_synthetic((qg_shape){ 1, 32, 32, 3 }, 64, 10,
                                      (qg_loader_spec){ .batch = 32, .seed = 7 });
     qg_tape   *tape   = qg_tape_new();
-    if (!sgd || !train || !tape) return qg_report("resnet");
+    if (!sgd || !train || !tape) return qg_print_error("resnet");
 
     for (uint64_t step = 0; step < steps; )
         for (qg_batch b; step < steps && qg_loader_next(train, &b); step++) {
             qg_tape_begin(tape, QG_TRAIN, 7, step);
             qg_var *loss = qg_cross_entropy(tape, qg_net_forward(net, tape, b.x), b.y);
-            if (qg_backward(tape, loss) || qg_optim_step(sgd)) return qg_report("resnet");
+            if (qg_backward(tape, loss) || qg_optim_step(sgd)) return qg_print_error("resnet");
             printf("step %3llu   loss %.3f\n", (unsigned long long)step, (double)loss->data[0]);
         }
     qg_tape_free(tape), qg_loader_free(train), qg_optim_free(sgd), qg_net_free(net);

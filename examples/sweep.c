@@ -21,7 +21,7 @@ int main(int argc, char **argv)
             snprintf(dir, sizeof dir, "runs/schemes/%d-%d", i, seed);
             snprintf(text, sizeof text, "%d", seed);
             qg_recipe_set(r, "seed", text);
-            if (qg_recipe_fit(r, (qg_fit_spec){ .dir = dir }, &result)) return qg_report("sweep");
+            if (qg_recipe_fit(r, (qg_fit_spec){ .dir = dir }, &result)) return qg_print_error("sweep");
             sum += result.test_accuracy;
         }
         printf("%-12s %.2f %%\n", qg_recipe_get(r, "weight"), 100 * sum / 2);

@@ -319,7 +319,7 @@ static qg_status parse_word(const parser *p, qg_layer *l, const char *word)
     if (s || taken) return s;
     if (with && l->type->traits & QG_READS_TWO) return parse_layer_name(p, with, &l->with);
     if (strcmp(word, "result")) return refuse(p, "unknown word '%s'", word);
-    (void)qg_net_result(l);
+    (void)qg_net_mark_output(l);
     return QG_OK;
 }
 

@@ -86,7 +86,7 @@ struct qg_layer {
     qg_shape             in, out;           /* of one image: n = 1 */
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */
-    bool                 result;            /* the caller reads it, too (qg_net_result) */
+    bool                 result;            /* the caller reads it, too (qg_net_mark_output) */
     bool                 frozen;            /* its parameters and statistics keep their values (qg_net_freeze) */
     uint64_t             macs;              /* multiply-adds for one image */
 };

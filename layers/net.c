@@ -148,7 +148,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
     return l;
 }
 
-qg_layer *qg_net_result(qg_layer *l)
+qg_layer *qg_net_mark_output(qg_layer *l)
 {
     if (l) l->result = true;
     return l;
@@ -198,7 +198,7 @@ static void check_readers(qg_net *net)
         const qg_layer *l = net->layer[i];
         if (l->readers == 0 && !l->result)
             qg__net_fail(net, qg_fail(QG_EARG, "%s: no layer reads it, and the net's result is %s; declare further "
-                                      "results with qg_net_result", l->name, net->layer[net->layers - 1]->name));
+                                      "results with qg_net_mark_output", l->name, net->layer[net->layers - 1]->name));
     }
 }
 
@@ -338,7 +338,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
     memset(out, 0, (size_t)net->layers * sizeof *out);
-    qg_tape_keep(t, net, out);
+    qg_tape_attach(t, net, out);
     for (int i = 0; i < net->steps; i++) {
         const qg_step *s = &net->step[i];
         qg_var        *x = s->x ? out[s->x->index] : image, *z = s->z ? out[s->z->index] : NULL;
@@ -371,10 +371,10 @@ qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
     if (!net || !name) return qg_reject_null(t, net ? "name" : "net");
     const qg_layer *l = qg__net_named(net, name);
     if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
-    qg_var *const *out = qg_tape_kept(t, net);
+    qg_var *const *out = qg_tape_attached(t, net);
     if (!out || !out[net->layers - 1]) return qg_reject(t, QG_ESTATE, "%s: the net has not run in this step", name);
     if (!has_result(net, t, l))
-        return qg_reject(t, QG_EARG, "%s: is folded into another layer; declare it with qg_net_result to read it", name);
+        return qg_reject(t, QG_EARG, "%s: is folded into another layer; declare it with qg_net_mark_output to read it", name);
     return out[l->index];
 }
 
@@ -393,10 +393,10 @@ qg_array qg_param_array(const qg_param *p)
 void qg_net_state(qg_net *net, qg_state *s)
 {
     const qg_params *params = qg_net_params(net);
-    if (!params) qg_state_refuse(s, missing(net));
+    if (!params) qg_state_fail(s, missing(net));
     for (int i = 0; params && i < params->count; i++)
         (void)qg_state_add(s, params->item[i]->name, qg_param_array(params->item[i]));
-    (void)qg_state_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
+    (void)qg_state_set_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
 }
 
 static qg_status transfer(qg_net *net, const char *path, bool save)

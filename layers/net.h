@@ -123,7 +123,7 @@ qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes mus
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b);    /* the channels of a, then those of b; the
                                                                       heights and widths must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_net_output, qg_apply), so no layer needs
+qg_layer *qg_net_mark_output(qg_layer *l);  /* returns l; the caller reads it (qg_net_output, qg_apply), so no layer needs
                                                to, and it is not folded into another */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
@@ -152,7 +152,7 @@ qg_status  qg_net_freeze(qg_net *net, const char *layer);
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
 /* The result of the layer with this name in the newest qg_net_forward of net in this step of t, as a second head needs
- * it.  A layer that is folded into another has no result of its own, unless it was declared as a result (qg_net_result).  In
+ * it.  A layer that is folded into another has no result of its own, unless it was declared as a result (qg_net_mark_output).  In
  * QG_EVAL a product that only a batch norm reads is folded with it, too.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
  * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has not run in this step. */
 qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);

@@ -95,7 +95,7 @@ static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_param
 static bool scales_output(const qg_product *p, const qg_tape *t)
 {
     const qg_quant q = p->input_slot.q;
-    return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
+    return t && q.scheme && q.scheme->scale_output && !qg_quant_is_delayed(q, t);
 }
 
 /* x w + b: a convolution or a dense product. */

@@ -92,7 +92,7 @@ bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;
     if (qg_quant_observes(slot->q, t, learned)) return false;
-    if (!qg_quant_waits(slot->q, t)) {
+    if (!qg_quant_is_delayed(slot->q, t)) {
         qg_quant q  = slot->q;
         q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
         spec->act   = q.scheme->activation(q, learned);

@@ -1,6 +1,6 @@
 # Shared libraries export what public headers declare, which packaging/exports.sh looks up.  ABI is part of their sonames:
 # increment it when a program that was linked with an older library would no longer work.
-ABI    := 0
+ABI    := 1
 PUBLIC := qgrad.h $(shell sed -n 's/^.include "\(.*\)"$$/\1/p' qgrad.h) infer/infer.h
 $(BUILD)/lib%.exports: $(BUILD)/lib%.a packaging/exports.sh $(PUBLIC)
 	@sh packaging/exports.sh $< $(PUBLIC) >$@.new && mv $@.new $@

@@ -74,7 +74,7 @@ static void take_learned(qg_quant q, qg_var *const *learned, const float **value
         const qg_learned *l = &q.scheme->learned[i];
         value[i] = learned[i]->data;
         for (size_t k = 0; l->least > 0.0f && k < qg_count(learned[i]->shape); k++)
-            qg_confine(learned[i], k, raised(l, value[i][k]));
+            qg_clamp_learned(learned[i], k, raised(l, value[i][k]));
     }
 }
 
@@ -484,7 +484,7 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     const float     *value[QG_MAX_LEARNED] = { NULL };
     q.surrogate = surrogate_of(q);
     take_learned(q, learned, value);
-    if (scheme->ready && !scheme->ready(q, value)) return qg_quant_pass(t, q, x);
+    if (scheme->ready && !scheme->ready(q, value)) return qg_quant_bypass(t, q, x);
     if (qg_quant_fuses(q)) {
         const qg_activation f = scheme->activation(q, learned);
         return f.forward ? qg_record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());

@@ -168,17 +168,17 @@ extern const qg_scheme qg_bop_scheme;
 /* --- activations -------------------------------------------------------------------------- */
 
 /* {-1, +1}: q = sign(x), sign(0) = +1; the default surrogate is clip(x, -1, 1).    quant/reference/binary.h */
-typedef struct qg_binary_activation_spec {
+typedef struct qg_sign_spec {
     qg_surrogate surrogate;
-} qg_binary_activation_spec;
-qg_quant qg_binary_activation(qg_binary_activation_spec spec);
+} qg_sign_spec;
+qg_quant qg_sign(qg_sign_spec spec);
 extern const qg_scheme qg_sign_scheme;
 
 /* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| in its window, or
  * for dense the mean |x| of the row.  K is a constant of the backward pass.        quant/reference/binary.h
  * Usable only as the input of a product.  Padding counts as 0 in K, whatever pad_value is. */
 typedef struct qg_xnor_activation_spec {
-    bool         no_scale;      /* without K, as the authors released it; the same as qg_binary_activation */
+    bool         no_scale;      /* without K, as the authors released it; the same as qg_sign */
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
@@ -254,12 +254,12 @@ qg_quant qg_pact(qg_pact_spec spec);
 extern const qg_scheme qg_pact_scheme;
 
 /* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
-typedef struct qg_linear_mid_tread_half_spec {
+typedef struct qg_linear_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
     float        max_value;     /* M > 0; 0: 2 */
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 < x < M, else 0 */
-} qg_linear_mid_tread_half_spec;
-qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
+} qg_linear_spec;
+qg_quant qg_linear(qg_linear_spec spec);
 extern const qg_scheme qg_linear_scheme;
 
 /* Fixed range, for weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero all multiples

@@ -22,7 +22,7 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
     return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? role == QG_WEIGHT ? x.n : x.c : 1 };
 }
 
-bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
+bool qg_quant_is_delayed(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
 bool qg_quant_fuses(qg_quant q)
 {
@@ -44,9 +44,9 @@ bool qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
     return q.scheme->observes(q, t, learned);
 }
 
-qg_var *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
+qg_var *qg_quant_bypass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
 
-void qg_confine(qg_var *v, size_t i, float legal)
+void qg_clamp_learned(qg_var *v, size_t i, float legal)
 {
     if (v->needs_grad) v->data[i] = legal;
 }
@@ -182,7 +182,7 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 qg_var *qg__quantize_checked(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned) && !observe(t, q, x, learned)) return NULL;
-    if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
+    if (qg_quant_is_delayed(q, t)) return qg_quant_bypass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
     if (q.surrogate.whole) {
         x           = record_whole(t, q, x);
@@ -313,7 +313,7 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
 qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
 {
     qg_var *y = qg_record(t, op, x->shape, x, f.learned[0], f.learned[1]);
-    if (!y || !qg_operand(y, 3, f.learned[2])) return NULL;
+    if (!y || !qg_add_operand(y, 3, f.learned[2])) return NULL;
     qg_activation *kept = qg_save(t, y, sizeof *kept);
     if (!kept) return NULL;
     *kept         = f;

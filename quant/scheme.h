@@ -260,14 +260,14 @@ bool     qg_quant_fuses(qg_quant q);
 bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
 
 /* Whether the tape's step is before q.after, so x passes unchanged (through relu, if q rectifies). */
-bool     qg_quant_waits(qg_quant q, const qg_tape *t);
+bool     qg_quant_is_delayed(qg_quant q, const qg_tape *t);
 
 /* The result of a quantizer that cannot quantize yet: relu if q rectifies, else x. */
-qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);
+qg_var  *qg_quant_bypass(qg_tape *t, qg_quant q, qg_var *x);
 
 /* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
  * frozen, the stored value does not change, and the caller uses legal in its place. */
-void     qg_confine(qg_var *v, size_t i, float legal);
+void     qg_clamp_learned(qg_var *v, size_t i, float legal);
 
 /* Integer codes and scales of x quantized by q; learned as in qg_scheme.start.  Requires qg_has_codes(q).  Fails with
  * QG_EARG or QG_ESTATE if the scheme has no codes with these arguments, or none yet. */

@@ -70,7 +70,7 @@ static inline qg_surrogate qg__surrogate_or(qg_surrogate s, qg_surrogate own)
 }
 
 /* +1 for x >= 0 and for both zeros, else -1; NaN gives -1.  Bit packing needs one answer at 0. */
-static inline float qg_sign(float x)
+static inline float qg_sign_of(float x)
 {
     return x >= 0.0f ? 1.0f : -1.0f;
 }

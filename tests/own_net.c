@@ -56,7 +56,7 @@ static qg_net *own_net(void)
     qg_net_quantize(net, qg_fake_quant((qg_fake_quant_spec){ .bits = 4, .range = QG_RANGE_OBSERVED }));
     qg_net_dense(net,
                  (qg_dense_spec){ .out = CLASSES, .weight = qg_twn((qg_twn_spec){ .per_channel = true }) });
-    if (!qg_net_build(net)) exit(qg_report("own_net"));
+    if (!qg_net_build(net)) exit(qg_print_error("own_net"));
     return net;
 }
 
@@ -93,14 +93,14 @@ int main(int argc, char **argv)
     steps = argc > 3 ? atoi(argv[3]) : 0;
     if (argc > 4) {
         snprintf(path, sizeof path, "%s/best.safetensors", argv[4]);
-        if (qg_net_load(teacher = own_net(), path)) return qg_report("own_net");
+        if (qg_net_load(teacher = own_net(), path)) return qg_print_error("own_net");
     }
     if (qg_fit(net, (qg_fit_spec){ .dir = argv[1], .config = "optimizer = \"adam\"\n", .train = train,
                                    .test = test, .validation = qg_loader_validation(train), .optim = adam,
                                    .epochs = atoi(argv[2]), .seed = 3, .label_smoothing = 0.1f,
                                    .clip_norm = 2, .ema_decay = 0.9f, .teacher = { .net = teacher },
                                    .stop = &stop, .events.step = count_step }, &r))
-        return qg_report("own_net");
+        return qg_print_error("own_net");
     printf("%s %.9g\n", r.digest, r.train_loss);
     qg_loader_free(test), qg_loader_free(train), qg_optim_free(adam), qg_net_free(net), qg_net_free(teacher);
     return 0;

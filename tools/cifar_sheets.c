@@ -77,5 +77,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cifar_sheets SHEET.png LABELS.json FIRST OUT.bin\n");
         return 2;
     }
-    return convert(argv[1], argv[2], strtoul(argv[3], NULL, 10), argv[4]) ? qg_report("cifar_sheets") : 0;
+    return convert(argv[1], argv[2], strtoul(argv[3], NULL, 10), argv[4]) ? qg_print_error("cifar_sheets") : 0;
 }

@@ -7,7 +7,7 @@
  *     qg_assessment_free(&a);
  *
  * The probabilities of an image are the softmax of its scores, p_k = exp(s_k) / sum exp(s_j), in double.  The predicted class is
- * the one with the highest score, of equal ones the first (as in qg_correct).
+ * the one with the highest score, of equal ones the first (as in qg_count_correct).
  */
 #ifndef QG_EVALUATE_H
 #define QG_EVALUATE_H

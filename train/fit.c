@@ -244,7 +244,7 @@ static qg_status step(fit *f, const qg_batch *b)
     }
     const uint64_t n = (uint64_t)b->n;
     at->loss += (double)loss->data[0] * (double)n;
-    at->correct += (uint64_t)qg_correct(scores, b->y);
+    at->correct += (uint64_t)qg_count_correct(scores, b->y);
     at->images += n;
     at->batch++;
     at->steps = b->step + 1;

@@ -81,7 +81,7 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         if (all && assess(all, scores, &b)) return qg_errcode();
         if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);
         sum += (double)loss->data[0] * (double)b.n;
-        correct += (uint64_t)qg_correct(scores, b.y);
+        correct += (uint64_t)qg_count_correct(scores, b.y);
         n += (uint64_t)b.n;
     }
     const qg_status status = qg_loader_status(images);

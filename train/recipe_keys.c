@@ -389,7 +389,7 @@ const qg__option qg__recipe_keys[] = {
     [QG__KEY_DATA_DIR] = { "data-dir", QG__TEXT, QG__SAVED, AT(data_dir), "DIR",
       .help = "the directory of the data set" },
     [QG__KEY_THREADS] = { "threads", QG__INTEGER, QG__SAVED,
-      AT(threads), "N", .max = QG_MOST_THREADS, .fallback = "0",
+      AT(threads), "N", .max = QG_MAX_THREADS, .fallback = "0",
       .help = "number of threads; 0: OMP_NUM_THREADS if set, else one per\n"
               "core; does not change the results" },
     [QG__KEY_CACHE] = { "cache", QG__VALUE, QG__SAVED, AT(cache), "SIZE", .parse = parse_bytes,

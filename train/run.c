@@ -187,7 +187,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
     }
     char *text = malloc(n), *to = text;
     if (!text) {
-        qg_state_refuse(s, qg_fail(QG_EMEM, "out of memory: the names of %zu classes", classes));
+        qg_state_fail(s, qg_fail(QG_EMEM, "out of memory: the names of %zu classes", classes));
         return;
     }
     name = names;
@@ -196,7 +196,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
         to = stpcpy(to, shown);
         *to++ = k + 1 < classes ? '/' : '\0';
     }
-    qg_state_note(s, "class-names", text);
+    qg_state_set_note(s, "class-names", text);
     free(text);
 }
 
@@ -204,8 +204,8 @@ static void note_classes(qg_state *s, const qg_loader *images)
 static void note_operands(qg_state *s, const qg__run *r)
 {
     char *text = qg__run_operands(r->net);
-    if (text) qg_state_note(s, "operands", text);
-    else qg_state_refuse(s, qg_errcode());
+    if (text) qg_state_set_note(s, "operands", text);
+    else qg_state_fail(s, qg_errcode());
     free(text);
 }
 
@@ -219,13 +219,13 @@ static void note(qg_state *s, const qg__run *r)
     char           image[48], classes[16];
     snprintf(image, sizeof image, "%dx%dx%d", in.h, in.w, in.c);
     snprintf(classes, sizeof classes, "%d", out.c);
-    qg_state_note(s, "format", QG__RUN_FORMAT);
-    qg_state_note(s, "kind", kind);
-    qg_state_note(s, "recipe", r->identity);
-    qg_state_note(s, "image", image);           /* what the net was declared for */
-    qg_state_note(s, "classes", classes);
+    qg_state_set_note(s, "format", QG__RUN_FORMAT);
+    qg_state_set_note(s, "kind", kind);
+    qg_state_set_note(s, "recipe", r->identity);
+    qg_state_set_note(s, "image", image);       /* what the net was declared for */
+    qg_state_set_note(s, "classes", classes);
     if (!r->spec->train) return;                /* loaded, to use the weights */
-    qg_state_note(s, STARTS, r->starts_in_step ? NULL : "before a test");
+    qg_state_set_note(s, STARTS, r->starts_in_step ? NULL : "before a test");
     if (!r->spec->same) note_operands(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
     note_classes(s, r->spec->train);
@@ -392,7 +392,7 @@ static qg_status check_notes(const qg__run *r, const char *format, const char *s
 /* Checks that the weights just loaded are those that were saved, in a file of QG__RUN_FORMAT_BEFORE. */
 static qg_status check_digest(const qg__run *r, const qg_state *s, const char *path)
 {
-    const char *noted = qg_state_noted(s, "digest");
+    const char *noted = qg_state_find_note(s, "digest");
     char        found[17];
     qg__digest(r->net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
@@ -442,11 +442,11 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     qg_status   status = qg_state_load_in(s, r->lock, path);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
     if (!status)
-        status = check_notes(r, qg_state_noted(s, "format"), qg_state_noted(s, "recipe"),
-                             qg_state_noted(s, QG_SAFETENSORS_CHECKSUM), path, s == r->last ? &r->was : &ignored);
+        status = check_notes(r, qg_state_find_note(s, "format"), qg_state_find_note(s, "recipe"),
+                             qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM), path, s == r->last ? &r->was : &ignored);
     if (!status) status = check_digest(r, s, path);
     if (status) return status;
-    qg_state_note(s, "digest", NULL);           /* the file is saved again as one of this format */
+    qg_state_set_note(s, "digest", NULL);       /* the file is saved again as one of this format */
     note(s, r);
     return QG_OK;
 }
@@ -472,7 +472,7 @@ qg_status qg__run_check_version(qg__run *r)
 /* Checks the rows up to the checkpoint.  Files of QG__RUN_FORMAT_BEFORE do not say what they were. */
 static qg_status check_metrics(const qg__run *r, const char *path)
 {
-    const char *noted = qg_state_noted(r->last, "metrics");
+    const char *noted = qg_state_find_note(r->last, "metrics");
     char        found[17];
     qg__metrics_digest(&r->metrics, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
@@ -539,7 +539,7 @@ qg_status qg__run_keep_config(qg__run *r)
 /* A file that is ahead of the checkpoint is written again by the epoch that is repeated. */
 static bool is_ahead(const qg__run *r)
 {
-    const char *epoch = qg_state_noted(r->best, "epoch");
+    const char *epoch = qg_state_find_note(r->best, "epoch");
     return !epoch || strtoull(epoch, NULL, 10) != r->record.best_epoch;
 }
 
@@ -609,7 +609,7 @@ qg_status qg__run_load_weights(qg__run *r, qg__run_file f)
     const qg_status status = last ? load_last(r) : load(r, r->best, path);
     if (!status && last) qg__run_swap(r);
     if (status || last) return status;
-    const char *steps = qg_state_noted(r->best, "steps");
+    const char *steps = qg_state_find_note(r->best, "steps");
     char       *end   = NULL;
     if (steps) r->record.steps = strtoull(steps, &end, 10);
     return end && end != steps && !*end ? QG_OK
@@ -623,7 +623,7 @@ qg_status qg__run_save(qg__run *r)
     char            digest[17];
     const qg_status status = qg__run_check_place(r);
     qg__metrics_digest(&r->metrics, digest);
-    qg_state_note(r->last, "metrics", digest);
+    qg_state_set_note(r->last, "metrics", digest);
     return status ? status : qg_state_save_in(r->last, r->lock, r->paths.file[QG__RUN_LAST]);
 }
 
@@ -633,11 +633,11 @@ qg_status qg__run_save_best(qg__run *r)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
-    qg_state_note(r->best, "epoch", text);
+    qg_state_set_note(r->best, "epoch", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
-    qg_state_note(r->best, "steps", text);
+    qg_state_set_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
-    qg_state_note(r->best, r->spec->validation ? "validation_accuracy" : "test_accuracy", text);
+    qg_state_set_note(r->best, r->spec->validation ? "validation_accuracy" : "test_accuracy", text);
     qg__run_swap(r);
     const qg_status status = qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
     qg__run_swap(r);

@@ -186,12 +186,12 @@ const double *qg_run_column(qg_run *r, const char *name, int *epochs)
 /* Whether the checkpoint is one of this run, in a format that is known. */
 static qg_status check_notes(const qg_run *r, const qg_state *s, const char *path)
 {
-    const char *format  = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
+    const char *format  = qg_state_find_note(s, "format"), *said = qg_state_find_note(s, "recipe");
     const bool  current = format && !strcmp(format, QG__RUN_FORMAT);
     qg_fit_span ignored = { .epochs = r->recipe.epochs };
     if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
-    if (current && !qg_state_noted(s, QG_SAFETENSORS_CHECKSUM))
+    if (current && !qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM))
         return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
     return qg__recipe_same(&r->recipe, said, path, &ignored);
 }
@@ -199,7 +199,7 @@ static qg_status check_notes(const qg_run *r, const qg_state *s, const char *pat
 /* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
 static qg_status check_digest(const qg_net *net, const qg_state *s, const char *path)
 {
-    const char *noted = qg_state_noted(s, "digest");
+    const char *noted = qg_state_find_note(s, "digest");
     char        found[17];
     qg__digest(net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
@@ -226,7 +226,7 @@ static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
     }
     if (!status) status = check_digest(net, s, path);
     if (!status && !last) {
-        const char *steps = qg_state_noted(s, "steps");
+        const char *steps = qg_state_find_note(s, "steps");
         char       *end   = NULL;
         if (steps) r->steps = strtoull(steps, &end, 10);
         if (!end || end == steps || *end) status = qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);

@@ -2,7 +2,7 @@
  *
  *     qg_run *run = qg_run_open("runs/digits", QG_RUN_BEST);
  *     float   score[10];
- *     if (!run || qg_run_predict(run, 1, pixels, score)) return qg_report("classify");
+ *     if (!run || qg_run_predict(run, 1, pixels, score)) return qg_print_error("classify");
  *     puts(qg_run_class(run, 7));
  *     qg_run_close(run);
  *

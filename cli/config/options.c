@@ -35,7 +35,7 @@ static bool is_usage(bool usage) { return usage && qg_errcode() != QG_EMEM; }
 
 int options_report(const char *program, bool usage)
 {
-    qg_report(program);
+    qg_print_error(program);
     return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -86,7 +86,7 @@ static int set_defaults(const verb *v, config *asked)
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
         if (!is_of(o, v) || option_use(o) & QG__SAVED || !o->key->fallback || config_text_of(asked, o)) continue;
-        if (config_set(asked, o, o->key->fallback)) return qg_report("qgrad");
+        if (config_set(asked, o, o->key->fallback)) return qg_print_error("qgrad");
     }
     return -1;
 }

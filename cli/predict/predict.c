@@ -205,7 +205,7 @@ static int predict(prediction *p)
     if (!status) status = packed ? scorer_of_packed(&p->scorer, p->asked) : scorer_of_run(&p->scorer, p->asked);
     if (!status && !packed) status = qg__image_wanted(p->asked->run, p->scorer.image);
     if (!status) status = allocate(p);
-    if (status) return qg_report("qgrad predict");
+    if (status) return qg_print_error("qgrad predict");
     predict_all(p);
     return p->failed ? EXIT_FAILED : EXIT_DONE;
 }

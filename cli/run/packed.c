@@ -82,7 +82,7 @@ static void score_batch(void *context, int piece, int worker)
 
 qg_status packed_score(const packed_net *p, const char *path, int n, const uint8_t *images, float *scores)
 {
-    qg_infer_status status[QG_MOST_THREADS] = { QG_INFER_OK };
+    qg_infer_status status[QG_MAX_THREADS] = { QG_INFER_OK };
     job             j = { p, n, images, scores, status };
     qg_parallel((n + p->batch - 1) / p->batch, score_batch, &j);
     for (int i = 0; i < p->threads; i++) {

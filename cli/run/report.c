@@ -244,5 +244,5 @@ void report_result(const report *r, FILE *out)
 
 void report_json(const report *r, FILE *out)
 {
-    if (qg__result_print(&r->result, r->spec, r->net, r->paths->dir, out)) qg_report("qgrad train");
+    if (qg__result_print(&r->result, r->spec, r->net, r->paths->dir, out)) qg_print_error("qgrad train");
 }

@@ -16,7 +16,7 @@
 #include <mpi.h>
 #endif
 
-_Static_assert((int)QG_MOST_RANKS == (int)QG_SLICES, "each rank has at least one slice of a batch");
+_Static_assert((int)QG_MAX_RANKS == (int)QG_SLICES, "each rank has at least one slice of a batch");
 
 static struct job {
     int          rank, ranks;
@@ -329,8 +329,8 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
                        "is linked with", qg__ranks_started());
     qg__ranks_join(rank, ranks, exchange, NULL);
     qg__ranks_join_later(post, arrived);
-    if (QG_MOST_RANKS % ranks == 0) return delay_begin();
-    return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MOST_RANKS);
+    if (QG_MAX_RANKS % ranks == 0) return delay_begin();
+    return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MAX_RANKS);
 }
 
 void qg_ranks_end(void)

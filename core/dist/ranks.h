@@ -28,11 +28,11 @@
 #include "core/status.h"
 
 /* The most ranks; their number divides it. */
-enum { QG_MOST_RANKS = 16 };
+enum { QG_MAX_RANKS = 16 };
 
 /* Begin, once in a program.  argc and argv are main's, or NULL.
  *
- * Fails    QG_EARG: the number of ranks does not divide QG_MOST_RANKS.  QG_ESTATE: MPI cannot begin, or has before. */
+ * Fails    QG_EARG: the number of ranks does not divide QG_MAX_RANKS.  QG_ESTATE: MPI cannot begin, or has before. */
 QG_MUST_CHECK
 qg_status qg_ranks_begin(int *argc, char ***argv);
 void      qg_ranks_end(void);           /* waits for the other ranks; from then on there is one */

@@ -143,7 +143,7 @@ static qg_status remove_note(qg_state *s, const char *key)
     return QG_OK;
 }
 
-void qg_state_refuse(qg_state *s, qg_status why)
+void qg_state_fail(qg_state *s, qg_status why)
 {
     if (s && !s->status && why) stick(s, why);
 }
@@ -154,7 +154,7 @@ const qg_named_array *qg__state_entries(const qg_state *s, size_t *count)
     return s->entries;
 }
 
-qg_status qg_state_note(qg_state *s, const char *key, const char *value)
+qg_status qg_state_set_note(qg_state *s, const char *key, const char *value)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
     if (!key) return stick(s, qg_fail(QG_EARG, "a note of a state has no key"));
@@ -167,7 +167,7 @@ qg_status qg_state_note(qg_state *s, const char *key, const char *value)
     return status ? stick(s, status) : QG_OK;
 }
 
-const char *qg_state_noted(const qg_state *s, const char *key)
+const char *qg_state_find_note(const qg_state *s, const char *key)
 {
     for (size_t i = 0; s && key && i < s->note_count; i++)
         if (strcmp(s->notes[i].key, key) == 0) return s->notes[i].value;

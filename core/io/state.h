@@ -39,7 +39,7 @@ typedef struct qg_note {
  *          twice keeps the last value, and NULL removes it; adding an array name twice is an error.  The note of the
  *          checksum is ignored, as save writes its own; so all notes of another file may be copied.
  * Memory   Names, keys and values are copied; array data is borrowed until the state is freed.  The result of
- *          qg_state_noted is valid until the next note or load.
+ *          qg_state_find_note is valid until the next note or load.
  * Fails    Sticky: the first failure (QG_EARG or QG_EMEM) is kept, later calls do nothing, and save and load
  *          report it, so add and note need no check.  With a NULL state every call does nothing and returns
  *          QG_EMEM.
@@ -48,9 +48,9 @@ typedef struct qg_state qg_state;
 
 qg_state   *qg_state_new(void);
 qg_status   qg_state_add(qg_state *s, const char *name, qg_array a);
-qg_status   qg_state_note(qg_state *s, const char *key, const char *value);
-const char *qg_state_noted(const qg_state *s, const char *key);  /* NULL: absent */
-void        qg_state_refuse(qg_state *s, qg_status why);         /* make it fail with the message just set */
+qg_status   qg_state_set_note(qg_state *s, const char *key, const char *value);
+const char *qg_state_find_note(const qg_state *s, const char *key); /* NULL: absent */
+void        qg_state_fail(qg_state *s, qg_status why);           /* make it fail with the message just set */
 void        qg_state_free(qg_state *s);
 
 /* Write the list to path, all or nothing: the bytes go to path.PID-N.tmp, which is flushed to the disk and renamed.

@@ -41,7 +41,7 @@ static struct pool {
     _Atomic(void *)  context;
     atomic_int       pieces, shares;
     atomic_int       left;          /* pieces that have not returned */
-    share            share[QG_MOST_THREADS];
+    share            share[QG_MAX_THREADS];
 } pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
 
 /* The number of threads of OpenBLAS is one for the whole process. */
@@ -73,7 +73,7 @@ static int default_threads(void)
 {
     const char *text = getenv("OMP_NUM_THREADS");
     const long  n    = text ? strtol(text, NULL, 10) : 0;
-    return n < 1 ? cores() : n < QG_MOST_THREADS ? (int)n : QG_MOST_THREADS;
+    return n < 1 ? cores() : n < QG_MAX_THREADS ? (int)n : QG_MAX_THREADS;
 }
 
 /* OpenBLAS takes 128 MiB of address space for each thread that multiplies. */
@@ -97,7 +97,7 @@ void qg__threads_renew(void) { mine = 0; }
 void qg_set_threads(int n)
 {
     if (n < 1) n = default_threads();
-    chosen = affordable(n < QG_MOST_THREADS ? n : QG_MOST_THREADS);
+    chosen = affordable(n < QG_MAX_THREADS ? n : QG_MAX_THREADS);
     mine   = 0;
 }
 
@@ -178,7 +178,7 @@ static void forget_threads(void)
     atomic_store(&pool.sleepers, 0);
     atomic_store(&pool.job, 0);
     atomic_store(&pool.shares, 0);
-    for (int s = 0; s < QG_MOST_THREADS; s++) atomic_store(&pool.share[s].next, 0);
+    for (int s = 0; s < QG_MAX_THREADS; s++) atomic_store(&pool.share[s].next, 0);
     atomic_flag_clear(&pool.busy);
 }
 
@@ -268,7 +268,7 @@ static bool has_room(size_t bytes)
 /* Makes OpenBLAS hold n buffers, or as many as there is room for. */
 static void take_buffers(int n)
 {
-    enum { MOST = 2 * QG_MOST_THREADS };
+    enum { MOST = 2 * QG_MAX_THREADS };
     void *taken[MOST];
     int   m = 0;
     if (n > MOST) n = MOST;

@@ -43,10 +43,10 @@ qg_status qg_parallel_blas(int pieces, qg_piece run, void *context);
 /* How many threads qg_parallel uses, the caller included.
  *
  * qg_set_threads sets the number for the process; n < 1 restores the default, OMP_NUM_THREADS or else every
- * core.  It is limited to QG_MOST_THREADS, and to one thread per 256 MiB where address space is limited
+ * core.  It is limited to QG_MAX_THREADS, and to one thread per 256 MiB where address space is limited
  * (RLIMIT_AS), of which OpenBLAS takes half.  The change reaches the calling thread at once and other
  * threads at their next qg_tape_begin, because a step takes scratch memory for the old number. */
-enum { QG_MOST_THREADS = 256 };
+enum { QG_MAX_THREADS = 256 };
 int  qg_threads(void);
 void qg_set_threads(int n);
 void qg__threads_renew(void);          /* qg_tape_begin: adopt the process's number now */

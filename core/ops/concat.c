@@ -78,7 +78,7 @@ qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x)
     s.c       = (int)c;
     qg_var *y = qg_record(t, &concat, s, x[0], count > 1 ? x[1] : NULL, count > 2 ? x[2] : NULL);
     for (int i = 3; y && i < count; i++)
-        if (!qg_operand(y, i, x[i])) return NULL;
+        if (!qg_add_operand(y, i, x[i])) return NULL;
     qg_shape at = { 0 };
     for (int i = 0; y && i < count; at.c += x[i++]->shape.c)
         copy((job){ .part = x[i]->shape, .whole = s, .at = at, .to = y->data, .from = x[i]->data });

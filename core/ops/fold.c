@@ -246,7 +246,7 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
         return qg_reject(t, QG_ESHAPE, "fold_correct: y is " QG_SHAPE_FMT ", z is " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(y->shape), QG_SHAPE_ARGS(z->shape));
     qg_var *out = qg_record(t, &correct_op, y->shape, y, z, gamma);
-    if (!out || !qg_operand(out, 3, beta)) return NULL;
+    if (!out || !qg_add_operand(out, 3, beta)) return NULL;
     sweep work;
     if (!qg_save(t, out, 3 * c * sizeof(double)) || !begin_sweeps(t, out, &work)) return NULL;
     if (!batch_statistics(t, &work, spec)) return NULL;

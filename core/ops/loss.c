@@ -24,7 +24,7 @@ static qg_var *sum_losses(qg_tape *t, const qg_var *x, const double *here, doubl
 static qg_var *record_scalar(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z)
 {
     qg_var *y = qg_record(t, op, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
-    if (y) qg_whole(y);
+    if (y) qg_drop_batch(y);
     return y;
 }
 
@@ -281,7 +281,7 @@ qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z)
 
 /* --- counting ----------------------------------------------------------------------------- */
 
-int qg_correct(const qg_var *x, const uint16_t *labels)
+int qg_count_correct(const qg_var *x, const uint16_t *labels)
 {
     if (!x || !x->data || !labels || x->shape.h != 1 || x->shape.w != 1) return 0;
     const size_t classes = qg_row(x->shape);

@@ -521,9 +521,9 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     const int  pool  = spec.pool > 1 ? spec.pool : 1;
     qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };
     qg_var    *y     = qg_record(t, &norm_op, shape, x, gamma, beta);
-    if (!y || !qg_operand(y, ADD, spec.add)) return NULL;
+    if (!y || !qg_add_operand(y, ADD, spec.add)) return NULL;
     for (int j = 0; j < spec.act.n_learned; j++)
-        if (!qg_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
+        if (!qg_add_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
 
     const bool       alone = !evaluates && spec.per_rank && qg__slices_of(x).shared;
     const qg__slices at    = alone ? qg__slices_alone(x) : qg__slices_of(x);

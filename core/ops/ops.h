@@ -232,6 +232,6 @@ qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z);
 
 /* Not an op: the number of rows of x [n,1,1,classes] whose largest score (the first of equals) is at the label.  If ranks
  * share the batch, those of all of it; labels are those of the rows that are here. */
-int     qg_correct(const qg_var *x, const uint16_t *labels);
+int     qg_count_correct(const qg_var *x, const uint16_t *labels);
 
 #endif

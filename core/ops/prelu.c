@@ -132,7 +132,7 @@ static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, qg_var *g, qg_var 
     if (!shift_fits(t, op, x, g, "g") || !shift_fits(t, op, x, z, "z")) return NULL;
     qg_var *y = qg_record(t, op, x->shape, x, a, g);
     job     j = { .y = y };
-    if (!y || !qg_operand(y, AFTER, z) || !fill_rows(t, &j)) return NULL;
+    if (!y || !qg_add_operand(y, AFTER, z) || !fill_rows(t, &j)) return NULL;
     qg_parallel(qg_blocks(qg_count(x->shape)), block_value, &j);
     return y;
 }

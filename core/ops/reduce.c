@@ -142,7 +142,7 @@ static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
     if (axes & QG_AXIS_C) s.c = 1;
     qg_var *y = qg_record(t, op, s, x, NULL, NULL);
     if (!y) return NULL;
-    if (axes & QG_AXIS_N) qg_whole(y);
+    if (axes & QG_AXIS_N) qg_drop_batch(y);
     reduce(t, (job){ .big = x->shape, .small = s, .at = qg__slices_of(x), .x = x->data, .y = y->data, .fresh = true,
                      .divisor = op == &mean_op ? terms(x, s) : 1 });
     return qg_tape_status(t) ? NULL : y;
@@ -174,7 +174,7 @@ qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape shape)
                          "of x must be 1 or the same", QG_SHAPE_ARGS(s), QG_SHAPE_ARGS(shape));
     qg_var *y = qg_record(t, &broadcast, shape, x, NULL, NULL);
     if (!y) return NULL;
-    if (!x->batch) qg_spread(y);
+    if (!x->batch) qg_restore_batch(y);
     spread((job){ .big = shape, .small = s, .x = x->data, .y = y->data, .fresh = true, .divisor = 1 });
     return y;
 }

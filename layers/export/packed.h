@@ -9,7 +9,7 @@
  *     if (qg_preprocess_numbers(qg_loader_preprocess(train), &spec.numbers, &spec.mean, &spec.deviation) ||
  *         qg_export_packed(net, "net.qg", spec)) ...
  *
- * A packed file has one result, that of the last layer; other results (qg_net_result) are left out.
+ * A packed file has one result, that of the last layer; other results (qg_net_mark_output) are left out.
  */
 #ifndef QG_PACKED_H
 #define QG_PACKED_H

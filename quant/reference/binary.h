@@ -1,6 +1,6 @@
 /* quant/reference/binary.h — two-valued tensors on plain arrays: signs with and without a scale, XNOR-Net.
  *
- * sign is qg_sign: +1 at both zeros, -1 for NaN.  Operators take F32 views of any rank unless a rank is given.
+ * sign is qg_sign_of: +1 at both zeros, -1 for NaN.  Operators take F32 views of any rank unless a rank is given.
  * Outputs must not overlap inputs.  If an operator fails, with QG_EARG or QG_ESHAPE, it has written nothing.  In a
  * gradient, the surrogate s {0} is that of the source.
  */
@@ -77,7 +77,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
  *     QG_XNOR_AUTHORS_ADAM    the same without the factor n                      as released, Adam
  *     QG_XNOR_IDENTITY  dw   = dq                                                  Blueoil
  *
- * Range    A filter without elements has alpha = 0.  sign is qg_sign; NaN makes alpha NaN.
+ * Range    A filter without elements has alpha = 0.  sign is qg_sign_of; NaN makes alpha NaN.
  * Differs  The released code also centres the weights over c_in and clamps them to [-1, 1] before
  *          it binarizes them (qg_xnor_spec.centred), multiplies the whole gradient by 1e9 for Adam, and
  *          omits K; torch.sign gives 0 at 0. */

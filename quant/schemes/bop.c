@@ -4,7 +4,7 @@
 static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)q, (void)learned;
-    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign_of(x.data[i]);
 }
 
 static const qg_key bop_keys[] = { QG_AS_KEY, { .name = NULL } };

@@ -52,7 +52,7 @@ const qg_scheme qg_linear_scheme = {
         "set.  Its documentation says that 32 bits return x, but its code has no such branch.\n",
 };
 
-qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec)
+qg_quant qg_linear(qg_linear_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_linear_scheme,
                                          .bits      = spec.bits,

@@ -97,7 +97,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    return learned[SEEN]->data[0] == 0.0f && !qg_quant_waits(q, t);
+    return learned[SEEN]->data[0] == 0.0f && !qg_quant_is_delayed(q, t);
 }
 
 /* --- the schemes ----------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ const qg_scheme qg_sign_scheme = {
         "Other implementations: torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
 };
 
-qg_quant qg_binary_activation(qg_binary_activation_spec spec)
+qg_quant qg_sign(qg_sign_spec spec)
 {
     return qg_quant_defaults((qg_quant){ .scheme = &qg_sign_scheme, .surrogate = spec.surrogate });
 }

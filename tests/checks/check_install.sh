@@ -69,7 +69,7 @@ int main(void)
     const qg_net_spec spec = { 1, 1, 4, 0, false, 0, 0, 0, false };
     qg_net           *net  = qg_net_new(spec);
     qg_net_relu(net);
-    const int failed = qg_net_build(net) ? 0 : qg_report("user");
+    const int failed = qg_net_build(net) ? 0 : qg_print_error("user");
     qg_net_free(net);
     const char version[] = QGRAD_VERSION;
     if (!failed) puts(version);

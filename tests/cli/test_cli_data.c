@@ -99,7 +99,7 @@ static void forget_images(const char *path)
     const qg_note *note = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n; i++)
         if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes") && strncmp(note[i].key, "normalise", 9))
-            qg_state_note(s, note[i].key, note[i].value);
+            qg_state_set_note(s, note[i].key, note[i].value);
     assert_ok(qg_state_save(s, path));
     qg_state_free(s);
     qg_archive_free(a);
@@ -313,9 +313,9 @@ static void test_a_checkpoint_stands_alone(void **state)
 static void write_notes(const char *path, const char *recipe, const char *kind)
 {
     qg_state *s = qg_state_new();
-    qg_state_note(s, "format", "qgrad 2");
-    qg_state_note(s, "recipe", recipe);
-    qg_state_note(s, "kind", kind);
+    qg_state_set_note(s, "format", "qgrad 2");
+    qg_state_set_note(s, "recipe", recipe);
+    qg_state_set_note(s, "kind", kind);
     assert_ok(qg_state_save(s, path));
     qg_state_free(s);
 }
@@ -599,9 +599,9 @@ static void write_told(const char *from, const char *to, const char *more)
     const qg_named_array *entry = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
     const qg_note *note = qg_archive_notes(a, &n);
-    for (size_t i = 0; i < n; i++) qg_state_note(s, note[i].key, note[i].value);
+    for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
     snprintf(recipe, sizeof recipe, "%s%s", more, qg_archive_noted(a, "recipe"));
-    qg_state_note(s, "recipe", recipe);
+    qg_state_set_note(s, "recipe", recipe);
     assert_ok(qg_state_save(s, to));
     qg_state_free(s);
     qg_archive_free(a);

@@ -265,10 +265,10 @@ static void write_checkpoint(const char *name, const char *operands)
     qg_state_add(s, "a.b.weight.wp", (qg_array){ QG_F32, 1, { 1 }, &wp });
     qg_state_add(s, "optim.momentum.weight", (qg_array){ QG_F32, 2, { 6, 12 }, w });
     qg_state_add(s, "a.b.input.step", (qg_array){ QG_F32, 1, { 1 }, &step });
-    qg_state_note(s, "format", "qgrad 2");
-    qg_state_note(s, "kind", "weights");
-    qg_state_note(s, "recipe", "net-digest = \"0\"\n");
-    qg_state_note(s, "operands", operands);
+    qg_state_set_note(s, "format", "qgrad 2");
+    qg_state_set_note(s, "kind", "weights");
+    qg_state_set_note(s, "recipe", "net-digest = \"0\"\n");
+    qg_state_set_note(s, "operands", operands);
     assert_ok(qg_state_save(s, at(name)));
     qg_state_free(s);
 }

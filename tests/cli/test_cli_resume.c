@@ -283,7 +283,7 @@ static void forge(const char *path, const char *name, long at, int change)
     ((unsigned char *)e->array.data)[at < 0 ? at + (long)e->bytes : at] ^= (unsigned char)change;
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
     const qg_note *note = qg_archive_notes(a, &n);
-    for (size_t i = 0; i < n; i++) qg_state_note(s, note[i].key, note[i].value);
+    for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
     assert_ok(qg_state_save(s, path));
     qg_state_free(s);
     qg_archive_free(a);

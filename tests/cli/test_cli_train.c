@@ -55,7 +55,7 @@ static void test_epoch(qg_net *net, qg_loader *test, uint64_t steps, outcome_by_
         qg_tape_begin(t, QG_EVAL, qg_rng_fork(SEED, QG_STREAM_TAPE), steps);
         qg_var *y = qg_net_forward(net, t, b.x);
         r->test_loss += (double)qg_cross_entropy(t, y, b.y)->data[0] * b.x.shape.n / N_TEST;
-        r->right += qg_correct(y, b.y);
+        r->right += qg_count_correct(y, b.y);
     }
     qg_tape_free(t);
 }

@@ -423,11 +423,11 @@ static void test_options_reach_the_constructors(void **state)
     assert_same_quant("lsq:signed=yes", x, qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }));
     assert_same_quant("pact:bits=5,alpha=6,decay=0.25", x, qg_pact((qg_pact_spec){ .bits = 5, .alpha = 6, .decay = 0.25f }));
     assert_same_quant("linear:bits=1,max-value=1", x,
-                      qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = 1, .max_value = 1 }));
+                      qg_linear((qg_linear_spec){ .bits = 1, .max_value = 1 }));
     assert_same_quant("xnor:scale=off", x,
                       qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true }));
     assert_same_quant("sign:surrogate=annealed-tanh", x,
-                      qg_binary_activation((qg_binary_activation_spec){ qg_surrogate_annealed_tanh(0) }));
+                      qg_sign((qg_sign_spec){ qg_surrogate_annealed_tanh(0) }));
     assert_same_quant("dorefa:bits=8,ties=up", x,
                       qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 8, .ties_up = true }));
     assert_same_quant("qdq", w, qg_qdq((qg_qdq_spec){ .bits = 8 }));

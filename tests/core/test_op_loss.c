@@ -93,8 +93,8 @@ static void labels_above_a_byte(void **state)
         qg_tape *t = begin(QG_EVAL);
         qg_var  *v = qg_input(t, (qg_tensor){ shape, x });
         x[classes[i] - 1] = 1;
-        assert_int_equal(qg_correct(v, label), 1);
-        assert_int_equal(qg_correct(v, (uint16_t[]){ (uint16_t)((classes[i] - 1) & 0xff) }), 0);
+        assert_int_equal(qg_count_correct(v, label), 1);
+        assert_int_equal(qg_count_correct(v, (uint16_t[]){ (uint16_t)((classes[i] - 1) & 0xff) }), 0);
         x[classes[i] - 1] = 0;
         assert_null(qg_cross_entropy(t, v, beyond));
         char want[64];
@@ -342,12 +342,12 @@ static void correct_rows_are_counted(void **state)
     qg_tape *t   = begin(QG_EVAL);
     qg_var  *v   = qg_input(t, (qg_tensor){ { 7, 1, 1, 3 }, x });
     /* right, wrong, the first of equals, a later one, twice a NaN, a label that is none. */
-    assert_int_equal(qg_correct(v, (uint16_t[]){ 2, 2, 0, 1, 0, 0, 3 }), 2);
-    assert_int_equal(qg_correct(v, (uint16_t[]){ 0, 0, 1, 0, 1, 1, 2 }), 3);
-    assert_int_equal(qg_correct(NULL, (uint16_t[]){ 0 }), 0);
-    assert_int_equal(qg_correct(v, NULL), 0);
+    assert_int_equal(qg_count_correct(v, (uint16_t[]){ 2, 2, 0, 1, 0, 0, 3 }), 2);
+    assert_int_equal(qg_count_correct(v, (uint16_t[]){ 0, 0, 1, 0, 1, 1, 2 }), 3);
+    assert_int_equal(qg_count_correct(NULL, (uint16_t[]){ 0 }), 0);
+    assert_int_equal(qg_count_correct(v, NULL), 0);
     v = qg_input(t, (qg_tensor){ { 1, 1, 3, 1 }, x });      /* no row, but three scores of one class */
-    assert_int_equal(qg_correct(v, (uint16_t[]){ 2 }), 0);
+    assert_int_equal(qg_count_correct(v, (uint16_t[]){ 2 }), 0);
     qg_tape_free(t);
 }
 

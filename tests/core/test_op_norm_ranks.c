@@ -125,7 +125,7 @@ static uint64_t step(void *context)
 static void each_rank_has_statistics_of_its_own(void **state)
 {
     (void)state;
-    for (int ranks = 2; ranks <= QG_MOST_RANKS; ranks *= 2)
+    for (int ranks = 2; ranks <= QG_MAX_RANKS; ranks *= 2)
         for (int k = 0; k < 4; k++) run_ranks(ranks, 1, step, &(model){ .side = k & 1 ? 1 : SIDE, .frozen = k & 2 });
     for (int k = 0; k < 2; k++) {
         model m = { .side = k ? 1 : SIDE };

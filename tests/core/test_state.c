@@ -53,17 +53,17 @@ static void round_trip_of_every_type(void **state)
             out[i][k] = (unsigned char)((i * ARRAY_BYTES + k) * 2654435761u >> 7 | 1);
     memset(in, 0, sizeof in);
     qg_state *from = all_types(out), *to = all_types(in);
-    qg_state_note(from, "text", "\"quoted\"\n\ttab \\ \x1F \x7F caf\xC3\xA9 \xF0\x9D\x84\x9E /");
-    qg_state_note(from, "", "no key");
-    qg_state_note(from, "epoch", "1");
-    qg_state_note(from, "epoch", "2");
-    qg_state_note(to, "stale", "goes away");
+    qg_state_set_note(from, "text", "\"quoted\"\n\ttab \\ \x1F \x7F caf\xC3\xA9 \xF0\x9D\x84\x9E /");
+    qg_state_set_note(from, "", "no key");
+    qg_state_set_note(from, "epoch", "1");
+    qg_state_set_note(from, "epoch", "2");
+    qg_state_set_note(to, "stale", "goes away");
     assert_int_equal(qg_state_save(from, in_room("a")), QG_OK);
     assert_int_equal(qg_state_load(to, in_room("a")), QG_OK);
-    assert_string_equal(qg_state_noted(to, "text"), qg_state_noted(from, "text"));
-    assert_string_equal(qg_state_noted(to, ""), "no key");
-    assert_string_equal(qg_state_noted(to, "epoch"), "2");
-    assert_null(qg_state_noted(to, "stale"));
+    assert_string_equal(qg_state_find_note(to, "text"), qg_state_find_note(from, "text"));
+    assert_string_equal(qg_state_find_note(to, ""), "no key");
+    assert_string_equal(qg_state_find_note(to, "epoch"), "2");
+    assert_null(qg_state_find_note(to, "stale"));
 
     /* Exactly the bytes of the arrays arrived: saved again they give the same file, and what lies
      * behind each array is still zero. */
@@ -132,12 +132,12 @@ static void bytes_are_canonical(void **state)
     };
     for (size_t start = 0; start < 6; start++) {
         qg_state *s = qg_state_new();
-        qg_state_note(s, start % 2 ? "a" : "b", start % 2 ? "\x1F\n\"" : "/");
+        qg_state_set_note(s, start % 2 ? "a" : "b", start % 2 ? "\x1F\n\"" : "/");
         for (size_t i = 0; i < 6; i++) {
             const size_t k = (start + i * 5) % 6;
             qg_state_add(s, list[k].name, list[k].array);
         }
-        qg_state_note(s, start % 2 ? "b" : "a", start % 2 ? "/" : "\x1F\n\"");
+        qg_state_set_note(s, start % 2 ? "b" : "a", start % 2 ? "/" : "\x1F\n\"");
         assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
         unsigned char *bytes;
         size_t         n;
@@ -186,7 +186,7 @@ static void mismatches_are_listed(void **state)
     qg_state_add(s, "bn.mean", array_of(QG_F32, other, 3));
     qg_state_add(s, "rank", array_of(QG_F32, other, 3));
     qg_state_add(s, "fc.bias", array_of(QG_F32, other, 10));
-    qg_state_note(s, "mine", "stays");
+    qg_state_set_note(s, "mine", "stays");
     assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     char expected[512];
     snprintf(expected, sizeof expected,
@@ -195,7 +195,7 @@ static void mismatches_are_listed(void **state)
              "fc.bias: missing in the file; rank: file [3,1], expected [3]", in_room("a"));
     assert_string_equal(qg_errmsg(), expected);
     for (size_t i = 0; i < 32 * 25; i++) assert_true(other[i] == 0);
-    assert_string_equal(qg_state_noted(s, "mine"), "stays");
+    assert_string_equal(qg_state_find_note(s, "mine"), "stays");
     qg_state_free(s);
 }
 
@@ -245,8 +245,8 @@ static void assert_sticks(qg_state *s, qg_status added, const char *reason)
 {
     assert_int_equal(added, QG_EARG);
     qg_fail(QG_ENAN, "another failure in between");
-    assert_int_equal(qg_state_note(s, "k", "v"), QG_EARG);
-    assert_null(qg_state_noted(s, "k"));
+    assert_int_equal(qg_state_set_note(s, "k", "v"), QG_EARG);
+    assert_null(qg_state_find_note(s, "k"));
     assert_int_equal(qg_state_save(s, in_room("b")), QG_EARG);
     assert_non_null(strstr(qg_errmsg(), reason));
     qg_fail(QG_ENAN, "another failure in between");
@@ -277,25 +277,25 @@ static void bad_arrays_stick(void **state)
     s = qg_state_new();
     assert_sticks(s, qg_state_add(s, "w", array_of(QG_F32, &x, SIZE_MAX / 2)), "'w' is larger");
     s = qg_state_new();
-    assert_sticks(s, qg_state_note(s, "key", "\xC3"), "'key' is not UTF-8");
+    assert_sticks(s, qg_state_set_note(s, "key", "\xC3"), "'key' is not UTF-8");
     s = qg_state_new();
-    assert_sticks(s, qg_state_note(s, NULL, "v"), "no key");
+    assert_sticks(s, qg_state_set_note(s, NULL, "v"), "no key");
     s = qg_state_new();
-    assert_sticks(s, qg_state_note(s, "key", "qgrad-hash64 0"), "as only a checksum may");
+    assert_sticks(s, qg_state_set_note(s, "key", "qgrad-hash64 0"), "as only a checksum may");
 }
 
 static void null_state(void **state)
 {
     qg_state *s = qg_state_new();
-    assert_null(qg_state_noted(s, NULL));
+    assert_null(qg_state_find_note(s, NULL));
     qg_state_free(s);
-    qg_state_refuse(NULL, QG_EARG);
+    qg_state_fail(NULL, QG_EARG);
     qg_fail(QG_ENAN, "the first failure");
     assert_int_equal(qg_state_add(NULL, "w", array_of(QG_F32, NULL, 0)), QG_EMEM);
-    assert_int_equal(qg_state_note(NULL, "k", "v"), QG_EMEM);
+    assert_int_equal(qg_state_set_note(NULL, "k", "v"), QG_EMEM);
     assert_int_equal(qg_state_save(NULL, in_room("a")), QG_EMEM);
     assert_int_equal(qg_state_load(NULL, in_room("a")), QG_EMEM);
-    assert_null(qg_state_noted(NULL, "k"));
+    assert_null(qg_state_find_note(NULL, "k"));
     qg_state_free(NULL);
     qg_archive_free(NULL);
     assert_null(qg_archive_find(NULL, "w"));
@@ -405,7 +405,7 @@ static void begin_small(small *s)
     *s = (small){ .state = qg_state_new() };
     qg_state_add(s->state, "codes", array_of(QG_I8, s->i, 3));
     qg_state_add(s->state, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, s->f });
-    qg_state_note(s->state, "mine", "stays");
+    qg_state_set_note(s->state, "mine", "stays");
 }
 
 static void assert_small(const small *s)
@@ -414,10 +414,10 @@ static void assert_small(const small *s)
     static const int8_t i[3] = { -1, 0, 1 };
     assert_memory_equal(s->f, f, sizeof f);
     assert_memory_equal(s->i, i, sizeof i);
-    assert_string_equal(qg_state_noted(s->state, "k"), "v\x01");
-    assert_string_equal(qg_state_noted(s->state, "empty"), "");
-    assert_string_equal(qg_state_noted(s->state, "lines"), "a\nb\\");
-    assert_non_null(qg_state_noted(s->state, QG_SAFETENSORS_CHECKSUM));
+    assert_string_equal(qg_state_find_note(s->state, "k"), "v\x01");
+    assert_string_equal(qg_state_find_note(s->state, "empty"), "");
+    assert_string_equal(qg_state_find_note(s->state, "lines"), "a\nb\\");
+    assert_non_null(qg_state_find_note(s->state, QG_SAFETENSORS_CHECKSUM));
 }
 
 static void assert_untouched(const small *s)
@@ -426,8 +426,8 @@ static void assert_untouched(const small *s)
     static const int8_t i[3] = { 0 };
     assert_memory_equal(s->f, f, sizeof f);
     assert_memory_equal(s->i, i, sizeof i);
-    assert_string_equal(qg_state_noted(s->state, "mine"), "stays");
-    assert_null(qg_state_noted(s->state, "k"));
+    assert_string_equal(qg_state_find_note(s->state, "mine"), "stays");
+    assert_null(qg_state_find_note(s->state, "k"));
 }
 
 static void load_the_flipped(const char *path, size_t *loaded)
@@ -477,7 +477,7 @@ static void a_file_without_a_checksum_loads(void **state)
     begin_small(&s);
     assert_int_equal(qg_state_load(s.state, in_room("a")), QG_OK);
     assert_true(s.f[5] == 65);
-    assert_null(qg_state_noted(s.state, QG_SAFETENSORS_CHECKSUM));
+    assert_null(qg_state_find_note(s.state, QG_SAFETENSORS_CHECKSUM));
     qg_state_free(s.state);
     const int file = open(in_room("a"), O_RDWR | O_CLOEXEC);
     const off_t end = lseek(file, 0, SEEK_END);
@@ -496,17 +496,17 @@ static void a_copied_checksum_is_replaced(void **state)
     begin_small(&s);
     assert_int_equal(qg_state_load(s.state, in_room("a")), QG_OK);
     s.f[0] = 7;
-    assert_int_equal(qg_state_note(s.state, "more", "x"), QG_OK);
-    assert_int_equal(qg_state_note(s.state, "empty", NULL), QG_OK);
-    assert_int_equal(qg_state_note(s.state, "empty", NULL), QG_OK);
-    assert_null(qg_state_noted(s.state, "empty"));
+    assert_int_equal(qg_state_set_note(s.state, "more", "x"), QG_OK);
+    assert_int_equal(qg_state_set_note(s.state, "empty", NULL), QG_OK);
+    assert_int_equal(qg_state_set_note(s.state, "empty", NULL), QG_OK);
+    assert_null(qg_state_find_note(s.state, "empty"));
     assert_int_equal(qg_state_save(s.state, in_room("b")), QG_OK);
     s.f[0] = 0;
     assert_int_equal(qg_state_load(s.state, in_room("b")), QG_OK);
     assert_true(s.f[0] == 7);
-    assert_string_equal(qg_state_noted(s.state, "more"), "x");
-    assert_string_equal(qg_state_noted(s.state, "lines"), "a\nb\\");
-    assert_null(qg_state_noted(s.state, "empty"));
+    assert_string_equal(qg_state_find_note(s.state, "more"), "x");
+    assert_string_equal(qg_state_find_note(s.state, "lines"), "a\nb\\");
+    assert_null(qg_state_find_note(s.state, "empty"));
     qg_state_free(s.state);
 }
 

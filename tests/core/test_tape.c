@@ -391,7 +391,7 @@ static void vars_of_an_earlier_step_are_refused(void **state)
     qg_var *w = qg_parameter(f->t, f->w);
     qg_tape_begin(f->t, QG_TRAIN, 1, 9);
     qg_var *y = qg_record(f->t, &sum_adds, SCALAR, qg_parameter(f->t, f->w), NULL, NULL);
-    assert_false(qg_operand(y, 3, w));
+    assert_false(qg_add_operand(y, 3, w));
     assert_message("sum: its operand [1,1,1,4] is of an earlier step");
 }
 
@@ -536,7 +536,7 @@ static void operands_of_another_tape_are_refused(void **state)
     here       = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
     qg_var *y  = qg_record(other, &sum_adds, SCALAR, here, NULL, NULL);
     y->data[0] = 0;
-    assert_false(qg_operand(y, 3, w));
+    assert_false(qg_add_operand(y, 3, w));
     assert_int_equal(qg_tape_status(other), QG_ESTATE);
     assert_int_equal(w->readers, 0);
     assert_failed(qg_backward(other, y), QG_ESTATE, "sum: its operand [1,1,1,4] is of another tape");

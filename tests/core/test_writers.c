@@ -36,7 +36,7 @@ static void *save_until_told(void *id)
     snprintf(name, sizeof name, "%d", *(int *)id);
     for (int i = 0; v && i < VALUES; i++) v[i] = (float)*(int *)id;
     qg_state_add(s, "v", (qg_array){ QG_F32, 1, { VALUES }, v });
-    qg_state_note(s, "who", name);
+    qg_state_set_note(s, "who", name);
     while (!status) {
         v[0]++;
         status = qg_state_save(s, path);

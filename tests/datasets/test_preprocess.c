@@ -148,8 +148,8 @@ static qg_preprocess *of_channels(int n)
     char image[16];
     qg_state *s = qg_state_new();
     snprintf(image, sizeof image, "8x8x%d", n);
-    qg_state_note(s, "image", image);
-    qg_state_note(s, "normalise", "unit");
+    qg_state_set_note(s, "image", image);
+    qg_state_set_note(s, "normalise", "unit");
     save(s, "a.safetensors");
     qg_preprocess *p = qg_preprocess_open(in_room("a.safetensors"));
     if (!p) fail_msg("%s", qg_errmsg());
@@ -205,10 +205,10 @@ static void damaged_files_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         qg_state *s = qg_state_new();
-        if (rows[i].image) qg_state_note(s, "image", rows[i].image);
-        if (rows[i].normalise) qg_state_note(s, "normalise", rows[i].normalise);
-        if (rows[i].mean) qg_state_note(s, "normalise.mean", rows[i].mean);
-        if (rows[i].deviation) qg_state_note(s, "normalise.deviation", rows[i].deviation);
+        if (rows[i].image) qg_state_set_note(s, "image", rows[i].image);
+        if (rows[i].normalise) qg_state_set_note(s, "normalise", rows[i].normalise);
+        if (rows[i].mean) qg_state_set_note(s, "normalise.mean", rows[i].mean);
+        if (rows[i].deviation) qg_state_set_note(s, "normalise.deviation", rows[i].deviation);
         save(s, "a.safetensors");
         assert_none(qg_preprocess_open(in_room("a.safetensors")), rows[i].says);
         assert_int_equal(qg_errcode(), rows[i].image && rows[i].normalise ? QG_EFORMAT : QG_ESTATE);
@@ -222,7 +222,7 @@ static void the_matrix_must_be_that_of_the_checkpoint(void **state)
     qg_preprocess_free(stored(l));
     qg_state *s = qg_state_new();
     qg_preprocess_note(qg_loader_preprocess(l), s);
-    qg_state_note(s, "normalise.whitening", "0123456789abcdef");
+    qg_state_set_note(s, "normalise.whitening", "0123456789abcdef");
     save(s, "a.safetensors");
     assert_none(qg_preprocess_open(in_room("a.safetensors")),
                 "its images are whitened by matrix 0123456789abcdef, but ");

@@ -74,7 +74,7 @@ static trained train(bool adam)
     MUST(p && r.optim && r.state);
     qg_net_state(r.net, r.state);
     qg_optim_state(r.optim, r.state);
-    qg_state_note(r.state, "format", "fuzz");
+    qg_state_set_note(r.state, "format", "fuzz");
     for (uint64_t i = 0; i < 3; i++) MUST(!step(&r, i));
     r.path   = adam ? "adam" : "sgd";
     r.digest = qg_params_digest(p);

@@ -38,9 +38,9 @@ static bool save_notes(char *text)
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         char *value = strchr(line, ' ');
         if (value) *value++ = '\0';
-        qg_state_note(s, line, value ? value : "");
+        qg_state_set_note(s, line, value ? value : "");
     }
-    const char *image = qg_state_noted(s, "image");
+    const char *image = qg_state_find_note(s, "image");
     qg_shape    shape;
     bool        small = !image || qg_image_parse(image, &shape) || qg_row(shape) <= MOST_VALUES;
     if (small) small = fuzz_ok(qg_state_save(s, path_of("checkpoint")));

@@ -170,7 +170,7 @@ static void without_shift_it_is_not_folded_into_a_weight(void **state)
 static void it_may_read_an_earlier_layer(void **state)
 {
     qg_net   *net  = begin();
-    qg_layer *relu = qg_net_affine(net, 2, -1), *pool = qg_net_result(qg_net_maxpool(net, 2));
+    qg_layer *relu = qg_net_affine(net, 2, -1), *pool = qg_net_mark_output(qg_net_maxpool(net, 2));
     qg_layer *bn   = qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .after = relu });
     assert_non_null(qg_net_build(net));
     assert_ptr_equal(bn->after, relu);

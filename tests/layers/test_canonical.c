@@ -100,12 +100,12 @@ static void every_layer_returns(void **state)
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .no_shift = true });
     qg_layer *sum = qg_net_add(net, qg_net_rprelu(net, (qg_prelu_spec){ 0 }), a);
     qg_net_hardtanh(net), qg_net_sigmoid(net), qg_net_tanh(net);
-    qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ .surrogate = qg_surrogate_annealed_tanh(40) });
+    qg_quant sign = qg_sign((qg_sign_spec){ .surrogate = qg_surrogate_annealed_tanh(40) });
     sign.after = 1;
     qg_net_quantize(net, sign);
     qg_net_avgpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 1, .pad = 1, .exclude_pad = true });
     qg_layer *b = qg_net_dropout(net, 0.1f);
-    qg_net_concat(net, b, qg_net_result(qg_net_shortcut(net, sum, 1, 10)));
+    qg_net_concat(net, b, qg_net_mark_output(qg_net_shortcut(net, sum, 1, 10)));
     qg_net_avgpool(net, 2), qg_net_maxpool(net, 1);
     qg_net_global_avgpool(net);
     qg_net_dense(net, (qg_dense_spec){ .out = 6, .no_bias = true, .weight = qg_xnor((qg_xnor_spec){ 0 }) });

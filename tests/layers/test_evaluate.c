@@ -360,7 +360,7 @@ static void thresholds_are_where_codes_begin(void **state)
 
 static qg_net *bnn(bool apart)
 {
-    const qg_quant w = qg_bnn((qg_bnn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant w = qg_bnn((qg_bnn_spec){ 0 }), sign = qg_sign((qg_sign_spec){ 0 });
     qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 6, .channels = 3, .seed = 4 });
     if (apart) {
         qg_net_quantize(net, sign);

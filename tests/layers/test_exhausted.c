@@ -46,7 +46,7 @@ static bool keep(qg_net *net, qg_optim *o)
     qg_state *s = qg_state_new();
     qg_net_state(net, s);
     qg_optim_state(o, s);
-    qg_state_note(s, "about", "a note");
+    qg_state_set_note(s, "about", "a note");
     const char *path = in_room("state");
     const bool  kept = !qg_state_save(s, path) && !qg_state_load(s, path) && !qg_net_save(net, path) && !qg_net_load(net, path);
     qg_state_free(s);

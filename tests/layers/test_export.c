@@ -258,7 +258,7 @@ static found check(rig *r, const char *what)
     assert_int_equal(row, qg_row(y->shape));
     memcpy(expected, y->data, (size_t)all * row * sizeof *expected);
     if (c.n < all) evaluated(r, c.n);
-    c.out = qg_tape_kept(r->t, r->net);
+    c.out = qg_tape_attached(r->t, r->net);
     const int fewer[] = { c.n, some, c.n < all ? all : 0 };
     for (int i = 0; i < COUNT(fewer); i++) {
         const int n = fewer[i];
@@ -377,7 +377,7 @@ static void every_layer_is_exact(void **state)
 static void branches_are_exact(void **state)
 {
     const qg_quant w = qg_twn((qg_twn_spec){ 0 }), w8 = qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true });
-    const qg_quant inputs[] = { qg_binary_activation((qg_binary_activation_spec){ 0 }), qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
+    const qg_quant inputs[] = { qg_sign((qg_sign_spec){ 0 }), qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
                                 qg_pact((qg_pact_spec){ .bits = 8 }), qg_pact((qg_pact_spec){ .bits = 32 }) };
     for (int i = 0; i < COUNT(inputs); i++) {
         rig     r;
@@ -391,7 +391,7 @@ static void branches_are_exact(void **state)
         qg_layer *f  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .after = q });
         qg_layer *sum = qg_net_add(net, a, bn), *both = qg_net_concat(net, b, f);
         qg_layer *head = qg_net_concat(net, sum, both);
-        qg_net_result(sum);
+        qg_net_mark_output(sum);
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .stride = 2, .weight = w, .input = inputs[i], .after = head });
         qg_net_dense(net, (qg_dense_spec){ .out = 300, .weight = w });
         if (!begin(&r, net)) fail_msg("%s", qg_errmsg());
@@ -448,7 +448,7 @@ static void every_model_is_exact(void **state)
 static void weights_stay_packed_in_memory(void **state)
 {
     static const char few[] = "lenet5-xnor resnet20 resnet32 resnet44 resnet56";
-    const qg_quant    sign = qg_binary_activation((qg_binary_activation_spec){ 0 }), none = { 0 };
+    const qg_quant    sign = qg_sign((qg_sign_spec){ 0 }), none = { 0 };
     const struct { qg_quant w, x; } schemes[] = {
         { qg_binary((qg_binary_spec){ 0 }), none },
         { qg_binary((qg_binary_spec){ 0 }), sign },

@@ -75,7 +75,7 @@ static void no_heap_after_the_first_step(void **state)
 /* Weight, input, gradient: schemes that save, learn, draw, scale the output or flip. */
 static void no_heap_in_nets_with_schemes(void **state)
 {
-    const qg_quant none = { 0 }, sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
+    const qg_quant none = { 0 }, sign = qg_sign((qg_sign_spec){ { 0 } });
     const qg_quant nets[][3] = {
         { qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }),
           qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }),
@@ -141,7 +141,7 @@ static void evaluate(const run *r, uint64_t step)
         qg_tape_begin(r->tape, QG_EVAL, 0, step);
         const qg_var *logits = qg_net_forward(r->net, r->tape, b.x);
         assert_non_null(logits);
-        assert_in_range(qg_correct(logits, b.y), 0, b.x.shape.n);
+        assert_in_range(qg_count_correct(logits, b.y), 0, b.x.shape.n);
     }
 }
 
@@ -192,7 +192,7 @@ static void check(const training *c)
 
 static void no_heap_in_training(void **state)
 {
-    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant sign = qg_sign((qg_sign_spec){ 0 });
     const training trainings[] = {
         { "lenet5", 28, { .weight = qg_twn((qg_twn_spec){ 0 }) }, true },
         { "lenet5", 28, { .weight = qg_binary((qg_binary_spec){ .per_channel = true }), .input = sign }, false },

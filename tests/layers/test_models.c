@@ -21,7 +21,7 @@ static qg_net *lenet5(qg_model_spec spec)
 static qg_quant twn(void)    { return qg_twn((qg_twn_spec){ 0 }); }
 static qg_quant binary(void) { return qg_binary((qg_binary_spec){ 0 }); }
 static qg_quant rows(void)   { return qg_binary((qg_binary_spec){ .per_channel = true }); }
-static qg_quant sign(void)   { return qg_binary_activation((qg_binary_activation_spec){ 0 }); }
+static qg_quant sign(void)   { return qg_sign((qg_sign_spec){ 0 }); }
 
 /* "conv2d batchnorm relu ..", and of each product its quantizers: "conv2d:twn:sign". */
 static const char *order(const qg_net *net, char text[512])

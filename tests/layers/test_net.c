@@ -68,7 +68,7 @@ static void check_mistake(const mistake *m, qg_tape *t)
 
 static void the_first_bad_declaration_surfaces_at_build(void **state)
 {
-    const qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_sign((qg_sign_spec){ 0 });
     const qg_quant unknown_range = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 });
     const qg_quant bad_surrogate = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_clip(-1) });
     const mistake mistakes[] = {
@@ -240,7 +240,7 @@ static void null_flows(void **state)
     qg_net *other = small_net();
     assert_null(qg_net_add(NULL, qg_net_relu(other), qg_net_relu(other)));
     qg_net_free(other);
-    assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL)), assert_null(qg_net_result(NULL));
+    assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL)), assert_null(qg_net_mark_output(NULL));
     assert_null(qg_net_forward(NULL, NULL, (qg_tensor){ 0 })), assert_null(qg_apply(NULL, NULL, NULL));
     qg_net_free(NULL);
     assert_int_equal(qg_net_layers(NULL), 0), assert_null(qg_net_layer(NULL, 0));
@@ -274,13 +274,13 @@ static void a_layer_that_nobody_reads_is_named(void **state)
         qg_net   *net  = small_net();
         qg_layer *relu = qg_net_relu(net);
         qg_layer *head = qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "head" });
-        if (i == 1) qg_net_result(head);
+        if (i == 1) qg_net_mark_output(head);
         if (i == 2) relu = qg_net_add(net, head, head);
         qg_net_dense(net, (qg_dense_spec){ .out = 2, .after = relu });
         if (i > 0) assert_non_null(qg_net_build(net));
         else assert_null(qg_net_build(net));
         if (i == 0) assert_message("head: no layer reads it, and the net's result is fc1; declare further results with "
-                                   "qg_net_result");
+                                   "qg_net_mark_output");
         qg_net_free(net);
     }
 }
@@ -318,7 +318,7 @@ static void names_and_shapes_are_inferred(void **state)
     qg_net_relu(net);
     qg_net_dropout(net, 0.5f);
     qg_net_dense(net, (qg_dense_spec){ .out = 8 });
-    qg_net_result(qg_net_layer(net, 6));
+    qg_net_mark_output(qg_net_layer(net, 6));
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = bn });
     qg_net_maxpool(net, 2);
     qg_net_global_avgpool(net);

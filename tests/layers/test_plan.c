@@ -35,7 +35,7 @@ static const chain chains[] = {
 /* apart: a dropout of rate 0 behind every layer but conv1, so that nothing stands side by side. */
 static qg_net *net_of(const char *layers, bool apart)
 {
-    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant sign = qg_sign((qg_sign_spec){ 0 });
     qg_net        *net  = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
     qg_layer *first = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
     for (const char *l = layers; *l && *l != 's'; l++) {
@@ -166,7 +166,7 @@ static void a_waiting_quantizer_is_a_relu(void **state)
     for (int apart = 0; apart < 2; apart++) {
         float logits[2][N * CLASSES];
         for (int late = 0; late < 2; late++) {
-            qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+            qg_quant sign = qg_sign((qg_sign_spec){ 0 });
             sign.after    = 1;
             qg_net *net   = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
             qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
@@ -321,9 +321,9 @@ static qg_net *net_with_results(bool conv, bool norm, bool relu)
     qg_layer *b    = qg_net_batchnorm(net), *c = qg_net_relu(net);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .input = qg_pact((qg_pact_spec){ .bits = 2 }) });
     qg_net_batchnorm(net);
-    if (conv) qg_net_result(a);
-    if (norm) qg_net_result(b);
-    if (relu) qg_net_result(c);
+    if (conv) qg_net_mark_output(a);
+    if (norm) qg_net_mark_output(b);
+    if (relu) qg_net_mark_output(c);
     assert_non_null(qg_net_build(net));
     return net;
 }
@@ -348,7 +348,7 @@ static void results_are_found_by_name(void **state)
             assert_non_null(qg_net_forward(net, t, (qg_tensor){ { 4, 5, 5, 2 }, image }));
             const qg_var *y = qg_net_output(net, t, name);
             assert_int_equal(y != NULL, has[i]);
-            if (!y) assert_message("is folded into another layer; declare it with qg_net_result");
+            if (!y) assert_message("is folded into another layer; declare it with qg_net_mark_output");
             qg_var *x = qg_input(alone, (qg_tensor){ { 4, 5, 5, 2 }, image });
             for (int k = 0; k <= i; k++) x = qg_apply(qg_net_layer(net, k), alone, x);
             assert_non_null(x);

@@ -93,7 +93,7 @@ static uint64_t train(void *context)
             qg_var *loss   = (p->loss ? p->loss : qg_cross_entropy)(tape, scores, b.y);
             if (!loss) fail_rank(p->name, qg_errmsg());
             seen += (double)loss->data[0] * b.n;
-            right += qg_correct(scores, b.y);
+            right += qg_count_correct(scores, b.y);
             if (epoch) continue;
             if (qg_backward(tape, loss) || qg_optim_step(optim)) fail_rank(p->name, qg_errmsg());
         }

@@ -17,7 +17,7 @@ enum { TEXT = 8192 };
 static const qg_model_spec small = { .height = 8, .width = 8, .channels = 3, .classes = 10 };
 
 static qg_quant twn(void)    { return qg_twn((qg_twn_spec){ 0 }); }
-static qg_quant sign(void)   { return qg_binary_activation((qg_binary_activation_spec){ 0 }); }
+static qg_quant sign(void)   { return qg_sign((qg_sign_spec){ 0 }); }
 static qg_quant dorefa(void) { return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }); }
 
 /* One line per layer: name, type, what it reads, output, quantizers. */

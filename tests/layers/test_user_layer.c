@@ -315,7 +315,7 @@ static const qg_layer_type larger_type = { .name = "larger",
 static void it_is_exported(void **state)
 {
     const qg_quant twn = qg_twn((qg_twn_spec){ 0 }),
-                   sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+                   sign = qg_sign((qg_sign_spec){ 0 });
     qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 6 });
     qg_net_append(net, &gate_type, NULL, "gate", NULL);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .weight = twn });

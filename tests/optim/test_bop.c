@@ -150,7 +150,7 @@ static void a_net_without_latent_weights_learns(void **state)
     qg_net_batchnorm(net);
     qg_net_dense(
         net,
-        (qg_dense_spec){ .out = 2, .input = qg_binary_activation((qg_binary_activation_spec){ { 0 } }) });
+        (qg_dense_spec){ .out = 2, .input = qg_sign((qg_sign_spec){ { 0 } }) });
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
     assert_true(p->item[0]->flips);
@@ -163,7 +163,7 @@ static void a_net_without_latent_weights_learns(void **state)
         qg_tape_begin(t, QG_TRAIN, 1, s);
         qg_var *y = qg_net_forward(net, t, (qg_tensor){ { N, 1, 1, PIXELS }, image });
         if (qg_backward(t, qg_cross_entropy(t, y, label))) fail_msg("%s", qg_errmsg());
-        correct = qg_correct(y, label);
+        correct = qg_count_correct(y, label);
         step(o);
     }
     assert_true(correct >= N - 3);

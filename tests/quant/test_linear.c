@@ -114,7 +114,7 @@ static void empty_and_rank_0(void **state)
 
 static qg_quant linear(int bits, float max_value)
 {
-    return qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = max_value });
+    return qg_linear((qg_linear_spec){ .bits = bits, .max_value = max_value });
 }
 
 static void defaults_are_those_of_the_source(void **state)

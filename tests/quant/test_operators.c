@@ -231,7 +231,7 @@ static void without_bits(void **state)
         qg_role     role;
         float       learned[2];
     } rows[] = {
-        { "sign", sign, qg_binary_activation((qg_binary_activation_spec){ { 0 } }), QG_INPUT, { 0 } },
+        { "sign", sign, qg_sign((qg_sign_spec){ { 0 } }), QG_INPUT, { 0 } },
         { "bop", straight_sign, qg_bop_weight(), QG_WEIGHT, { 0 } },
         { "bnn", sign, qg_bnn((qg_bnn_spec){ .as_paper = true }), QG_WEIGHT, { 0 } },
         { "binaryconnect", straight_sign, qg_binaryconnect((qg_binaryconnect_spec){ .as_paper = true }), QG_WEIGHT, { 0 } },
@@ -266,7 +266,7 @@ static void of_each_number_of_bits(void **state)
         const qg_dorefa_weight_spec     weight = { .bits = bits }, through = { .bits = bits, .through_max = true };
         const qg_dorefa_activation_spec even = { .bits = bits }, up = { .bits = bits, .ties_up = true };
         const float                     step[] = { 0.9f / (float)(1u << (bits - 1)), 1.0f };
-        const qg_quant q = qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = 1.3f });
+        const qg_quant q = qg_linear((qg_linear_spec){ .bits = bits, .max_value = 1.3f });
         check("linear", q, QG_INPUT, linear, NULL);
         check("pact", qg_pact((qg_pact_spec){ .bits = bits }), QG_INPUT, pact, alpha);
         check("dorefa", qg_dorefa_activation(even), QG_INPUT, dorefa_activation, NULL);

@@ -23,7 +23,7 @@ static qg_quant connect(bool stochastic)
 
 static qg_quant sign_with(qg_surrogate s)
 {
-    return qg_binary_activation((qg_binary_activation_spec){ s });
+    return qg_sign((qg_sign_spec){ s });
 }
 
 /* --- values ------------------------------------------------------------------------------- */

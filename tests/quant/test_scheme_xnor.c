@@ -328,7 +328,7 @@ static void a_waiting_quantizer_does_not_scale(void **state)
 static void without_the_map_it_is_the_sign(void **state)
 {
     const qg_quant q = qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true });
-    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
+    const qg_quant sign = qg_sign((qg_sign_spec){ { 0 } });
     assert_string_equal(q.scheme->name, "xnor");
     assert_true(q.scheme->apply == sign.scheme->apply && q.scheme->activation == sign.scheme->activation);
     assert_true(q.scheme->encode == sign.scheme->encode && q.scheme->rectifies);

@@ -23,7 +23,7 @@ static void all_schemes(qg_quant out[SCHEMES])
     out[1]    = qg_twn((qg_twn_spec){ .threshold = 0.1f });
     out[2]    = qg_binary((qg_binary_spec){ 0 });
     out[3]    = qg_binary((qg_binary_spec){ .per_channel = true });
-    out[SIGN] = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    out[SIGN] = qg_sign((qg_sign_spec){ 0 });
     out[5]    = qg_bnn((qg_bnn_spec){ .as_paper = true });
     out[6]    = qg_bop_weight();
     out[7]    = qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true });
@@ -129,7 +129,7 @@ static double swish(double x, void *context)
     return 2 * s * (1 + 5 * x * (1 - s)) - 1;
 }
 
-static qg_quant sign_with(qg_surrogate s) { return qg_binary_activation((qg_binary_activation_spec){ s }); }
+static qg_quant sign_with(qg_surrogate s) { return qg_sign((qg_sign_spec){ s }); }
 
 static qg_quant with(qg_quant q, qg_surrogate s)
 {
@@ -152,7 +152,7 @@ static qg_quant unit(int bits, bool zero) { return qg_unit((qg_unit_spec){ .bits
 
 static qg_quant linear(int bits, float max_value)
 {
-    return qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = max_value });
+    return qg_linear((qg_linear_spec){ .bits = bits, .max_value = max_value });
 }
 
 #define fake_quant(...) qg_fake_quant((qg_fake_quant_spec){ __VA_ARGS__ })
@@ -225,8 +225,8 @@ static void slopes_are_those_of_the_surrogates(void **state)
 static void sign_as_an_activation_is_sign_as_an_op(void **state)
 {
     enum { M = 1500 };      /* three runs of the buffer in its backward, the last one short */
-    const qg_binary_activation_spec spec = { .surrogate = qg_surrogate_approx_sign() };
-    const qg_quant      q = qg_binary_activation(spec);
+    const qg_sign_spec spec = { .surrogate = qg_surrogate_approx_sign() };
+    const qg_quant      q = qg_sign(spec);
     const qg_activation f = q.scheme->activation(q, NULL);
     float     y[M], dy[M], dx[M];
     qg_params p = { 0 };
@@ -253,7 +253,7 @@ static void nothing_and_later(void **state)
 {
     float    w[] = { -2, -0.5f, 0, 3 };
     qg_tape *t   = qg_tape_new();
-    qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_sign((qg_sign_spec){ 0 });
     twn.after = sign.after = 5;
     for (uint64_t step = 4; step <= 5; step++)
         for (int mode = QG_TRAIN; mode <= QG_EVAL; mode++) {
@@ -448,7 +448,7 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
 {
     const qg_quant never[]  = { qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),
                                 qg_ste_tern((qg_ste_tern_spec){ 0 }), qg_unit((qg_unit_spec){ 0 }),
-                                qg_binary_activation((qg_binary_activation_spec){ .surrogate = qg_surrogate_identity() }),
+                                qg_sign((qg_sign_spec){ .surrogate = qg_surrogate_identity() }),
                                 qg_pact((qg_pact_spec){ .bits = 2 }) };
     const qg_quant always[] = { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor((qg_xnor_spec){ .centred = true }),
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = qg_surrogate_clip(1) }) };

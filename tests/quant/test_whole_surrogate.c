@@ -96,7 +96,7 @@ static uint64_t digest_of(qg_surrogate s)
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3, .weight = qg_binary((qg_binary_spec){ .surrogate = s }) });
     qg_net_batchnorm(net);
     qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_twn((qg_twn_spec){ .surrogate = s }),
-                                       .input = qg_binary_activation((qg_binary_activation_spec){ .surrogate = s }) });
+                                       .input = qg_sign((qg_sign_spec){ .surrogate = s }) });
     qg_params *p = qg_net_build(net);
     qg_optim  *o = qg_adam(p, (qg_adam_spec){ .lr = 1e-2f });
     qg_tape   *t = qg_tape_new();

@@ -178,7 +178,7 @@ static void assert_begins(const char *model, qg_model_spec spec, const char *exp
 
 static void layers_stand_in_their_papers_order(void **state)
 {
-    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant sign = qg_sign((qg_sign_spec){ 0 });
     const qg_quant unit = qg_unit((qg_unit_spec){ .bits = 2 });
     const qg_quant lsq  = qg_lsq((qg_lsq_spec){ .bits = 2 });
     assert_begins("lenet5-xnor", (qg_model_spec){ .input = sign, .first_last = QG_FIRST_LAST_FLOAT },

@@ -26,9 +26,9 @@ typedef struct letter {
 /* socket[a][b] is what rank a has to reach rank b.  A thread reads all messages as they come, so that no rank waits until
  * another one reads. */
 typedef struct mesh {
-    int             rank, socket[QG_MOST_RANKS][QG_MOST_RANKS];
+    int             rank, socket[QG_MAX_RANKS][QG_MAX_RANKS];
     letter         *first;
-    bool            gone[QG_MOST_RANKS];    /* this rank sends no more */
+    bool            gone[QG_MAX_RANKS];     /* this rank sends no more */
     unsigned        asked;
     pthread_mutex_t lock;
     pthread_cond_t  news;
@@ -75,11 +75,11 @@ static void *read_all(void *context)
 {
     mesh *m = context;
     for (;;) {
-        struct pollfd at[QG_MOST_RANKS];
-        for (int r = 0; r < QG_MOST_RANKS; r++)
+        struct pollfd at[QG_MAX_RANKS];
+        for (int r = 0; r < QG_MAX_RANKS; r++)
             at[r] = (struct pollfd){ .fd = m->gone[r] || !m->socket[m->rank][r] ? -1 : m->socket[m->rank][r], .events = POLLIN };
-        if (poll(at, QG_MOST_RANKS, -1) < 0) continue;
-        for (int r = 0; r < QG_MOST_RANKS; r++) {
+        if (poll(at, QG_MAX_RANKS, -1) < 0) continue;
+        for (int r = 0; r < QG_MAX_RANKS; r++) {
             if (!at[r].revents) continue;
             letter *l = read_letter(at[r].fd, r), **last = &m->first;
             pthread_mutex_lock(&m->lock);
@@ -195,7 +195,7 @@ static void join(mesh *m, int ranks)
 uint64_t run_ranks(int ranks, int threads, uint64_t (*work)(void *context), void *context)
 {
     mesh     m = mesh_of(ranks);
-    pid_t    child[QG_MOST_RANKS];
+    pid_t    child[QG_MAX_RANKS];
     int      result[2];
     uint64_t first = 0;
     assert_int_equal(pipe(result), 0);

@@ -21,9 +21,9 @@ void save_small(const char *path)
     qg_state *s    = qg_state_new();
     qg_state_add(s, "codes", array_of(QG_I8, i, 3));
     qg_state_add(s, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, f });
-    qg_state_note(s, "k", "v\x01");
-    qg_state_note(s, "empty", "");
-    qg_state_note(s, "lines", "a\nb\\");
+    qg_state_set_note(s, "k", "v\x01");
+    qg_state_set_note(s, "empty", "");
+    qg_state_set_note(s, "lines", "a\nb\\");
     assert_int_equal(qg_state_save(s, path), QG_OK);
     qg_state_free(s);
 }

@@ -708,7 +708,7 @@ static void a_net_may_have_two_heads(void **state)
     qg_optim_free(s.optim), qg_net_free(s.net);
     s.net         = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
     qg_layer *x   = qg_net_dense(s.net, (qg_dense_spec){ .out = 8 });
-    qg_net_result(qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .name = "aside" }));
+    qg_net_mark_output(qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .name = "aside" }));
     qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .after = x });
     s.optim       = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
     s.spec.loss   = of_two_heads, s.spec.user = s.net;
@@ -957,7 +957,7 @@ static double accuracy_of(const char *path)
     assert_ok(qg_net_load(s.net, path));
     for (qg_batch b; qg_loader_next(s.test, &b);) {
         qg_tape_begin(t, QG_EVAL, 0, EPOCHS * STEPS);
-        correct += qg_correct(qg_net_forward(s.net, t, b.x), b.y);
+        correct += qg_count_correct(qg_net_forward(s.net, t, b.x), b.y);
     }
     qg_tape_free(t);
     close_subject(&s);

@@ -108,7 +108,7 @@ static double accuracy_of(qg_net *net, qg_loader *images)
     assert_ok(qg_loader_seek(images, 0, 0));
     for (qg_batch b; qg_loader_next(images, &b);) {
         qg_tape_begin(t, QG_EVAL, 0, 0);
-        correct += qg_correct(qg_net_forward(net, t, b.x), b.y);
+        correct += qg_count_correct(qg_net_forward(net, t, b.x), b.y);
     }
     qg_tape_free(t);
     return (double)correct / qg_loader_shape(images).n;

@@ -197,7 +197,7 @@ static int run_bench(bench *b)
     status = bench_build(b);
     if (!status) status = b->packed ? measure_packed(b) : bench_measure(b);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return qg_report("qgrad bench");
+    if (status) return qg_print_error("qgrad bench");
     if (qg_rank() == 0) print_bench(b);
     qg_ranks_end();
     return EXIT_DONE;

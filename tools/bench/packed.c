@@ -25,7 +25,7 @@ typedef struct lab {
     size_t          row, scores;            /* floats of an image, and of its result */
     const float    *images;
     float          *result;                 /* [threads][batch][scores] */
-    qg_infer_status status[QG_MOST_THREADS];
+    qg_infer_status status[QG_MAX_THREADS];
     double         *seconds;
 } lab;
 

@@ -17,7 +17,7 @@ enum { TRIAD_FLOATS = 1 << 24, MOST_LANES = 16, MOST_COUNTS = 16, LEAST_ROUNDS =
 #define ROUND_SECONDS 0.01
 
 /* More than the thread counts 1, 2, 4, .. and the last one. */
-_Static_assert(1 << (MOST_COUNTS - 2) > QG_MOST_THREADS, "MOST_COUNTS holds every thread count");
+_Static_assert(1 << (MOST_COUNTS - 2) > QG_MAX_THREADS, "MOST_COUNTS holds every thread count");
 
 typedef struct peak {
     const qg__peak_kernels *kernels;
@@ -144,7 +144,7 @@ int bench_peak(const config *asked)
     float   *block = calloc(3, TRIAD_FLOATS * sizeof *block);
     if (!block) {
         qg_fail(QG_EMEM, "out of memory for the triad's %zu bytes", 3 * TRIAD_FLOATS * sizeof *block);
-        return qg_report("qgrad bench");
+        return qg_print_error("qgrad bench");
     }
     p.a = block;
     p.b = block + TRIAD_FLOATS;
@@ -243,5 +243,5 @@ int bench_memory(const config *asked)
     if (!status) print_traffic(asked, &best);
     qg_tape_free(t);
     free(x);
-    return status ? qg_report("qgrad bench") : EXIT_DONE;
+    return status ? qg_print_error("qgrad bench") : EXIT_DONE;
 }

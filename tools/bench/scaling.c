@@ -23,9 +23,9 @@
 #include "core/kernels/parallel.h"
 #include "core/dist/exchange.h"
 
-/* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MOST_RANKS are projected by formula. */
+/* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MAX_RANKS are projected by formula. */
 enum { DISTANCES = 4, LINES = 7 };
-_Static_assert(1 << DISTANCES == QG_MOST_RANKS, "one distance for each bit of a rank's number");
+_Static_assert(1 << DISTANCES == QG_MAX_RANKS, "one distance for each bit of a rank's number");
 
 typedef enum message_kind { WAITS, GRADIENT, SUM, BACKWARD_DONE } message_kind;
 
@@ -339,7 +339,7 @@ static qg_status extrapolate_line(const line *from, int ranks, int batch, double
 }
 
 /* What there is to send has a part that grows with the batch.  So has computing, because of dense layers: it grows as up to
- * QG_MOST_RANKS / 2 ranks, since more have one slice each, which threads cannot share. */
+ * QG_MAX_RANKS / 2 ranks, since more have one slice each, which threads cannot share. */
 static qg_status extrapolate(scaling *s)
 {
     const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
@@ -383,7 +383,7 @@ static void print_projected(const scaling *s, const lines *t)
             const double ms = predict_alike(l, all->item[i]);
             printf(" %10.3f %10.3f", ms, efficiency(t, l, ms));
         }
-        printf("%s\n", l->ranks > QG_MOST_RANKS ? "  *" : "");
+        printf("%s\n", l->ranks > QG_MAX_RANKS ? "  *" : "");
     }
 }
 
@@ -411,7 +411,7 @@ static void print_text(const scaling *s)
     print(s, &s->strong);
     printf("\nweak scaling: %d images for each rank\n", s->config.batch);
     print(s, &s->weak);
-    if (s->asked->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MOST_RANKS);
+    if (s->asked->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MAX_RANKS);
 }
 
 static void json_lines(const scaling *s, const lines *t, const char *key, qg__json *j)
@@ -499,7 +499,7 @@ static void draw(const scaling *s, const lines *t, const char *title, FILE *out)
         c.mark[c.n_marks++] = (svg_mark){ .at = i, .name = k.tick[i] };
     }
     for (int i = 0; i < all->count; i++) {
-        const int real = bit_between(0, QG_MOST_RANKS) + 1;
+        const int real = bit_between(0, QG_MAX_RANKS) + 1;
         for (int r = 0; r < t->n; r++) {
             k.y[k.n][r]     = efficiency(t, &t->line[r], predict_alike(&t->line[r], all->item[i]));
             k.y[k.n + 1][r] = k.y[k.n][r];
@@ -561,7 +561,7 @@ static int run(scaling *s)
     if (!status && qg_ranks() == 1 && !project)
         return refuse("there is one rank; start several, as in mpirun -n 4 build/qgrad-mpi bench scaling .., or project with --link");
     if (!status && qg_ranks() > 1 && project) status = qg_fail(QG_EARG, "--link projects from one process, without mpirun");
-    const int most = project ? QG_MOST_RANKS : qg_ranks();
+    const int most = project ? QG_MAX_RANKS : qg_ranks();
     if (!status) status = bench_choose_data(s->asked);
     if (!status) status = config_resolve(s->asked, NULL, &s->config, &usage);
     if (!status) usage = true;
@@ -582,7 +582,7 @@ static int run(scaling *s)
     if (!status && project) status = extrapolate(s);
     if (!status && s->asked->out && qg_rank() == 0) status = write_picture(s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return qg_report("qgrad bench");
+    if (status) return qg_print_error("qgrad bench");
     if (qg_rank() == 0 && !output_is_stdout(s->asked->out)) (s->asked->json ? print_json : print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;

@@ -208,19 +208,19 @@ static int update_page(const char *program, const char *operand, config *asked)
     const bool check = asked->check;
     if (check && asked->add) {
         qg_fail(QG_EARG, "--check and --add exclude each other");
-        return qg_report("qgrad results"), EXIT_USAGE;
+        return qg_print_error("qgrad results"), EXIT_USAGE;
     }
     if (asked->force && !asked->add) {
         qg_fail(QG_EARG, "--force replaces logs; pass a run with --add");
-        return qg_report("qgrad results"), EXIT_USAGE;
+        return qg_print_error("qgrad results"), EXIT_USAGE;
     }
-    if (check_place(!check)) return qg_report("qgrad results");
+    if (check_place(!check)) return qg_print_error("qgrad results");
     const int fd     = check ? -1 : lock();
     qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
     if (!status) print_outcome(asked, &all);
     results_end(&all);
     if (fd >= 0) close(fd);
-    return status ? qg_report("qgrad results") : EXIT_DONE;
+    return status ? qg_print_error("qgrad results") : EXIT_DONE;
 }
 
 static const verb results_verb = {

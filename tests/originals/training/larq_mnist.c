@@ -50,7 +50,7 @@ static void norm(qg_net *net)
 static qg_net *declare(void)
 {
     const qg_quant w = qg_bnn((qg_bnn_spec){ .as_paper = true }),
-                   x = qg_binary_activation((qg_binary_activation_spec){ 0 });
+                   x = qg_sign((qg_sign_spec){ 0 });
 
     qg_net *net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1 });
     qg_net_conv2d (net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .no_bias = true, .weight = w });

@@ -98,5 +98,5 @@ int train_steps(int argc, char **argv, qg_training what)
     qg_optim_free(optim);
     qg_net_free(what.net);
     qg_archive_free(batches);
-    return failed ? qg_report("training") : 0;
+    return failed ? qg_print_error("training") : 0;
 }
