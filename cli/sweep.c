@@ -358,17 +358,22 @@ static void become(const sweep *s, const job *j, const words *w)
     _exit(EXIT_FAILED);
 }
 
-/* A new file: what is there may be a link that someone else has made. */
+/* A new file: what is there may be a link that someone else has made.  Another sweep may put its own log there between the
+ * removal and the opening, and would have to do so again and again to win. */
 static qg_status open_log(job *j)
 {
+    enum { TRIALS = 1000 };
     char  path[QG__PATH_BYTES + 8], parent[QG__PATH_BYTES];
     bool  made;
     char *slash = strrchr(j->dir, '/');
     snprintf(parent, sizeof parent, "%.*s", (int)(slash - j->dir), j->dir);
     if (qg__path_make(parent, &made)) return QG_EIO;
     log_path(j, path);
-    unlink(path);
-    j->log = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    for (int i = 0; i < TRIALS; i++) {
+        unlink(path);
+        j->log = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (j->log >= 0 || errno != EEXIST) break;
+    }
     return j->log >= 0 ? QG_OK : qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
 }
 
@@ -563,6 +568,8 @@ static qg_status report(const sweep *s)
     for (int i = 0; i < s->jobs && !status; i++) {
         number[i] = s->job[i].combination;
         status    = listing_add(&runs, s->job[i].dir ? s->job[i].dir : s->out);
+        /* Another sweep may be looking whether its run is the same, and has the lock meanwhile. */
+        if (!status && s->job[i].state == FINISHED && runs.item[i].result.complete) runs.item[i].state = LISTED_FINISHED;
     }
     if (!status) status = averages_of(s->asked, number, &runs, &of);
     if (!status && s->asked->json) print_json(s, &of, &runs);
