@@ -174,7 +174,7 @@ if has cmake && has "$cxx"; then
 cmake_minimum_required(VERSION 3.12)
 project(outside C CXX)
 set(CMAKE_CXX_STANDARD 11)
-find_package(qgrad 0.1 REQUIRED)
+find_package(qgrad 0.2 REQUIRED)
 add_executable(user user.cc)
 target_link_libraries(user qgrad::qgrad)
 add_executable(engine engine.c)
