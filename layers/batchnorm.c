@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "core/ops/norm.h"
 #include "layers/evaluate.h"
 
 static const qg_key keys[] = {
@@ -81,16 +82,16 @@ static bool is_done(const qg_step *s, const qg_tape *t)
 static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     const qg_batchnorm *bn   = (const qg_batchnorm *)s->layer;
-    qg_norm_spec        spec = qg__batchnorm_spec(bn, t);
-    spec.done = is_done(s, t);
-    spec.pool = s->pool;
-    spec.add  = z;
-    spec.relu = s->relu;
-    const bool fused = !s->slot || qg__slot_fuse(s->slot, t, &spec);
+    const qg_norm_spec  spec = qg__batchnorm_spec(bn, t);
+    qg_norm_fusion      with = { .pool = s->pool, .add = z, .relu = s->relu };
+    const bool          fused = !s->slot || qg__slot_fuse(s->slot, t, &with);
+    const bool          plain = with.pool <= 1 && !with.add && !with.relu && !with.act.forward;
     qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
     qg_var    *beta  = bn->beta ? qg_parameter(t, bn->beta) : NULL;
     if (bn->spec.whole) return whole(t, x, gamma, beta, spec);
-    qg_var    *y     = qg_norm(t, x, gamma, beta, spec);
+    qg_var    *y     = is_done(s, t) ? qg__norm_rest(t, x, gamma, beta, spec, with)
+                       : plain       ? qg_norm(t, x, gamma, beta, spec)
+                                     : qg_norm_fused(t, x, gamma, beta, spec, with);
     return fused ? y : qg_slot_apply(s->slot, t, y);
 }
 

@@ -5,7 +5,7 @@
  * declaration, every further call on the net does nothing.  Declaring a layer after qg_net_build makes
  * every further qg_net_forward fail.
  *
- * What qg_net_build folds.  A batch norm runs as one qg_norm together with the sum, relu, max pooling and
+ * What qg_net_build folds.  A batch norm runs as one qg_norm_fused together with the sum, relu, max pooling and
  * elementwise quantizer that follow it, unless windows overlap or are padded.  The layers stay as they were
  * declared, and the summary shows them.  A product whose only reader is a batch norm gets no bias, because the
  * batch mean would subtract it again.

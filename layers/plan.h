@@ -9,7 +9,7 @@
  * Two kinds of layer take others in:
  *
  *     batch norm    the sum, relu, max pooling (windows side by side) and activation quantizer that follow it become
- *                   one qg_norm; each of them says whether it can (qg_layer_type.join)
+ *                   one qg_norm_fused; each of them says whether it can (qg_layer_type.join)
  *     product       the batch norm that follows it is folded into the quantized weight (qg_fold_weight)
  */
 #ifndef QG_PLAN_H
@@ -86,10 +86,10 @@ qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: 
 uint64_t       qg__slot_delay(const qg_net *net, qg_role role);        /* the net's, in steps */
 
 
-/* qg_slot_apply as part of a qg_norm: sets spec->act, or spec->relu while the quantizer waits.
+/* qg_slot_apply as part of a qg_norm_fused: sets with->act, or with->relu while the quantizer waits.
  * false: the quantizer must see all values in this step (qg_scheme.observes), so call qg_slot_apply
  * on the result of the norm.  Both give the same bits. */
-bool           qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
+bool           qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with);
 
 qg_tensor      qg__product_weight(const qg_product *p, float *folded);      /* as qg_layer_weight */
 

@@ -85,7 +85,7 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     return (declared ? qg__quantize_checked : qg_quantize)(t, slot->q, x, learned);
 }
 
-bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
 {
     qg_var *learned[QG_MAX_LEARNED];
     vars(slot, t, learned);
@@ -95,10 +95,10 @@ bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
     if (!qg_quant_is_delayed(slot->q, t)) {
         qg_quant q  = slot->q;
         q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
-        spec->act   = q.scheme->activation(q, learned);
-        if (!spec->act.forward) return false;
+        with->act   = q.scheme->activation(q, learned);
+        if (!with->act.forward) return false;
     } else if (slot->q.scheme->rectifies) {
-        spec->relu = true;
+        with->relu = true;
     }
     return true;
 }

@@ -7,7 +7,7 @@
  *
  * A form has constants.  The numbers that share the same constants are a span: the whole tensor, or one channel.  A
  * scheme computes the constants of a span (qg_scheme.constants).  quant/engine.c derives the rest from the form:
- * threads and channels, the op on the tape, the elementwise function for qg_norm, the operators on plain arrays,
+ * threads and channels, the op on the tape, the elementwise function for qg_norm_fused, the operators on plain arrays,
  * the gradients of what is learned, and integer codes.
  */
 #ifndef QG_FORM_H

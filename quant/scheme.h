@@ -162,7 +162,7 @@ struct qg_scheme {
     /* Records the op. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
-    /* The same as an elementwise function, which qg_norm can fuse; NULL: the scheme has none.  It must be
+    /* The same as an elementwise function, which qg_norm_fused can fuse; NULL: the scheme has none.  It must be
      * nondecreasing and compute exactly what apply computes (qg_record_activation turns it into apply).  It returns
      * {0} if apply would fail.  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
@@ -255,7 +255,7 @@ qg_role     qg_quant_role(qg_quant q);          /* q.role; if not set, that of t
 enum { QG_SPELLING_BYTES = 64 };
 const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text, size_t bytes);
 
-/* Whether qg_norm can fuse q, except in the steps in which it observes (qg_quant_observes). */
+/* Whether qg_norm_fused can fuse q, except in the steps in which it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);
 bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
 

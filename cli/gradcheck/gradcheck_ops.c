@@ -153,21 +153,23 @@ static qg_norm_spec with_statistics(const operands *o, qg_norm_spec spec)
 
 static qg_norm_spec folded(const operands *o) { return with_statistics(o, (qg_norm_spec){ 0 }); }
 
-static qg_var *norm_with(qg_tape *t, const operands *o, qg_norm_spec spec)
+static qg_var *norm_of(qg_tape *t, const operands *o, bool frozen)
 {
-    return qg_norm(t, o->x[0], o->x[1], o->x[2], with_statistics(o, spec));
+    return qg_norm(t, o->x[0], o->x[1], o->x[2], with_statistics(o, (qg_norm_spec){ .frozen = frozen }));
 }
 
-static qg_var *norm(qg_tape *t, const operands *o) { return norm_with(t, o, (qg_norm_spec){ 0 }); }
-static qg_var *norm_frozen(qg_tape *t, const operands *o) { return norm_with(t, o, (qg_norm_spec){ .frozen = true }); }
-static qg_var *norm_relu(qg_tape *t, const operands *o) { return norm_with(t, o, (qg_norm_spec){ .relu = true }); }
-static qg_var *norm_pool(qg_tape *t, const operands *o) { return norm_with(t, o, (qg_norm_spec){ .pool = 2 }); }
-static qg_var *norm_add(qg_tape *t, const operands *o) { return norm_with(t, o, (qg_norm_spec){ .add = o->x[3] }); }
+static qg_var *norm(qg_tape *t, const operands *o)        { return norm_of(t, o, false); }
+static qg_var *norm_frozen(qg_tape *t, const operands *o) { return norm_of(t, o, true); }
 
-static qg_var *norm_pool_relu(qg_tape *t, const operands *o)
+static qg_var *fused(qg_tape *t, const operands *o, qg_norm_fusion with)
 {
-    return norm_with(t, o, (qg_norm_spec){ .pool = 2, .relu = true });
+    return qg_norm_fused(t, o->x[0], o->x[1], o->x[2], with_statistics(o, (qg_norm_spec){ 0 }), with);
 }
+
+static qg_var *norm_relu(qg_tape *t, const operands *o)      { return fused(t, o, (qg_norm_fusion){ .relu = true }); }
+static qg_var *norm_pool(qg_tape *t, const operands *o)      { return fused(t, o, (qg_norm_fusion){ .pool = 2 }); }
+static qg_var *norm_pool_relu(qg_tape *t, const operands *o) { return fused(t, o, (qg_norm_fusion){ .pool = 2, .relu = true }); }
+static qg_var *norm_add(qg_tape *t, const operands *o)       { return fused(t, o, (qg_norm_fusion){ .add = o->x[3] }); }
 
 static qg_var *fold_weight(qg_tape *t, const operands *o)
 {
@@ -181,7 +183,7 @@ static qg_var *fold_correct(qg_tape *t, const operands *o)
     return qg_fold_correct(t, o->x[0], o->x[1], o->x[2], o->x[3], folded(o));
 }
 
-/* y = x + a x^3 with a learned: an activation that qg_norm applies on its way. */
+/* y = x + a x^3 with a learned: an activation that qg_norm_fused applies on its way. */
 static void cubic(const qg_activation *f, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++) y[i] = x[i] + f->k[0] * x[i] * x[i] * x[i];
@@ -204,7 +206,7 @@ static qg_var *norm_activation(qg_tape *t, const operands *o)
                               .k         = { a->data[0] },
                               .n_learned = 1,
                               .learned   = { a } };
-    return norm_with(t, o, (qg_norm_spec){ .act = f });
+    return fused(t, o, (qg_norm_fusion){ .act = f });
 }
 
 /* --- rows --------------------------------------------------------------------------------- */

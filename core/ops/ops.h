@@ -120,7 +120,30 @@ qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape y);
 
 /* --- batch norm, and what is fused with it ------------------------------------------------- */
 
-/* An elementwise function that qg_norm applies in the same pass.  core knows it only by these two functions,
+typedef struct qg_norm_spec {
+    float *mean, *var;      /* running statistics [c]: updated in QG_TRAIN and QG_ESTIMATE, used in QG_EVAL */
+    float  momentum;        /* 0: 0.1;  running += momentum (batch - running);  0..1 */
+    float  eps;             /* 0: 1e-5;  finite, not negative */
+    bool   frozen;          /* every mode uses the running statistics and leaves them alone */
+    bool   per_rank;        /* a rank (core/dist/ranks.h) uses the statistics of its own images of a batch, and waits for no
+                               other one; see below */
+} qg_norm_spec;
+
+/* Batch normalisation over n h w.
+ *     y = gamma (x - mean) / sqrt(var + eps) + beta
+ * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN and QG_ESTIMATE (the
+ * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
+ * QG_EVAL, where y is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
+ * each, on every instruction set.  With m = 1 the variance of the batch is 0: y = beta, and the gradient of x is 0.
+ *
+ * With per_rank, mean, var and m are those of the images of a rank, so results depend on the number of ranks.  The running
+ * statistics are the same on all ranks: they follow the mean over the ranks, weighted by their images, of mean and unbiased
+ * variance, which arrive together with the gradients of gamma and beta in qg_backward.  If x and gamma and beta need no gradient,
+ * the ranks exchange them at once.
+ * Fails: QG_ESHAPE, QG_EARG.                          [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
+qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+
+/* An elementwise function that qg_norm_fused applies in the same pass.  core knows it only by these two functions,
  * which the caller supplies.  Both are called on runs of any length n. */
 typedef struct qg_activation qg_activation;
 struct qg_activation {
@@ -139,36 +162,22 @@ struct qg_activation {
     const void *of;         /* data of both functions: the object that supplies them */
 };                          /* {0}: none */
 
-enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
+enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm_fused: backward keeps an index in a byte */
 
-typedef struct qg_norm_spec {
-    float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN and QG_ESTIMATE, used in QG_EVAL */
-    float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
-    float         eps;          /* 0: 1e-5;  finite, not negative */
-    bool          frozen;       /* every mode uses the running statistics and leaves them alone */
+/* What follows a norm, in this order; {0}: nothing. */
+typedef struct qg_norm_fusion {
     int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
-    qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */
+    qg_var       *add;          /* [n,h,w,c] added: the shortcut of a residual block; not with pool */
     bool          relu;         /* then max(z, 0) */
-    qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
-                                   commute with the maximum */
-    bool          done;         /* QG_EVAL: x is z already */
-    bool          per_rank;     /* a rank (core/dist/ranks.h) uses the statistics of its own images of a batch, and waits for no
-                                   other one; see below */
-} qg_norm_spec;
+    qg_activation act;          /* then this.  It must never decrease, as relu, so that both commute with the maximum */
+} qg_norm_fusion;
 
-/* Batch normalisation over n h w, then max pooling, relu and an activation, in one pass.
- *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
- * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN and QG_ESTIMATE (the
- * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
- * QG_EVAL, where z is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
- * each, on every instruction set.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
+/* qg_norm and what follows it, in one pass: y = act(relu(max over the window of z + add)), z the result of qg_norm.  Nets of
+ * layers choose it where it fits.
  *
- * With per_rank, mean, var and m are those of the images of a rank, so results depend on the number of ranks.  The running
- * statistics are the same on all ranks: they follow the mean over the ranks, weighted by their images, of mean and unbiased
- * variance, which arrive together with the gradients of gamma and beta in qg_backward.  If x and gamma and beta need no gradient,
- * the ranks exchange them at once.
- * Fails: QG_ESHAPE, QG_EARG.                          [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
-qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+ * Shapes   result [n,h / pool,w / pool,c], rounded down.
+ * Fails    as qg_norm; QG_EARG, QG_ESHAPE: pool or add does not fit. */
+qg_var *qg_norm_fused(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec, qg_norm_fusion with);
 
 /* Batch normalisation as arithmetic on the product before it, so that the scaled weight can be changed (rounded
  * to integers, for instance) before it is multiplied.  With z = product(x, w), s = sqrt(var + eps) of the running

@@ -162,7 +162,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 static qg_quant complete(qg_quant q);
 
-/* What they share, and what those have of which qg_norm can fuse the quantizer of an input. */
+/* What they share, and what those have of which qg_norm_fused can fuse the quantizer of an input. */
 #define SCHEME                                                                                              \
     .name = "fake_quant", .about = "2^bits levels over a range", .keys = keys, .weight_keys = weight_keys,  \
     .paper = "gradient=sum", .before = BEFORE, .complete = complete, .check = check, .range = range,        \

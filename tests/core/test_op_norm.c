@@ -53,16 +53,18 @@ static void fixture_free(fixture *f)
     qg_params_release(&f->p);
 }
 
-/* spec's running statistics are the fixture's. */
-static qg_var *norm(fixture *f, qg_mode mode, qg_norm_spec spec)
+/* spec's running statistics are the fixture's.  with NULL: the plain op. */
+static qg_var *norm_with(fixture *f, qg_mode mode, qg_norm_spec spec, const qg_norm_fusion *with)
 {
     qg_tape_begin(f->t, mode, 1, 0);
     spec.mean = f->mean->value, spec.var = f->var->value;
-    qg_var *y = qg_norm(f->t, qg_parameter(f->t, f->x), qg_parameter(f->t, f->gamma),
-                        qg_parameter(f->t, f->beta), spec);
+    qg_var *x = qg_parameter(f->t, f->x), *gamma = qg_parameter(f->t, f->gamma), *beta = qg_parameter(f->t, f->beta);
+    qg_var *y = with ? qg_norm_fused(f->t, x, gamma, beta, spec, *with) : qg_norm(f->t, x, gamma, beta, spec);
     assert_non_null(y);
     return y;
 }
+
+static qg_var *norm(fixture *f, qg_mode mode, qg_norm_spec spec) { return norm_with(f, mode, spec, NULL); }
 
 /* Channel k of y, of two steps of running statistics that began as rm and rv. */
 static void check_channel(const fixture *f, const float *y, int k, double rm, double rv, qg_norm_spec spec)
@@ -256,12 +258,12 @@ static void nan_survives(void **state)
 {
     const qg_shape s = { 2, 5, 4, 33 };
     const size_t   c = 33;
-    for (int way = 0; way < 8; way++) {
-        const qg_norm_spec spec = { .relu = way & 1, .pool = way & 2 ? 2 : 0 };
-        const qg_mode      mode = way & 4 ? QG_EVAL : QG_TRAIN;
+    for (int way = 0; way < 10; way++) {
+        const qg_norm_fusion with = { .relu = way & 1, .pool = way & 2 ? 2 : 0 };
+        const qg_mode        mode = way & 4 || way == 9 ? QG_EVAL : QG_TRAIN;
         fixture            f = fixture_new(s);
         f.x->value[(4 + 1) * c + 32] = NAN;     /* row 1, column 1 of the first image */
-        const qg_var *y = norm(&f, mode, spec);
+        const qg_var *y = norm_with(&f, mode, (qg_norm_spec){ 0 }, way < 8 ? &with : NULL);
         for (size_t i = 0; i < qg_count(y->shape); i++) {
             const size_t at = way & 2 ? 0 : 5;  /* the window, or the pixel itself */
             const bool   hit = i % c == 32 && (mode == QG_TRAIN || i / c == at);
@@ -269,6 +271,35 @@ static void nan_survives(void **state)
         }
         fixture_free(&f);
     }
+}
+
+/* Values, running statistics and gradients, with a retained tape or not. */
+static void fusing_nothing_gives_the_bits_of_the_plain_op(void **state)
+{
+    static const qg_shape of[] = { { 3, 6, 5, 33 }, { 1, 1, 1, 7 }, { 9, 1, 1, 5 },
+                                   { 40, 1, 1, 17 }, { 2, 40, 40, 3 }, { 17, 2, 1, 8 } };
+    for (int i = 0; i < COUNT(of); i++)
+        for (int way = 0; way < 12; way++) {
+            const qg_mode mode = (qg_mode)(way % 3);
+            fixture       f[2];
+            float        *y[2];
+            const size_t  bytes = qg_count(of[i]) * sizeof **y;
+            for (int fused = 0; fused < 2; fused++) {
+                f[fused] = fixture_new(of[i]);
+                y[fused] = malloc(bytes);
+                assert_non_null(y[fused]);
+                qg_tape_retain(f[fused].t, way >= 6);
+                qg_var *v = norm_with(&f[fused], mode, (qg_norm_spec){ .frozen = way / 3 % 2 },
+                                      fused ? &(qg_norm_fusion){ 0 } : NULL);
+                memcpy(y[fused], v->data, bytes);
+                qg_tape *t = f[fused].t;
+                if (mode == QG_TRAIN) assert_ok(qg_backward(t, qg_mean(t, qg_mul(t, v, qg_tanh(t, v)), QG_AXES)));
+            }
+            assert_memory_equal(y[0], y[1], bytes);
+            assert_memory_equal(f[0].p.tracked, f[1].p.tracked, f[0].p.tracked_length * sizeof *f[0].p.tracked);
+            assert_memory_equal(f[0].p.grad, f[1].p.grad, f[0].p.length * sizeof *f[0].p.grad);
+            for (int fused = 0; fused < 2; fused++) free(y[fused]), fixture_free(&f[fused]);
+        }
 }
 
 static void sums_from_conv2d_are_its_own_sums(void **state)
@@ -328,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_mean_itself_becomes_beta),
         cmocka_unit_test(a_batch_without_variance_is_finite),
         cmocka_unit_test(nan_survives),
+        cmocka_unit_test(fusing_nothing_gives_the_bits_of_the_plain_op),
         cmocka_unit_test(sums_from_conv2d_are_its_own_sums),
         cmocka_unit_test(running_statistics_stay_finite),
     };

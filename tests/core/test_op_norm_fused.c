@@ -105,12 +105,12 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
     const qg_activation f = squash(learns ? operand(t, p, SCALE, v) : NULL,
                                    learns ? operand(t, p, OFFSET, v) : NULL);
     qg_var      *add  = v->add_x ? x : v->add ? operand(t, p, ADD, v) : NULL;
-    qg_norm_spec spec = { .mean = p->item[MEAN]->value, .var = p->item[VAR]->value, .frozen = v->frozen };
+    const qg_norm_spec spec = { .mean = p->item[MEAN]->value, .var = p->item[VAR]->value, .frozen = v->frozen };
     if (!v->apart) {
-        spec.pool = v->pool, spec.relu = v->relu, spec.add = add;
-        if (v->act) spec.act = f;
-        qg_var *y = qg_norm(t, x, gamma, beta, spec);
-        return v->derived ? qg_add(t, y, qg_norm(t, x, gamma, beta, spec)) : y;
+        qg_norm_fusion with = { .pool = v->pool, .relu = v->relu, .add = add };
+        if (v->act) with.act = f;
+        qg_var *y = qg_norm_fused(t, x, gamma, beta, spec, with);
+        return v->derived ? qg_add(t, y, qg_norm_fused(t, x, gamma, beta, spec, with)) : y;
     }
     qg_var *y = qg_norm(t, x, gamma, beta, spec);
     if (add) y = qg_add(t, y, add);

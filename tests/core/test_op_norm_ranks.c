@@ -54,11 +54,11 @@ static model begin(int side, bool frozen)
 /* Of one rank, or of the part of the batch that one rank would have: `share` of the loss. */
 static qg_var *loss_of(const model *m, qg_tape *t, qg_tensor x, float share)
 {
-    const qg_norm_spec spec = { .mean = m->mean->value, .var = m->var->value, .per_rank = true, .frozen = m->frozen,
-                                .act = { .forward = slope_forward, .backward = slope_backward, .k = { m->slope->value[0] },
-                                         .n_learned = 1, .learned = { qg_parameter(t, m->slope) } } };
+    const qg_norm_spec spec = { .mean = m->mean->value, .var = m->var->value, .per_rank = true, .frozen = m->frozen };
+    const qg_norm_fusion with = { .act = { .forward = slope_forward, .backward = slope_backward, .k = { m->slope->value[0] },
+                                           .n_learned = 1, .learned = { qg_parameter(t, m->slope) } } };
     qg_var *z = qg_conv2d(t, qg_input(t, x), qg_parameter(t, m->w), NULL, (qg_conv_spec){ 0 });
-    qg_var *y = qg_norm(t, z, qg_parameter(t, m->gamma), qg_parameter(t, m->beta), spec);
+    qg_var *y = qg_norm_fused(t, z, qg_parameter(t, m->gamma), qg_parameter(t, m->beta), spec, with);
     return qg_scale(t, qg_mean(t, qg_mul(t, y, qg_mul(t, y, y)), QG_AXES), share);
 }
 

@@ -29,6 +29,7 @@ struct refusal {
     qg_shape      to, at;
     qg_conv_spec  conv;
     qg_norm_spec  norm;
+    qg_norm_fusion with;
     const uint16_t *labels;
 };
 
@@ -148,12 +149,17 @@ static qg_var *norm(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *
     return qg_norm(t, x, w, b, r->norm);
 }
 
+static qg_var *norm_fused(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_norm_fused(t, x, w, b, r->norm, r->with);
+}
+
 /* w is what is added after the norm. */
 static qg_var *norm_add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    qg_norm_spec spec = r->norm;
-    spec.add          = w;
-    return qg_norm(t, x, NULL, NULL, spec);
+    qg_norm_fusion with = r->with;
+    with.add            = w;
+    return qg_norm_fused(t, x, NULL, NULL, r->norm, with);
 }
 
 static qg_var *entropy(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
@@ -171,6 +177,7 @@ static const uint16_t labels[] = { 0, 3, 4 };
 #define IMAGE   .x = { 1, 5, 4, 3 }
 #define CONV    .op = conv, IMAGE, .w = { 2, 3, 3, 3 }, .b = { 1, 1, 1, 2 }
 #define NORM    .op = norm, .x = { 2, 3, 4, 3 }, .w = { 1, 1, 1, 3 }, .b = { 1, 1, 1, 3 }
+#define FUSED   .op = norm_fused, .x = { 2, 3, 4, 3 }, .w = { 1, 1, 1, 3 }, .b = { 1, 1, 1, 3 }
 #define STATS   .mean = mean, .var = var
 #define SCORES  .x = { 3, 1, 1, 4 }
 #define PLACES " places of an image, not one row; pool them, or make them one row: a dense layer, qg_reshape"
@@ -306,22 +313,22 @@ static const refusal refusals[] = {
       .says = "norm: x [2,3,4,3] has 3 channels, beta is [1,1,1,2]" },
     { NORM, .norm = { .var = var }, .status = QG_EARG, .says = "norm: running mean and var are required" },
     { NORM, .norm = { .mean = mean }, .status = QG_EARG, .says = "norm: running mean and var are required" },
-    { NORM, .norm = { STATS, .pool = -1 }, .status = QG_EARG, .says = "norm: pool is -1, not 0..15" },
-    { NORM, .norm = { STATS, .pool = 16 }, .status = QG_EARG, .says = "norm: pool is 16, not 0..15" },
-    { NORM, .norm = { STATS, .pool = 4 }, .status = QG_ESHAPE,
+    { FUSED, .norm = { STATS }, .with = { .pool = -1 }, .status = QG_EARG, .says = "norm: pool is -1, not 0..15" },
+    { FUSED, .norm = { STATS }, .with = { .pool = 16 }, .status = QG_EARG, .says = "norm: pool is 16, not 0..15" },
+    { FUSED, .norm = { STATS }, .with = { .pool = 4 }, .status = QG_ESHAPE,
       .says = "norm: x [2,3,4,3] is smaller than its 4x4 window" },
     { NORM, .norm = { STATS, .eps = -1 }, .status = QG_EARG, .says = "norm: eps is -1, must be 0 (for 1e-5) or more" },
     { NORM, .norm = { STATS, .eps = INFINITY }, .status = QG_EARG, .says = "norm: eps is inf, must be 0" },
     { NORM, .norm = { STATS, .eps = NAN }, .status = QG_EARG, .says = "norm: eps is nan, must be 0 (for 1e-5) or more" },
     { NORM, .norm = { STATS, .momentum = 1.5f }, .status = QG_EARG, .says = "norm: momentum is 1.5, not in 0..1" },
     { NORM, .norm = { STATS, .momentum = -0.5f }, .status = QG_EARG, .says = "norm: momentum is -0.5, not in 0..1" },
-    { NORM, .norm = { STATS, .act = { .n_learned = 4 } }, .status = QG_EARG,
+    { FUSED, .norm = { STATS }, .with = { .act = { .n_learned = 4 } }, .status = QG_EARG,
       .says = "norm: the activation learns 4 values, not 0..3" },
-    { NORM, .norm = { STATS, .act = { .n_learned = -1 } }, .status = QG_EARG,
+    { FUSED, .norm = { STATS }, .with = { .act = { .n_learned = -1 } }, .status = QG_EARG,
       .says = "norm: the activation learns -1 values, not 0..3" },
     { .op = norm_add, .x = { 2, 3, 4, 3 }, .w = { 2, 4, 4, 3 }, .norm = { STATS }, .status = QG_ESHAPE,
       .says = "norm: add [2,4,4,3] must have the shape of x [2,3,4,3]" },
-    { .op = norm_add, .x = { 2, 3, 4, 3 }, .w = { 2, 3, 4, 3 }, .norm = { STATS, .pool = 2 }, .status = QG_ESHAPE,
+    { .op = norm_add, .x = { 2, 3, 4, 3 }, .w = { 2, 3, 4, 3 }, .norm = { STATS }, .with = { .pool = 2 }, .status = QG_ESHAPE,
       .says = "norm: add [2,3,4,3] must have the shape of x [2,3,4,3] and no pooling, pool is 2" },
 
     { .op = entropy, SCORES, .labels = labels, .status = QG_EARG,

@@ -42,15 +42,10 @@ static qg_var *weight(const tiny_net *net, qg_tape *t, int i)
 static qg_var *norm(tiny_net *net, qg_tape *t, qg_var *x, int gamma, int pool)
 {
     const int    k    = gamma == GAMMA1 ? 0 : 1;
-    qg_norm_spec spec = { .mean = net->mean[k], .var = net->var[k] };
-    if (net->fused) {
-        spec.pool = pool;
-        spec.relu = true;
-    }
-    qg_var *y = qg_norm(t, x, qg_parameter(t, net->p.item[gamma]),
-                        qg_parameter(t, net->p.item[gamma + 1]), spec);
-    if (net->fused) return y;
-    y = qg_relu(t, y);
+    const qg_norm_spec spec = { .mean = net->mean[k], .var = net->var[k] };
+    qg_var *scale = qg_parameter(t, net->p.item[gamma]), *shift = qg_parameter(t, net->p.item[gamma + 1]);
+    if (net->fused) return qg_norm_fused(t, x, scale, shift, spec, (qg_norm_fusion){ .pool = pool, .relu = true });
+    qg_var *y = qg_relu(t, qg_norm(t, x, scale, shift, spec));
     return pool ? qg_maxpool(t, y, pool) : y;
 }
 

@@ -338,13 +338,14 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
                       const float *dy)
 {
     float        mean[NORM_C] = { 0 }, var[NORM_C] = { 0 };
-    qg_norm_spec spec = { .mean = mean, .var = var, .pool = 2 };
+    const qg_norm_spec spec = { .mean = mean, .var = var };
+    qg_norm_fusion     with = { .pool = 2 };
     qg_tape_begin(t, QG_TRAIN, 1, step);
     memset(p->grad, 0, p->length * sizeof *p->grad);
     qg_slot slot = { .q = q };
-    if (fused) qg__slot_fuse(&slot, t, &spec);
-    qg_var *v = qg_norm(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]),
-                        qg_parameter(t, p->item[2]), spec);
+    if (fused) qg__slot_fuse(&slot, t, &with);
+    qg_var *v = qg_norm_fused(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]), spec,
+                              with);
     if (!fused) v = qg_slot_apply(&slot, t, v);
     if (!v) fail_msg("%s", qg_errmsg());
     memcpy(y, v->data, qg_count(v->shape) * sizeof *y);
