@@ -39,8 +39,10 @@ static qg_status print_words(const void *of, FILE *out)
     const option *o                  = of;
     char          names[QG__VALUE_BYTES] = "";
     if (o->key->kind == QG__WORD) words(o->key->value, "|", out);
-    else if (!strcmp(o->key->name, "model")) qg__model_names(names, sizeof names);
-    else if (!strcmp(o->key->name, "data")) qg__data_names(names, sizeof names);
+    else if (!strcmp(o->key->name, "model"))
+        for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(names, sizeof names, (*m)->name);
+    else if (!strcmp(o->key->name, "data"))
+        for (const qg_variant *d = qg_data_sets; d->name; d++) qg__list_append(names, sizeof names, d->name);
     else if (!strcmp(o->key->name, "weight")) scheme_words(QG_WEIGHT, out);
     else if (!strcmp(o->key->name, "input")) scheme_words(QG_INPUT, out);
     else if (!strcmp(o->key->name, "gradient")) scheme_words(QG_GRADIENT, out);

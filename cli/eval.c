@@ -319,11 +319,11 @@ static qg_status find_files(evaluation *e)
 
 static void print(const evaluation *e)
 {
-    const char  *file = qg__run_file_name(e->run->file), *trained = qg__recipe_value(&e->config, "weight");
+    const char  *file = run_file_name(e->run), *trained = qg__recipe_value(&e->config, "weight");
     const char  *weight = e->other ? qg__recipe_value(&e->other_config, "weight") : trained;
-    const double margin = qg__proportion_error(e->all.accuracy, e->all.images);
+    const double margin = qg_proportion_error(e->all.accuracy, e->all.images);
     char         digest[17];
-    qg__digest(e->run->net, digest);
+    run_digest(e->run, digest);
     if (!e->asked->json) {
         print_safe(stdout, "run            %s\n", qg_run_file(e->run));
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);

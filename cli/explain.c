@@ -25,12 +25,11 @@ static const char *use_of(const scheme_text *s)
 /* Whether name is that of the row, or has options that select this scheme; NULL: any name. */
 static bool is_called(const scheme_text *s, const char *name)
 {
-    char     text[QG__VALUE_BYTES];
     qg_quant q;
     if (!name || !strcmp(s->name, name)) return true;
     const size_t n = strlen(s->name);
     return !strncmp(s->name, name, n) && name[n] == ':' && s->quant.scheme &&
-           !qg__scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
+           !qg_quant_parse(name, s->use, &q) && q.scheme == s->quant.scheme;
 }
 
 /* Whether an earlier scheme has the same text: a scheme may serve several operands, and some of its variants have
@@ -141,9 +140,8 @@ static int refuse(const char *name)
     scheme_text  s, before;
     for (int i = 0; scheme_at(i, &s); i++) {
         if (strlen(s.name) == n && !strncmp(s.name, name, n)) {     /* there is one, but not with these options */
-            char     text[QG__VALUE_BYTES];
             qg_quant q;
-            if (!qg__scheme_parse(name, s.use, &q, text, sizeof text)) continue;
+            if (!qg_quant_parse(name, s.use, &q)) continue;
             fprintf(stderr, "qgrad explain: %s\n", qg_errmsg());
             return EXIT_USAGE;
         }

@@ -63,12 +63,12 @@ static const char *data_note(const qg_recipe *c)
 
 static void take_notes(exporter *e)
 {
-    qg__digest(qg_run_net(e->run), e->digest);
+    run_digest(e->run, e->digest);
     note(e, "model", qg_run_get(e->run, "model"));
     note(e, "data", data_note(&e->run->recipe));
     note(e, "class-names", qg_run_note(e->run, "class-names"));
     note(e, "digest", e->digest);
-    note(e, "file", qg__run_file_name(e->run->file));
+    note(e, "file", run_file_name(e->run));
     e->spec.note = e->note;
     e->spec.step = qg_run_steps(e->run);
 }
@@ -94,7 +94,7 @@ static void print(const exporter *e)
     if (e->asked->json) {
         qg__json j = qg__json_begin(stdout);
         qg__json_path(&j, "run", qg_run_directory(e->run));
-        qg__json_text(&j, "file", qg__run_file_name(e->run->file));
+        qg__json_text(&j, "file", run_file_name(e->run));
         qg__json_text(&j, "to", config_text(e->asked, "to"));
         qg__json_path(&j, "out", e->asked->out);
         qg__json_integer(&j, "float_bytes", floats);

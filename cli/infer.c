@@ -271,7 +271,7 @@ static void json_profile(const inference *v, qg__json *j)
 static void print(const inference *v)
 {
     const uint64_t images   = (uint64_t)qg_loader_shape(v->test).n;
-    const double   accuracy = (double)v->correct / (double)images, margin = qg__proportion_error(accuracy, images);
+    const double   accuracy = (double)v->correct / (double)images, margin = qg_proportion_error(accuracy, images);
     const double   speed    = (double)images / v->seconds;
     const qg_infer *net     = v->packed.net;
     if (!v->asked->json) {

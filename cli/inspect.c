@@ -410,7 +410,7 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked->json, draws = e->asked->histogram;
-    const char *file    = qg__run_file_name(e->run->file);
+    const char *file    = run_file_name(e->run);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {

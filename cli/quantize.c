@@ -142,7 +142,7 @@ static void spell(const qg_slot *slot, char text[QG__VALUE_BYTES])
 static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here[QG__VALUE_BYTES], char there[QG__VALUE_BYTES])
 {
     spell(qg_layer_slot(l, role), here);
-    spell(qg_layer_slot(qg__net_named(other, l->name), role), there);
+    spell(qg_layer_slot(qg_net_find(other, l->name), role), there);
 }
 
 /* The weights of the run were trained for its quantizers, so it keeps those. */
@@ -248,7 +248,7 @@ static qg_status write_result(const quantization *z)
     const qg__measured *m = &z->after;
     qg_fit_result       r = { .test_accuracy        = m->accuracy,
                               .best_test_accuracy   = m->accuracy,
-                              .test_accuracy_stderr = qg__proportion_error(m->accuracy, m->images),
+                              .test_accuracy_stderr = qg_proportion_error(m->accuracy, m->images),
                               .test_images          = m->images,
                               .train_loss           = NAN,
                               .seconds              = qg__now() - z->began,
@@ -256,7 +256,7 @@ static qg_status write_result(const quantization *z)
                               .threads              = (uint64_t)qg_threads() };
     qg__result_join(r.blas_core, "", qg_blas_core());
     qg__result_join(r.cpu_path, "", qg_cpu_path());
-    qg__result_join(r.commit, "", qg__commit());
+    qg__result_join(r.commit, "", qg_commit());
     qg__digest(z->net, r.digest);
     return qg__result_save(&r, &z->spec, z->net, z->run.lock, z->run.paths.file[QG__RUN_RESULT]);
 }
@@ -295,7 +295,7 @@ static qg_status write_run(quantization *z)
 
 /* --- what is printed ---------------------------------------------------------------------- */
 
-static double margin(const qg__measured *m) { return qg__proportion_error(m->accuracy, m->images); }
+static double margin(const qg__measured *m) { return qg_proportion_error(m->accuracy, m->images); }
 
 static void print_text(const quantization *z, const char *digest)
 {

@@ -72,7 +72,7 @@ static void restore_name(const char *name)
 #endif
 }
 
-/* The library looks for recipes and the sample in $QGRAD_SHARE (core/io/share.h): ../share/qgrad of the directory of this program,
+/* The library looks for recipes and the sample in $QGRAD_SHARE (core/io/paths.h): ../share/qgrad of the directory of this program,
  * unless it is set. */
 static void find_share(void)
 {

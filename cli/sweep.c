@@ -141,17 +141,14 @@ static qg_status name_run(const sweep *s, int k, const config *one, const char *
 /* Whether dir has a finished run. */
 static bool is_finished(const char *dir)
 {
-    qg__run_paths p;
     qg_fit_result r;
-    bool          exists;
-    return !qg__run_paths_of(dir, &p) && !qg_file_exists_in(QG_BY_PATH, p.file[QG__RUN_RESULT], &exists) && exists &&
-           !qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) && r.complete;
+    return !qg_run_result(dir, &r) && r.complete;
 }
 
 static bool has_run(const char *dir)
 {
-    qg__run_paths p;
-    return !qg__run_paths_of(dir, &p) && qg__path_exists(p.file[QG__RUN_CONFIG]);
+    char path[QG__PATH_BYTES];
+    return !qg__path_join(dir, "config.toml", path) && qg__path_exists(path);
 }
 
 static const char *or_unset(const char *text) { return text ? text : "unset"; }
@@ -159,11 +156,11 @@ static const char *or_unset(const char *text) { return text ? text : "unset"; }
 /* A run that is there already must be the one that c asks for. */
 static qg_status check_run(const char *dir, qg_recipe *c)
 {
-    qg__run_paths   p;
+    run_paths   p;
     qg_recipe       stored = { 0 }, run = { 0 };
-    qg_status       status = qg__run_paths_of(dir, &p);
+    qg_status       status = run_paths_of(dir, &p);
     if (!status && c->teacher_run && !qg__recipe_value(c, "distil")) status = qg__recipe_put(c, qg__recipe_key("distil"), "");
-    if (!status) status = qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored);
+    if (!status) status = qg__recipe_stored(p.file[RUN_CONFIG], &stored);
     if (!status) status = qg__recipe_as_stored(&stored, &run);
     const qg__option *o = status ? NULL : qg__recipe_difference(c, &run, QG__IDENTITY, QG__PER_RUN);
     if (!status && !o && c->seed != run.seed) o = qg__recipe_key("seed");
@@ -430,10 +427,9 @@ static int count(const sweep *s, job_state state)
 /* The warning of a training that went on with other kernels is in its log, which is removed. */
 static void tell(const sweep *s, const job *j)
 {
-    qg__run_paths p;
     char          kernels[2 * QG_FIT_TEXT + 64] = "";
-    qg_fit_result r = { .test_accuracy = NAN };
-    if (qg__run_paths_of(j->dir, &p) || qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT])) return;
+    qg_fit_result r;
+    if (qg_run_result(j->dir, &r)) return;
     if (strchr(r.cpu_path, ',') || strchr(r.blas_core, ','))
         snprintf(kernels, sizeof kernels, ", with kernels %s and OpenBLAS cores %s", r.cpu_path, r.blas_core);
     print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s%s\n", count(s, FINISHED), s->jobs, j->dir,

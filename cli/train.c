@@ -15,7 +15,7 @@
 #include "cli/run/stop.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
-#include "core/dist/exchange.h"
+#include "core/dist/ranks.h"
 #include "train/init.h"
 
 /* The verb: its options, and the run they set up. */
@@ -23,7 +23,7 @@ typedef struct training {
     const char     *program;
     config         *asked;
     qg_recipe       config;
-    qg__run_paths   paths;
+    run_paths   paths;
     qg_fit_spec     spec;
     qg_loader      *train, *test;
     qg_net         *net;
@@ -63,7 +63,7 @@ static qg_status choose_directory_here(training *t, bool *usage)
     else status = config_resolve(t->asked, NULL, &c, usage);
     if (!status && !t->asked->out) status = choose_place(t, &c, dir);
     qg__recipe_clear(&c);
-    return status ? status : qg__run_paths_of(dir, &t->paths);
+    return status ? status : run_paths_of(dir, &t->paths);
 }
 
 /* On ranks the first one chooses, since it also makes the directory. */
@@ -73,12 +73,12 @@ static qg_status choose_directory(training *t, bool *usage)
     *usage           = false;
     if (qg_rank() == 0) status = choose_directory_here(t, usage);
     if (status || qg_ranks() == 1) return status;
-    return qg__ranks_broadcast(&t->paths, sizeof t->paths);
+    return qg_ranks_broadcast(&t->paths, sizeof t->paths);
 }
 
 static qg_status configure(training *t, bool *usage)
 {
-    const char *path   = t->paths.file[QG__RUN_CONFIG];
+    const char *path   = t->paths.file[RUN_CONFIG];
     qg_recipe   stored = { 0 };
     qg_status   status = QG_OK;
     *usage             = false;
@@ -103,14 +103,14 @@ static qg_status configure(training *t, bool *usage)
 static qg_preprocess *stored_preprocess(const training *t)
 {
     const bool whitens = t->config.normalise.kind == QG_WHITEN;
-    return t->goes_on && whitens ? qg_preprocess_open(t->paths.file[QG__RUN_LAST]) : NULL;
+    return t->goes_on && whitens ? qg_preprocess_open(t->paths.file[RUN_LAST]) : NULL;
 }
 
 /* Weights to begin with, unless the run has a checkpoint. */
 static qg_status start(training *t)
 {
     bool      resumes = false;
-    qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &resumes) : QG_OK;
+    qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, t->paths.file[RUN_LAST], &resumes) : QG_OK;
     return status ? status : qg__recipe_init(&t->config, t->net, t->asked->init, t->goes_on, resumes, &t->init);
 }
 
@@ -125,7 +125,7 @@ static qg_status build(training *t)
     t->test  = qg__recipe_test_of(r, t->train);
     if (!t->test) return QG_EIO;
     if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
-    qg_status status = qg__recipe_note_data(&t->config, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->train, t->test);
+    qg_status status = qg__recipe_note_data(&t->config, t->goes_on ? t->paths.file[RUN_CONFIG] : NULL, t->train, t->test);
     if (status) return status;
     t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
     if (t->net && start(t)) return QG_EARG;
@@ -279,7 +279,7 @@ static qg_status take_place(training *t)
     if (!*t->place) return QG_OK;
     const qg_status status = place_take(t->place, true);
     t->took_place          = !status;
-    return status ? status : qg__run_paths_of(t->place, &t->paths);
+    return status ? status : run_paths_of(t->place, &t->paths);
 }
 
 /* One rank that fails ends all of them, with one line. */
@@ -296,9 +296,9 @@ static int train(training *t)
     bool          usage;
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
-    if (!status && qg_ranks() == 1 && qg__ranks_started() > 1)
+    if (!status && qg_ranks() == 1 && qg_ranks_started() > 1)
         fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n",
-                qg__ranks_started());
+                qg_ranks_started());
     if (t->asked->recipe.norm_sync == QG__NORM_SYNC_ON) qg__recipe_unset(&t->asked->recipe, "norm-sync");    /* as a run that does not say so */
     if (!status) status = choose_directory(t, &usage);
     else usage = true;

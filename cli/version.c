@@ -1,7 +1,6 @@
 #include "cli/completion.h"
 #include "cli/print.h"
 #include "core/kernels/cpu.h"
-#include "core/io/share.h"
 #include "core/kernels/parallel.h"
 #include "qgrad.h"
 #include "train/result.h"
@@ -22,7 +21,7 @@ void version_print(FILE *out)
 {
     char share[QG__PATH_BYTES];
     fprintf(out, "qgrad " QGRAD_VERSION "\n");
-    fprintf(out, "commit   %s\n", qg__commit());
+    fprintf(out, "commit   %s\n", qg_commit());
     fprintf(out, "built    by " COMPILER ", " QGRAD_FLAGS "\n");
     fprintf(out, "blas     OpenBLAS, core %s\n", qg_blas_core());
     fprintf(out, "kernels  %s\n", qg_cpu_path());

@@ -1,5 +1,6 @@
 #include "core/clock.h"
 
+#include <sys/resource.h>
 #include <time.h>
 
 /* The system's clock should never go back, but that of a virtual machine that moved, or one that
@@ -15,4 +16,15 @@ double qg__now(void)
     if (now + lost < last) lost = last - now;
     last = now + lost;
     return last;
+}
+
+size_t qg__peak_rss_bytes(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (size_t)u.ru_maxrss;
+#else
+    return (size_t)u.ru_maxrss * 1024;
+#endif
 }

@@ -39,9 +39,6 @@ qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char *
  * becomes the file's.  NULL, and a message that names the file, if it is anything else. */
 uint8_t *qg__png_read(const char *path, qg_shape *want);
 
-/* The bytes [h][w][c] as a PNG file in memory, from malloc; c is 1 or 3.  NULL: QG_EMEM. */
-uint8_t *qg__png_encode(qg_shape shape, const uint8_t *bytes, size_t *n);
-
 /* Resizes from [is.h][is.w][c] to to [want.h][want.w][c], by a triangle filter.  False: QG_EMEM, or
  * QG_ESHAPE if the channels differ. */
 bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);

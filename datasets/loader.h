@@ -115,6 +115,7 @@ qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec)
 qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 
 extern const qg_variant qg_data_sets[];     /* their names and keys */
+extern const qg_variant qg_normalisations[];    /* the kinds of qg_normalise, in this order */
 extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,flip" (qg_recipe_set) */
 
 /* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes and the images

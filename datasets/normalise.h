@@ -15,9 +15,6 @@ struct qg_preprocess {
     float       *whitening;     /* [row][row] or NULL; symmetric */
 };                              /* {0} is empty; the arrays come from malloc */
 
-/* The kinds by name, in the order of qg_normalise_kind. */
-extern const qg_variant qg_normalisations[];
-
 /* Parses "channel" or "range:low=-1,high=1"; canonical receives the only spelling of the value.  Fails with
  * QG_EARG; the message lists the kinds. */
 QG_MUST_CHECK

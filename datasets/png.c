@@ -113,21 +113,3 @@ bool qg__png_decode(qg__image *m)
     free(r.rows);
     return ok && (m->want || qg__image_turn(m, orientation_of(m)));
 }
-
-uint8_t *qg__png_encode(qg_shape shape, const uint8_t *bytes, size_t *n)
-{
-    png_image m = { .version = PNG_IMAGE_VERSION,
-                    .width   = (png_uint_32)shape.w,
-                    .height  = (png_uint_32)shape.h,
-                    .format  = shape.c == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB };
-    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(m);
-    uint8_t         *file = malloc(size);
-    if (file && png_image_write_to_memory(&m, file, &size, 0, bytes, 0, NULL)) {
-        *n = size;
-        return file;
-    }
-    png_image_free(&m);
-    free(file);
-    qg_fail(QG_EMEM, "out of memory for a picture of %d x %d", shape.w, shape.h);
-    return NULL;
-}

@@ -7,7 +7,6 @@
 
 #include "core/io/hash.h"
 #include "core/io/number.h"
-#include "core/io/share.h"
 #include "datasets/image.h"
 #include "datasets/normalise.h"
 

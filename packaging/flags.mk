@@ -20,11 +20,11 @@ $(BUILD)/commit: FORCE
 	@sh packaging/commit.sh $(SOURCES) >$@.new && { cmp -s $@.new $@ && rm $@.new || mv $@.new $@; }
 $(BUILD)/train/result.o: $(BUILD)/commit
 $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
-# The program falls back on the prefix where it cannot find out its own path (core/io/share.h).
+# The program falls back on the prefix where it cannot find out its own path (core/io/paths.h).
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
-$(BUILD)/core/io/share.o: $(BUILD)/prefix
-$(BUILD)/core/io/share.o: override CPPFLAGS += -DQGRAD_PREFIX='"$(PREFIX)"'
+$(BUILD)/core/io/paths.o: $(BUILD)/prefix
+$(BUILD)/core/io/paths.o: override CPPFLAGS += -DQGRAD_PREFIX='"$(PREFIX)"'
 # Flags that name a directory would make builds in another one differ.
 $(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out -I% -W% -f%-prefix-map% -D_POSIX%,$(CFLAGS)))"'

@@ -17,7 +17,7 @@ BIN     := $(STAGE)$(PREFIX)/bin
 LIB     := $(STAGE)$(LIBDIR)
 SHARE   := $(STAGE)$(PREFIX)/share
 HEADERS := $(STAGE)$(PREFIX)/include/qgrad
-# Files that the program looks for; they have the same paths below share/qgrad as here (core/io/share.h).
+# Files that the program looks for; they have the same paths below share/qgrad as here (core/io/paths.h).
 DATA    := $(wildcard examples/recipes/*.toml) datasets/fetch.sh $(wildcard datasets/sample/*)
 PACKAGE := env VERSION=$(VERSION) PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" LIBS="$(LIBS) -pthread" sh packaging/package.sh
 

@@ -12,6 +12,7 @@
 #ifndef QG_EVALUATE_H
 #define QG_EVALUATE_H
 
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +77,9 @@ uint64_t  qg_assessment_confusion(const qg_assessment *a, int label, int predict
  * none. */
 double    qg_assessment_recall(const qg_assessment *a, int k);
 double    qg_assessment_precision(const qg_assessment *a, int k);
+
+/* The binomial standard error of a proportion p of n, such as an accuracy on n images: sqrt(p (1 - p) / n); 0: n is 0. */
+static inline double qg_proportion_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
 
 /* The expected calibration error over 15 bins of equal width:
  *

@@ -131,7 +131,7 @@ static void put_accuracies(const fit *f, qg_fit_result *to)
     to->test_accuracy            = held ? f->tested ? f->last.accuracy : NAN : last;
     to->best_test_accuracy       = held ? f->tested ? f->best.accuracy : NAN : best;
     to->test_images              = held ? f->last.images : at->tested;
-    to->test_accuracy_stderr     = isnan(to->test_accuracy) ? NAN : qg__proportion_error(to->test_accuracy, to->test_images);
+    to->test_accuracy_stderr     = isnan(to->test_accuracy) ? NAN : qg_proportion_error(to->test_accuracy, to->test_images);
     to->validation_accuracy      = held ? last : NAN;
     to->best_validation_accuracy = held ? best : NAN;
     to->validation_images        = held ? (uint64_t)qg_loader_shape(f->spec->validation).n : 0;
@@ -158,7 +158,7 @@ static qg_fit_result result(const fit *f)
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
     qg__result_join(now.blas_core, f->before.blas_core, worked ? qg_blas_core() : "");
     qg__result_join(now.cpu_path, f->before.cpu_path, worked ? qg_cpu_path() : "");
-    qg__result_join(now.commit, f->before.commit, worked ? qg__commit() : "");
+    qg__result_join(now.commit, f->before.commit, worked ? qg_commit() : "");
     qg__digest(f->run.net, now.digest);
     return now;
 }
@@ -390,8 +390,8 @@ static qg_status take_from_first(fit *f, const qg_state *s, qg_status of_first)
     if (qg_ranks() == 1) return status;
     if (qg_ranks_any(status)) return status ? status : qg_fail(QG_ESTATE, "rank 0 cannot read the files of the run");
     for (size_t i = 0; i < n && !status; i++)
-        status = qg__ranks_broadcast(entry[i].array.data, qg_array_count(&entry[i].array) * qg_dtype_bytes(entry[i].array.dtype));
-    return status ? status : qg__ranks_broadcast(&f->run.record.steps, sizeof f->run.record.steps);
+        status = qg_ranks_broadcast(entry[i].array.data, qg_array_count(&entry[i].array) * qg_dtype_bytes(entry[i].array.dtype));
+    return status ? status : qg_ranks_broadcast(&f->run.record.steps, sizeof f->run.record.steps);
 }
 
 static qg_status load_weights(fit *f, qg__run_file file)
@@ -731,14 +731,14 @@ static qg_status check_ranks(const fit *f)
     char                     digest[17], said[512] = "";
     if (qg_ranks() == 1) return QG_OK;
     qg__digest(f->run.net, digest);
-    const int n = snprintf(NULL, 0, mine, f->run.identity, qg__commit(), qg_cpu_path(), qg_blas_core(), digest);
+    const int n = snprintf(NULL, 0, mine, f->run.identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
     char     *here  = malloc((size_t)n + 1), *there = NULL;
     size_t    bytes = (size_t)n + 1;
-    if (here) snprintf(here, bytes, mine, f->run.identity, qg__commit(), qg_cpu_path(), qg_blas_core(), digest);
-    qg_status status = qg__ranks_broadcast(&bytes, sizeof bytes);
+    if (here) snprintf(here, bytes, mine, f->run.identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
+    qg_status status = qg_ranks_broadcast(&bytes, sizeof bytes);
     if (!status) there = qg_rank() ? malloc(bytes) : here;
     if (qg_ranks_any(!here || !there)) status = qg_fail(QG_EMEM, "out of memory for the configurations of ranks");
-    if (!status) status = qg__ranks_broadcast(there, bytes);
+    if (!status) status = qg_ranks_broadcast(there, bytes);
     if (!status && strcmp(here, there)) {
         const size_t at = same_lines(here, there);
         snprintf(said, sizeof said, "rank %d has '%.*s', but rank 0 has '%.*s'", qg_rank(), (int)strcspn(here + at, "\n"), here + at,
@@ -756,12 +756,12 @@ static qg_status share_run(fit *f, qg_status of_first)
     qg_status status = take_from_first(f, f->run.last, of_first);
     if (qg_ranks() == 1 || status) return status;
     qg__code_stats_loaded(&f->run.code_stats);
-    if (!status) status = qg__ranks_broadcast(&f->run.is_older, sizeof f->run.is_older);
-    if (!status) status = qg__ranks_broadcast(&f->run.starts_in_step, sizeof f->run.starts_in_step);
-    if (!status) status = qg__ranks_broadcast(&f->before, sizeof f->before);
-    if (!status) status = qg__ranks_broadcast(&f->tested, sizeof f->tested);
-    if (!status) status = qg__ranks_broadcast(&f->last, sizeof f->last);
-    return status ? status : qg__ranks_broadcast(&f->best, sizeof f->best);
+    if (!status) status = qg_ranks_broadcast(&f->run.is_older, sizeof f->run.is_older);
+    if (!status) status = qg_ranks_broadcast(&f->run.starts_in_step, sizeof f->run.starts_in_step);
+    if (!status) status = qg_ranks_broadcast(&f->before, sizeof f->before);
+    if (!status) status = qg_ranks_broadcast(&f->tested, sizeof f->tested);
+    if (!status) status = qg_ranks_broadcast(&f->last, sizeof f->last);
+    return status ? status : qg_ranks_broadcast(&f->best, sizeof f->best);
 }
 
 static qg_status open_files(fit *f)

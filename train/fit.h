@@ -231,4 +231,8 @@ typedef struct qg_fit_spec {
 QG_MUST_CHECK
 qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r);
 
+/* The commit that the library was built from, as in qg_fit_result.commit: its first 12 digits, and "-dirty" if the sources had
+ * uncommitted changes; "unknown": not from a repository. */
+const char *qg_commit(void);
+
 #endif

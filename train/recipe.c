@@ -16,28 +16,6 @@ static bool is_among(const qg__option *o, unsigned with, unsigned without)
     return (o->use & with) == with && !(o->use & without);
 }
 
-const char *qg__lines_next(const char *line)
-{
-    line += strcspn(line, "\n");
-    return line + (*line == '\n');
-}
-
-char *qg__lines_with(const char *old, const char *item)
-{
-    const size_t key  = strcspn(item, "=") + 1;
-    char        *list = malloc((old ? strlen(old) + 1 : 0) + strlen(item) + 1);
-    char        *to   = list;
-    for (const char *line = old; list && line && *line; line = qg__lines_next(line)) {
-        const size_t n = strcspn(line, "\n");
-        if (n >= key && !memcmp(line, item, key)) continue;
-        memcpy(to, line, n);
-        to[n] = '\n';
-        to += n + 1;
-    }
-    if (list) strcpy(to, item);
-    return list;
-}
-
 static void *value_of(qg_recipe *r, const qg__option *o) { return (char *)r + o->at; }
 
 /* The text, from malloc, of a key whose value is set. */

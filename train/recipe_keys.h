@@ -191,11 +191,6 @@ qg_status   qg__recipe_read(qg_recipe *r, const char *path);        /* the same 
 /* The text of a file with every set key whose use has all these bits; from malloc, NULL if out of memory. */
 char       *qg__recipe_print(const qg_recipe *r, unsigned use);
 
-/* The item after this one in the text of a list; "" after the last.  old without the line that equals item before its '=',
- * followed by item; from malloc. */
-const char *qg__lines_next(const char *item);
-char       *qg__lines_with(const char *old, const char *item);
-
 /* The first key with all bits of with and none of without that is set in asked and has another value in r, or NULL.  Of a list
  * every item must be in r. */
 const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without);

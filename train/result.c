@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
+#include "core/clock.h"
 #include "core/io/file.h"
 #include "core/io/hash.h"
 #include "core/io/json.h"
@@ -199,25 +199,12 @@ void qg__result_join(char to[QG_FIT_TEXT], const char *before, const char *now)
 
 /* --- what it holds ------------------------------------------------------------------------- */
 
-const char *qg__commit(void) { return QGRAD_COMMIT; }
+const char *qg_commit(void) { return QGRAD_COMMIT; }
 
 void qg__digest(const qg_net *net, char text[17])
 {
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
-
-size_t qg__peak_rss_bytes(void)
-{
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u)) return 0;
-#ifdef __APPLE__
-    return (size_t)u.ru_maxrss;
-#else
-    return (size_t)u.ru_maxrss * 1024;
-#endif
-}
-
-double qg__proportion_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
 
 qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
 {

@@ -32,12 +32,6 @@ void      qg__result_put(qg__json *j, const qg_fit_result *r);      /* only the 
  * other. */
 void      qg__result_join(char to[QG_FIT_TEXT], const char *before, const char *now);
 
-/* The commit that the library was built from: its first 12 digits, and "-dirty" if the sources had uncommitted changes. */
-const char *qg__commit(void);
-void        qg__digest(const qg_net *net, char text[17]);
-size_t      qg__peak_rss_bytes(void);
-
-/* Binomial standard error of a proportion p of n. */
-double      qg__proportion_error(double p, uint64_t n);
+void      qg__digest(const qg_net *net, char text[17]);
 
 #endif

@@ -154,6 +154,7 @@ void qg_run_close(qg_run *r)
 
 const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
 const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
+qg_run_weights qg_run_which(const qg_run *r) { return r->file == QG__RUN_BEST ? QG_RUN_BEST : QG_RUN_LAST; }
 const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
 const char *qg_run_config(const qg_run *r) { return r->said; }
 qg_shape    qg_run_image(const qg_run *r) { return r->image; }
@@ -166,15 +167,27 @@ const char *qg_run_get(const qg_run *r, const char *key)
     return o ? r->recipe.text[o - qg__recipe_keys] : NULL;
 }
 
-qg_status qg_run_result(const qg_run *r, qg_fit_result *result)
+qg_status qg_run_result(const char *dir, qg_fit_result *result)
 {
-    return qg__result_read(result, QG_BY_PATH, r->paths.file[QG__RUN_RESULT]);
+    qg__run_paths   p;
+    const qg_status status = qg__run_paths_of(dir, &p);
+    return status ? status : qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
+}
+
+static qg_status read_columns(qg_run *r)
+{
+    return r->columns.text ? QG_OK : qg__columns_read(&r->columns, r->paths.file[QG__RUN_METRICS]);
+}
+
+const char *qg_run_column_name(qg_run *r, int i)
+{
+    return !read_columns(r) && i >= 0 && i < r->columns.columns ? r->columns.name[i] : NULL;
 }
 
 const double *qg_run_column(qg_run *r, const char *name, int *epochs)
 {
     const char *path = r->paths.file[QG__RUN_METRICS];
-    if (!r->columns.text && qg__columns_read(&r->columns, path)) return NULL;
+    if (read_columns(r)) return NULL;
     const double *column = name ? qg__columns_find(&r->columns, name) : NULL;
     if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", path, name ? name : "");
     *epochs = column ? r->columns.rows : 0;

@@ -38,6 +38,7 @@ void        qg_run_close(qg_run *r);                        /* NULL is ignored *
 
 const char *qg_run_directory(const qg_run *r);              /* as it was named, without slashes at the end; that of a checkpoint */
 const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
+qg_run_weights qg_run_which(const qg_run *r);               /* which weights it has: of a checkpoint of its own, as that notes */
 
 /* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "operands"; NULL: none. */
 const char *qg_run_get(const qg_run *r, const char *key);
@@ -74,12 +75,13 @@ qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores
 QG_MUST_CHECK
 qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a);
 
-/* What result.json says.  Fails with QG_EIO: a checkpoint of its own has none; QG_EFORMAT. */
+/* What result.json of the run in a directory says, which need not be open.  Fails with QG_EIO: it has none; QG_EFORMAT, QG_EARG. */
 QG_MUST_CHECK
-qg_status   qg_run_result(const qg_run *r, qg_fit_result *result);
+qg_status   qg_run_result(const char *dir, qg_fit_result *result);
 
 /* A column of metrics.csv, "test_accuracy" or "conv1.weight.wp": a value per finished epoch, NaN where there is none.  NULL: failed,
  * as the file; QG_EARG: it has no such column. */
 const double *qg_run_column(qg_run *r, const char *name, int *epochs);
+const char *qg_run_column_name(qg_run *r, int i);           /* of column i, from 0; NULL: there are no more, or failed */
 
 #endif

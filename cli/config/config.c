@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/share.h"
 
 /* --- options ------------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
-#include "core/dist/exchange.h"
+#include "core/dist/ranks.h"
 
 static bool is_of(const option *o, const verb *v)
 {
@@ -265,8 +265,8 @@ void options_help(const verb *v, FILE *out)
 bool verb_refuses_ranks(const verb *v)
 {
     char line[128];
-    if (v->shares || qg__ranks_started() == 1) return false;
-    snprintf(line, sizeof line, "qgrad %s: runs in one process, but mpirun has started %d", v->name, qg__ranks_started());
+    if (v->shares || qg_ranks_started() == 1) return false;
+    snprintf(line, sizeof line, "qgrad %s: runs in one process, but mpirun has started %d", v->name, qg_ranks_started());
     const qg_status status = qg_ranks_begin(NULL, NULL);
     if (!status && qg_ranks() == 1) return false;
     /* Without a connection, none of them can speak for the others. */

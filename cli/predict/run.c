@@ -12,9 +12,9 @@ static void describe(const void *from, qg__json *j)
 {
     const qg_run *r = from;
     char          digest[17];
-    qg__digest(r->net, digest);
+    run_digest((qg_run *)from, digest);
     qg__json_path(j, "run", qg_run_directory(r));
-    qg__json_text(j, "file", qg__run_file_name(r->file));
+    qg__json_text(j, "file", run_file_name(r));
     qg__json_text(j, "model", qg_run_get(r, "model"));
     qg__json_text(j, "weight", qg_run_get(r, "weight"));
     qg__json_text(j, "digest", digest);

@@ -25,7 +25,7 @@ void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_v
 
 /* --- the terminal ------------------------------------------------------------------------------ */
 
-static void print_codes(const follower *f, const qg__columns *t)
+static void print_codes(const follower *f, const columns *t)
 {
     int used = 0;
     for (int i = 0; i + 1 < t->columns; i++) {

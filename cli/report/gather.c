@@ -113,8 +113,8 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     r->config  = r->run->recipe;
     r->image   = qg_run_image(r->run);
     r->classes = qg_run_classes(r->run);
-    s          = qg_run_result(r->run, &r->result);
-    if (!s) s = qg__columns_read(&r->metrics, r->run->paths.file[QG__RUN_METRICS]);
+    s          = qg_run_result(r->dir, &r->result);
+    if (!s) s = columns_of_run(&r->metrics, r->run);
     if (!s && !r->classes)
         s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
     if (!s && !qg_run_net(r->run)) s = qg_errcode();
@@ -209,7 +209,7 @@ void shown_run_free(shown_run *r)
 {
     qg_run_close(r->run);
     free(r->summary);
-    qg__columns_free(&r->metrics);
+    columns_free(&r->metrics);
     qg__class_names_end(&r->names);
     free(r->layer);
     free(r->input);
@@ -263,12 +263,12 @@ static void name_group(shown_group *g, const shown_run *run, int runs, const int
 
 static qg_status average(shown_group *g, const shown_run *run, int runs, const int *group, int number)
 {
-    const qg__columns **of = calloc((size_t)runs, sizeof *of);
+    const columns **of = calloc((size_t)runs, sizeof *of);
     int                    n  = 0;
     if (!of) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
     for (int i = 0; i < runs; i++)
         if (group[i] == number) of[n++] = &run[i].metrics;
-    const qg_status s = metric_columns_average(of, n, &g->mean, &g->low, &g->high);
+    const qg_status s = columns_average(of, n, &g->mean, &g->low, &g->high);
     free(of);
     return s;
 }
@@ -297,6 +297,6 @@ shown_group *shown_groups(const shown_run *run, int runs, int *group, int *group
 void shown_groups_free(shown_group *g, int groups)
 {
     for (int k = 0; g && k < groups; k++)
-        qg__columns_free(&g[k].mean), qg__columns_free(&g[k].low), qg__columns_free(&g[k].high);
+        columns_free(&g[k].mean), columns_free(&g[k].low), columns_free(&g[k].high);
     free(g);
 }

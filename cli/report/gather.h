@@ -35,7 +35,7 @@ typedef struct shown_run {
     const char   *said;                 /* what the run of another program notes as its configuration; NULL: it has a recipe */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
-    qg__columns metrics;
+    columns       metrics;
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
     int           layers, inputs, input_images;
@@ -66,7 +66,7 @@ typedef struct shown_group {
     const shown_run *first;
     int              runs;
     char             name[QG__PATH_BYTES];      /* the directory, or what the directories begin with */
-    qg__columns   mean, low, high;           /* low and high are a deviation from the mean */
+    columns          mean, low, high;           /* low and high are a deviation from the mean */
 } shown_group;
 
 /* Sets group[i], the number of the group of run i, and *groups, in the order of their first runs.

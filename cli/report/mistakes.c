@@ -1,6 +1,7 @@
 #include "cli/report/mistakes.h"
 
 #include <math.h>
+#include <png.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,25 @@ qg_status mistakes_add(mistakes *m, int n, const float *scores, const uint16_t *
 /* --- pictures --------------------------------------------------------------------------------- */
 
 enum { PICTURE_SIDE = 64 };
+
+/* The bytes [h][w][c] as a PNG file in memory, from malloc; c is 1 or 3.  NULL: QG_EMEM. */
+static uint8_t *encode(qg_shape shape, const uint8_t *bytes, size_t *n)
+{
+    png_image m = { .version = PNG_IMAGE_VERSION,
+                    .width   = (png_uint_32)shape.w,
+                    .height  = (png_uint_32)shape.h,
+                    .format  = shape.c == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB };
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(m);
+    uint8_t         *file = malloc(size);
+    if (file && png_image_write_to_memory(&m, file, &size, 0, bytes, 0, NULL)) {
+        *n = size;
+        return file;
+    }
+    png_image_free(&m);
+    free(file);
+    qg_fail(QG_EMEM, "out of memory for a picture of %d x %d", shape.w, shape.h);
+    return NULL;
+}
 
 static char *base64(const uint8_t *bytes, size_t n, const char *before)
 {
@@ -63,7 +83,7 @@ static qg_status draw(qg_shape s, const float *x, char **picture)
     size_t         n;
     if (bytes && shown) {
         stretch(qg_row(s), x, bytes);
-        if (qg__resize(bytes, s, shown, small)) png = qg__png_encode(small, shown, &n);
+        if (qg__resize(bytes, s, shown, small)) png = encode(small, shown, &n);
     }
     *picture = png ? base64(png, n, "data:image/png;base64,") : NULL;
     free(png);
@@ -75,8 +95,10 @@ static qg_status draw(qg_shape s, const float *x, char **picture)
 qg_status mistakes_draw(mistakes *m, qg_loader *images)
 {
     const qg_shape s      = qg_loader_shape(images);
-    const uint64_t batch  = (uint64_t)qg__loader_spec(images).batch;
+    uint64_t       batch  = 1;
     qg_status      status = QG_OK;
+    qg_batch       first;
+    if (m->all.n_worst && qg_loader_next(images, &first)) batch = (uint64_t)first.n;
     for (int i = 0; i < m->all.n_worst && !status && (s.c == 1 || s.c == 3); i++) {
         const uint64_t image = m->all.worst[i].image;
         qg_batch       b;

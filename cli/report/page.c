@@ -102,11 +102,11 @@ int page_curves(const page *p) { return p->groups < PAGE_CURVES ? p->groups : PA
 svg_series page_curve(const page *p, int i, svg_kind kind, const char *column)
 {
     static const svg_kind pattern[] = { SVG_LINE, SVG_DASHES, SVG_DOTS, SVG_DASH_DOTS };
-    const qg__columns *t         = &p->group[i].mean;
+    const columns *t         = &p->group[i].mean;
     return (svg_series){ .kind   = kind == SVG_LINE ? pattern[i / SVG_COLOURS % 4] : kind,
                          .n      = t->rows,
-                         .x      = qg__columns_find(t, "epoch"),
-                         .y      = qg__columns_find(t, column),
+                         .x      = columns_find(t, "epoch"),
+                         .y      = columns_find(t, column),
                          .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
 }
 
@@ -118,8 +118,8 @@ static void add(svg_chart *c, svg_series s)
 void page_add_mean(svg_chart *c, const page *p, int i, const char *column, const char *name)
 {
     svg_series s = page_curve(p, i, SVG_LINE, column), band = page_curve(p, i, SVG_BAND, column);
-    band.y       = qg__columns_find(&p->group[i].low, column);
-    band.to      = qg__columns_find(&p->group[i].high, column);
+    band.y       = columns_find(&p->group[i].low, column);
+    band.to      = columns_find(&p->group[i].high, column);
     if (p->group[i].runs > 1) add(c, band);
     s.name = name;
     add(c, s);
@@ -134,7 +134,7 @@ typedef struct named_column {
 static void add_columns(svg_chart *c, const page *p, svg_kind kind, const named_column of[2])
 {
     for (int i = 0; i < page_curves(p) && (kind == SVG_LINE || p->groups <= SVG_COLOURS); i++) {
-        const named_column *a    = qg__columns_find(&p->group[i].mean, of->column) ? of : of + 1;
+        const named_column *a    = columns_find(&p->group[i].mean, of->column) ? of : of + 1;
         const char         *name = p->runs == 1 ? a->name : kind == SVG_LINE ? page_group_name(p, i) : NULL;
         if (!a->column) continue;
         if (kind == SVG_LINE) page_add_mean(c, p, i, a->column, name);
@@ -297,7 +297,7 @@ static void origins(FILE *out, const shown_run *r)
     svg_text(out, r->result.digest);
     fputs("</p>", out);
     if (r->said) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
-    else if (!qg__path_join(r->dir, qg__run_file_name(QG__RUN_CONFIG), path) && !qg__text_print(print_command, path, &text, &n)) {
+    else if (!qg__path_join(r->dir, run_file_names[RUN_CONFIG], path) && !qg__text_print(print_command, path, &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);
     }

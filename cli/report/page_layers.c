@@ -16,7 +16,7 @@ static const double *layer_column(const shown_run *r, const char *layer, const c
 {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", layer, what);
-    return qg__columns_find(&r->metrics, name);
+    return columns_find(&r->metrics, name);
 }
 
 /* The same the other way round: what a column says of this layer; NULL: it says nothing of it. */
@@ -32,7 +32,7 @@ static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kin
     return (svg_series){ .name = name,
                          .kind = kind,
                          .n    = r->metrics.rows,
-                         .x    = qg__columns_find(&r->metrics, "epoch"),
+                         .x    = columns_find(&r->metrics, "epoch"),
                          .y    = y };
 }
 
@@ -69,7 +69,7 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
 {
     static const char     code[] = "code.";
     const weight_picture *w     = &l->weight[AT_LAST];
-    const qg__columns *t     = &r->metrics;
+    const columns *t     = &r->metrics;
     const char           *layer = l->name;
     char                  names[SVG_SERIES][32];
     svg_chart c = { .title = "Share of each level",
@@ -111,7 +111,7 @@ static bool is_learned(const char *part)
  * per channel has its mean drawn, and its least and greatest dashed. */
 static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
 {
-    const qg__columns *t = &r->metrics;
+    const columns *t = &r->metrics;
     svg_chart c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },

@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 
 #include "cli/print.h"
+#include "cli/run/files.h"
 #include "cli/run/table.h"
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
-#include "train/result.h"
-#include "train/run.h"
+#include "train/metrics.h"
+
+#include "train/runs.h"
 
 const char *listed_state_name(listed_state s)
 {
@@ -22,23 +24,23 @@ const char *listed_state_name(listed_state s)
 
 /* --- one run ------------------------------------------------------------------------------ */
 
-static bool has(const qg__run_paths *p, qg__run_file f)
+static bool has(const run_paths *p, run_file f)
 {
     bool exists;
     return qg_file_exists_in(QG_BY_PATH, p->file[f], &exists) || exists;
 }
 
-static bool has_run(const qg__run_paths *p)
+static bool has_run(const run_paths *p)
 {
-    for (qg__run_file f = 0; f < QG__RUN_FILES; f++)
+    for (run_file f = 0; f < RUN_FILES; f++)
         if (has(p, f)) return true;
     return false;
 }
 
-static qg_status read_config(listed *r, const qg__run_paths *p)
+static qg_status read_config(listed *r, const run_paths *p)
 {
     qg_recipe       stored = { 0 };
-    qg_status       status = qg__recipe_stored(p->file[QG__RUN_CONFIG], &stored);
+    qg_status       status = qg__recipe_stored(p->file[RUN_CONFIG], &stored);
     if (!status) status = qg__recipe_as_stored(&stored, &r->config);
     qg__recipe_clear(&stored);
     r->configured = !status;
@@ -46,22 +48,22 @@ static qg_status read_config(listed *r, const qg__run_paths *p)
 }
 
 /* Whether the header of the checkpoint is whole; *alien: another program states the configuration (train/identity.c). */
-static qg_status read_checkpoint(const qg__run_paths *p, bool *alien)
+static qg_status read_checkpoint(const run_paths *p, bool *alien)
 {
     qg_archive     *a;
-    const qg_status status = qg_safetensors_open(QG_BY_PATH, p->file[QG__RUN_LAST], &a);
+    const qg_status status = qg_safetensors_open(QG_BY_PATH, p->file[RUN_LAST], &a);
     if (status) return status;
     const char *said = qg_archive_noted(a, "recipe");
     *alien           = said && strstr(said, "net-digest = ");
     qg_archive_free(a);
-    return said ? QG_OK : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of a run", p->file[QG__RUN_LAST]);
+    return said ? QG_OK : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of a run", p->file[RUN_LAST]);
 }
 
 /* Older versions wrote no result.json, and a process that is killed early has written none. */
-static qg_status read_metrics(listed *r, const qg__run_paths *p)
+static qg_status read_metrics(listed *r, const run_paths *p)
 {
     qg__metrics     m;
-    const qg_status status = qg__metrics_read(&m, QG_BY_PATH, p->file[QG__RUN_METRICS], -1, 0);
+    const qg_status status = qg__metrics_read(&m, QG_BY_PATH, p->file[RUN_METRICS], -1, 0);
     if (!status) {
         r->result.epochs   = (uint64_t)m.epochs;
         r->result.seconds  = m.seconds;
@@ -79,23 +81,23 @@ static qg_status read_metrics(listed *r, const qg__run_paths *p)
 }
 
 /* A run that has not begun: its process was killed while it made the directory. */
-static bool is_empty(const qg__run_paths *p)
+static bool is_empty(const run_paths *p)
 {
     bool rows;
-    return !has(p, QG__RUN_LAST) && !has(p, QG__RUN_RESULT) && !has(p, QG__RUN_BEST) &&
-           !qg__metrics_has_rows(QG_BY_PATH, p->file[QG__RUN_METRICS], &rows) && !rows;
+    return !has(p, RUN_LAST) && !has(p, RUN_RESULT) && !has(p, RUN_BEST) &&
+           !qg__metrics_has_rows(QG_BY_PATH, p->file[RUN_METRICS], &rows) && !rows;
 }
 
-static qg_status read_files(listed *r, const qg__run_paths *p)
+static qg_status read_files(listed *r, const run_paths *p)
 {
     bool            alien  = false;
-    const bool      begins = is_empty(p), told = has(p, QG__RUN_RESULT);
+    const bool      begins = is_empty(p), told = has(p, RUN_RESULT);
     const qg_status read   = begins ? QG_OK : read_checkpoint(p, &alien);
     if (read) return read;
     const qg_status configured = read_config(r, p);
     if (configured && !alien) return configured;
     if (told) {
-        const qg_status status = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);
+        const qg_status status = qg_run_result(p->dir, &r->result);
         if (status) return status;
     }
     if (!begins && !told && read_metrics(r, p)) return qg_errcode();
@@ -108,7 +110,7 @@ static qg_status read_files(listed *r, const qg__run_paths *p)
     return alien && !r->configured && !r->why ? qg_fail(QG_EMEM, "out of memory for the list of runs") : QG_OK;
 }
 
-static qg_status read_run(listed *r, const qg__run_paths *p)
+static qg_status read_run(listed *r, const run_paths *p)
 {
     static const qg_fit_result unknown = { .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
                                            .best_validation_accuracy = NAN };
@@ -152,8 +154,8 @@ static listed *append(listing *l, const char *dir)
 
 qg_status listing_add(listing *l, const char *dir)
 {
-    qg__run_paths   p;
-    const qg_status status = qg__run_paths_of(dir, &p);
+    run_paths   p;
+    const qg_status status = run_paths_of(dir, &p);
     listed         *r      = status ? NULL : append(l, dir);
     if (!r) return status ? status : QG_EMEM;
     return has_run(&p) ? read_run(r, &p) : QG_OK;
@@ -188,10 +190,10 @@ static qg_status walk(listing *l, const char *dir, int depth);
 static qg_status visit(listing *l, const char *dir, int depth)
 {
     bool          link;
-    qg__run_paths p;
+    run_paths p;
     const size_t  from = l->count;
     if (!is_directory(dir, &link)) return QG_OK;
-    if (qg__run_paths_of(dir, &p)) return QG_EARG;
+    if (run_paths_of(dir, &p)) return QG_EARG;
     if (has_run(&p)) return listing_add(l, dir);
     if (!link && depth < DEEPEST) {
         const qg_status status = walk(l, dir, depth + 1);
@@ -219,8 +221,8 @@ static qg_status walk(listing *l, const char *dir, int depth)
 
 qg_status listing_walk(listing *l, const char *dir)
 {
-    qg__run_paths   p;
-    const qg_status status = qg__run_paths_of(dir, &p);
+    run_paths   p;
+    const qg_status status = run_paths_of(dir, &p);
     if (status) return status;
     return has_run(&p) ? listing_add(l, dir) : walk(l, dir, 0);
 }

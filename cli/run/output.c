@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/run/files.h"
 #include "core/io/file.h"
-#include "train/run.h"
 
 /* What a kind is called and how its files begin, which is what their writers write first. */
 static const struct {
@@ -42,8 +42,8 @@ static bool is_stream(output_kind kind, const struct stat *s)
 static bool is_name_of_run(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    for (qg__run_file f = 0; f < QG__RUN_FILES; f++)
-        if (!strcmp(name, qg__run_file_name(f))) return true;
+    for (run_file f = 0; f < RUN_FILES; f++)
+        if (!strcmp(name, run_file_names[f])) return true;
     return false;
 }
 

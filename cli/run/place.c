@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "cli/config/models.h"
+#include "cli/run/files.h"
 #include "core/io/hash.h"
-#include "train/result.h"
-#include "train/run.h"
+#include "train/runs.h"
 
 /* --- names -------------------------------------------------------------------------------- */
 
@@ -136,10 +136,10 @@ static bool is_aside(const char *name)
     return old && (!strcmp(old, ".old") || !strncmp(old, ".old-", 5));
 }
 
-static struct timespec time_of(const qg__run_paths *p)
+static struct timespec time_of(const run_paths *p)
 {
     struct stat s;
-    if (!stat(p->file[QG__RUN_LAST], &s) || !stat(p->file[QG__RUN_CONFIG], &s)) return s.st_mtim;
+    if (!stat(p->file[RUN_LAST], &s) || !stat(p->file[RUN_CONFIG], &s)) return s.st_mtim;
     return (struct timespec){ 0 };
 }
 
@@ -190,13 +190,13 @@ static bool was_meant(const config *asked, const qg_recipe *c, const qg_recipe *
 /* What a run in dir, if there is one, has to do with this configuration. */
 static void read_candidate(const char *dir, const config *asked, const qg_recipe *c, candidate *out)
 {
-    qg__run_paths p;
+    run_paths p;
     qg_fit_result r;
     qg_recipe     stored = { 0 }, run = { 0 };
     out->is = STRANGER;
-    if (!qg__run_paths_of(dir, &p) && !qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored) &&
+    if (!run_paths_of(dir, &p) && !qg__recipe_stored(p.file[RUN_CONFIG], &stored) &&
         !qg__recipe_as_stored(&stored, &run) && !take_absent(asked, c, &run)) {
-        out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;
+        out->unfinished = qg_run_result(dir, &r) || !r.complete;
         if (has_configuration(asked, c, &run) || (out->unfinished && was_meant(asked, c, &stored, &run)))
             out->is = qg__path_locked(dir) ? BUSY : SAME;
         else if (differs_in_one(asked, c, &run, out->differs)) out->is = NEAR;

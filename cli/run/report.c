@@ -8,9 +8,12 @@
 
 #include "cli/config/models.h"
 #include "cli/print.h"
+#include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "layers/summary.h"
+#include "train/metrics.h"
+#include "train/runs.h"
 
 void report_warning(const qg_loader *images)
 {
@@ -33,7 +36,7 @@ void report_machine(qg__json *j)
     qg__json_integer(j, "threads", (uint64_t)qg_threads());
     qg__json_text(j, "blas_core", qg_blas_core());
     qg__json_text(j, "cpu_path", qg_cpu_path());
-    qg__json_text(j, "commit", qg__commit());
+    qg__json_text(j, "commit", qg_commit());
 }
 
 void report_head(const report *r, FILE *out)
@@ -91,10 +94,10 @@ static bool trains_alike(const qg_recipe *a, const qg_recipe *b)
 }
 
 /* The test accuracy of a finished run.  Its metrics.csv has none if it has validation images. */
-static bool read_accuracy(const qg__run_paths *p, const qg__metrics *m, double *accuracy)
+static bool read_accuracy(const run_paths *p, const qg__metrics *m, double *accuracy)
 {
     qg_fit_result r = { .test_accuracy = m->last.test_accuracy, .complete = true };
-    if (m->validates && qg__result_read(&r, QG_BY_PATH, p->file[QG__RUN_RESULT])) return false;
+    if (m->validates && qg_run_result(p->dir, &r)) return false;
     *accuracy = r.test_accuracy;
     return r.complete;
 }
@@ -102,11 +105,11 @@ static bool read_accuracy(const qg__run_paths *p, const qg__metrics *m, double *
 /* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
 static bool read_rival(const char *dir, const qg_recipe *of, rival *out)
 {
-    qg__run_paths p;
+    run_paths p;
     qg_recipe     c     = { 0 };
     qg__metrics   m     = { 0 };
-    bool          found = !qg__run_paths_of(dir, &p) && !qg__recipe_read(&c, p.file[QG__RUN_CONFIG]) && is_float(&c) &&
-                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0) && qg__recipe_is_over(&c, m.epochs, (int)m.best.epoch);
+    bool          found = !run_paths_of(dir, &p) && !qg__recipe_read(&c, p.file[RUN_CONFIG]) && is_float(&c) &&
+                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[RUN_METRICS], -1, 0) && qg__recipe_is_over(&c, m.epochs, (int)m.best.epoch);
     *out       = (rival){ .seconds = m.seconds, .seed = c.seed };
     found      = found && read_accuracy(&p, &m, &out->accuracy);
     if (found) {
@@ -165,7 +168,7 @@ static void print_accuracy(const report *r, FILE *out)
             percent(at->best_test_accuracy), at->best_epoch);
     if (is_float(r->config) || !find_rival(r, &other)) return;
     fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
-            percent(qg__proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
+            percent(qg_proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
 }
 
 /* The options of a float run that corresponds to the quantized run c. */
@@ -184,7 +187,7 @@ static void print_as_float(const qg_recipe *c, FILE *out)
 static void print_config(const char *does, const report *r, FILE *out)
 {
     fprintf(out, "  %s %s --config ", r->program, does);
-    print_path(r->paths->file[QG__RUN_CONFIG], out);
+    print_path(r->paths->file[RUN_CONFIG], out);
 }
 
 /* Suggests the same run in float, or with twn if this one is in float, in a directory where find_rival looks.  No

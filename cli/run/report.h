@@ -5,13 +5,13 @@
 #include <stdio.h>
 
 #include "cli/config/config.h"
+#include "cli/run/files.h"
 #include "train/result.h"
-#include "train/run.h"
 
 typedef struct report {
     const char          *program;       /* how this one was called, for the commands to try next */
     const qg_recipe     *config;
-    const qg__run_paths *paths;
+    const run_paths     *paths;
     const qg_fit_spec   *spec;
     const qg_net        *net;
     qg_fit_result        result;        /* of report_result and report_json */

@@ -1,5 +1,6 @@
 #include "cli/run/run_spec.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,13 @@ qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYT
     if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "%s: the path is too long", key);
     snprintf(dir, QG__PATH_BYTES, "%.*s", (int)n, text);
     return QG_OK;
+}
+
+const char *run_file_name(const qg_run *r) { return run_file_names[qg_run_which(r) == QG_RUN_BEST ? RUN_BEST : RUN_LAST]; }
+
+void run_digest(qg_run *r, char text[17])
+{
+    snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(qg_run_net(r))));
 }
 
 qg_run *run_open(const char *name, bool best)

@@ -28,7 +28,7 @@ bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start)
 
 /* --- without a tape ------------------------------------------------------------------------- */
 
-qg_status qg__ranks_broadcast(void *data, size_t bytes)
+qg_status qg_ranks_broadcast(void *data, size_t bytes)
 {
     qg_status status = QG_OK;
     char      none;

@@ -16,10 +16,6 @@ bool qg__ranks_passed(qg_tape *t, qg_status status);
 
 /* --- without a tape --- */
 
-/* Rank 0's bytes reach the others. */
-QG_MUST_CHECK
-qg_status qg__ranks_broadcast(void *data, size_t bytes);
-
 /* text [bytes], which is empty on most ranks, becomes that of the first rank where it is not. */
 QG_MUST_CHECK
 qg_status qg__ranks_tell(char *text, size_t bytes);
@@ -28,9 +24,6 @@ qg_status qg__ranks_tell(char *text, size_t bytes);
 
 /* Sends to a rank and receives from it, as many bytes. */
 typedef qg_status (*qg__exchange)(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
-
-/* How many processes mpirun or srun says that it has started, before qg_ranks_begin and without MPI, too.  1: this one alone. */
-int       qg__ranks_started(void);
 
 /* For tests: this process is rank of ranks, and reaches the others by `exchange` instead of MPI.  ranks 1: it is alone
  * again. */

@@ -113,7 +113,7 @@ qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all)
 }
 
 /* Open MPI's variable, then that of MPICH and Slurm. */
-int qg__ranks_started(void)
+int qg_ranks_started(void)
 {
     const char *said = getenv("OMPI_COMM_WORLD_SIZE");
     if (!said) said = getenv("PMI_SIZE");
@@ -324,9 +324,9 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
         return qg_fail(QG_ESTATE, "MPI does not begin, or not for programs with threads");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks == 1 && qg__ranks_started() > 1)
+    if (ranks == 1 && qg_ranks_started() > 1)
         return qg_fail(QG_ESTATE, "mpirun has started %d processes, but MPI connects none of them; use the mpirun of the MPI that this program "
-                       "is linked with", qg__ranks_started());
+                       "is linked with", qg_ranks_started());
     qg__ranks_join(rank, ranks, exchange, NULL);
     qg__ranks_join_later(post, arrived);
     if (QG_MAX_RANKS % ranks == 0) return delay_begin();

@@ -24,6 +24,7 @@
 #define QG_RANKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "core/status.h"
 
@@ -44,6 +45,15 @@ int       qg_rank(void);                /* 0 .. qg_ranks() - 1; rank 0 writes fi
  * The line, or qg_errmsg() if it is NULL, is printed on stderr: once if all ranks fail alike, else by the rank that fails,
  * with its number.  Returns, and prints nothing, if there is one rank. */
 void      qg_ranks_abort(int code, const char *line);
+
+/* How many processes mpirun or srun says that it has started, before qg_ranks_begin and in a program without MPI, too, whose
+ * processes would all do the same.  1: this one alone. */
+int       qg_ranks_started(void);
+
+/* Rank 0's bytes reach the others, as what it alone may decide: the name of a directory.  All ranks call it.  Fails with QG_ESTATE: another
+ * rank has gone. */
+QG_MUST_CHECK
+qg_status qg_ranks_broadcast(void *data, size_t bytes);
 
 /* Whether any rank says so.  All ranks call it. */
 bool      qg_ranks_any(bool here);

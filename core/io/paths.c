@@ -10,6 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Set by the Makefile. */
+#ifndef QGRAD_PREFIX
+#define QGRAD_PREFIX "/usr/local"
+#endif
+
 qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
     if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
@@ -160,4 +165,44 @@ bool qg__list_next(const char **at, char *word, size_t bytes)
     snprintf(word, bytes, "%.*s", n < bytes ? (int)n : (int)bytes, *at);
     *at = (*at)[n] ? *at + n + 1 : NULL;
     return true;
+}
+
+const char *qg__lines_next(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+char *qg__lines_with(const char *old, const char *item)
+{
+    const size_t key  = strcspn(item, "=") + 1;
+    char        *list = malloc((old ? strlen(old) + 1 : 0) + strlen(item) + 1);
+    char        *to   = list;
+    for (const char *line = old; list && line && *line; line = qg__lines_next(line)) {
+        const size_t n = strcspn(line, "\n");
+        if (n >= key && !memcmp(line, item, key)) continue;
+        memcpy(to, line, n);
+        to[n] = '\n';
+        to += n + 1;
+    }
+    if (list) strcpy(to, item);
+    return list;
+}
+
+/* --- files that come with qgrad ----------------------------------------------------------- */
+
+bool qg__share_directory(char path[QG__PATH_BYTES])
+{
+    const char *given = getenv("QGRAD_SHARE");
+    const char *share = given && *given ? given : QGRAD_PREFIX "/share/qgrad";
+    return snprintf(path, QG__PATH_BYTES, "%s", share) < QG__PATH_BYTES;
+}
+
+void qg__share_find(const char *given, char found[QG__PATH_BYTES])
+{
+    char      dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
+    const bool here = *given == '/' || qg__path_exists(given);
+    if (here || !qg__share_directory(dir) || qg__path_join(dir, given, path) || !qg__path_exists(path))
+        snprintf(path, sizeof path, "%s", given);
+    strcpy(found, path);
 }

@@ -50,4 +50,18 @@ void      qg__list_append(char *text, size_t bytes, const char *word);
  *     for (const char *at = list; qg__list_next(&at, word, sizeof word);) ..          NULL: an empty list */
 bool      qg__list_next(const char **at, char *word, size_t bytes);
 
+/* The item after this one in a text with an item per line; "" after the last.  old without the line that equals item before its
+ * '=', followed by item; from malloc, NULL if out of memory. */
+const char *qg__lines_next(const char *item);
+char       *qg__lines_with(const char *old, const char *item);
+
+/* Files that come with qgrad, the recipes and the sample, have the same relative paths in the source tree and in an
+ * installation, below share/qgrad: $QGRAD_SHARE if it is set and not empty, else PREFIX/share/qgrad of `make`.  The directory
+ * need not exist.  false: the path is too long. */
+bool      qg__share_directory(char path[QG__PATH_BYTES]);
+
+/* given, or the same path in qg__share_directory if given is relative, does not exist and is there.  found may be given
+ * itself. */
+void      qg__share_find(const char *given, char found[QG__PATH_BYTES]);
+
 #endif

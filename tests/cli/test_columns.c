@@ -8,6 +8,7 @@
 
 #include "cli/report/columns.h"
 #include "cli/svg.h"
+#include "train/columns.h"
 #include "tests/support/room.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

@@ -41,7 +41,7 @@ static void test_a_run_says_what_it_is(void **state)
     assert_int_equal(qg_run_classes(r), 10);
     assert_string_equal(qg_run_class(r, 3), "3");
     assert_null(qg_run_class(r, 10));
-    assert_ok(qg_run_result(r, &result));
+    assert_ok(qg_run_result(qg_run_directory(r), &result));
     assert_true(result.complete);
     const double *accuracy = qg_run_column(r, "test_accuracy", &epochs);
     assert_non_null(accuracy);
@@ -57,7 +57,7 @@ static void test_a_run_says_what_it_is(void **state)
     assert_string_equal(qg_run_note(r, "kind"), "checkpoint");
     assert_string_equal(qg_run_get(r, "weight"), "twn");
     assert_int_equal(qg_run_steps(r), 2 * N_TRAIN / 24);
-    assert_int_equal(qg_run_result(r, &result), QG_EIO);
+    assert_int_equal(qg_run_result(qg_run_directory(r), &result), QG_EIO);
     qg_run_close(r);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/bench/bench.h"
+#include "core/clock.h"
 #include "tools/bench/infer.h"
 #include "tools/bench/peak.h"
 #include "tools/bench/scaling.h"

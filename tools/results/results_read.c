@@ -8,6 +8,7 @@
 
 #include "core/io/paths.h"
 #include "tools/results/results.h"
+#include "train/evaluate.h"
 #include "train/run.h"
 
 /* --- one run ------------------------------------------------------------------------------ */
@@ -55,7 +56,7 @@ static qg_status verify(const logged_run *r, const char *dir)
                        a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
-    const double margin = qg__proportion_error(a->test_accuracy, a->test_images);
+    const double margin = qg_proportion_error(a->test_accuracy, a->test_images);
     if (!close_to(a->test_accuracy_stderr, margin))
         return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
     if (!close_to(a->seconds, m->seconds)) return differs(dir, "seconds", a->seconds, m->seconds);
