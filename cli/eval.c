@@ -12,7 +12,6 @@
 #include "core/io/utf8.h"
 #include "core/kernels/parallel.h"
 #include "train/init.h"
-#include "train/measure.h"
 
 typedef struct evaluation {
     config     *asked;

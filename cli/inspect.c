@@ -11,7 +11,6 @@
 #include "train/stored_net.h"
 #include "core/io/json_write.h"
 #include "train/learned.h"
-#include "train/run.h"
 
 enum { INSPECT_LEVELS = 8 };    /* as many values are listed one by one */
 

@@ -24,7 +24,6 @@
 #include "cli/run/stop.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
-#include "train/result.h"
 
 #define NAME "qgrad sweep"
 

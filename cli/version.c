@@ -3,7 +3,6 @@
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "qgrad.h"
-#include "train/result.h"
 
 #ifndef QGRAD_FLAGS
 #define QGRAD_FLAGS "unknown flags"

@@ -20,6 +20,7 @@
 #include "datasets/loader.h"
 #include "train/evaluate.h"
 #include "train/fit.h"
+#include "train/recipe.h"
 
 typedef struct qg_run qg_run;
 
@@ -75,7 +76,8 @@ qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores
 QG_MUST_CHECK
 qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a);
 
-/* What result.json of the run in a directory says, which need not be open.  Fails with QG_EIO: it has none; QG_EFORMAT, QG_EARG. */
+/* What result.json of the run in a directory says, which need not be open.  Fails with QG_EIO: it has
+ * none; QG_EFORMAT, QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg_run_result(const char *dir, qg_fit_result *result);
 
@@ -83,5 +85,37 @@ qg_status   qg_run_result(const char *dir, qg_fit_result *result);
  * as the file; QG_EARG: it has no such column. */
 const double *qg_run_column(qg_run *r, const char *name, int *epochs);
 const char *qg_run_column_name(qg_run *r, int i);           /* of column i, from 0; NULL: there are no more, or failed */
+
+/* --- quantization after training ---------------------------------------------------------- */
+
+typedef struct qg_run_quantize_spec {
+    const char      *dir;           /* required: of the new run; it must not exist */
+    const qg_recipe *changes;       /* required: keys such as weight, input, layer, first-last and
+                                       threads; others stay as they are */
+    int              images;        /* of the training that calibrate it; 0: QG_CALIBRATION_IMAGES,
+                                       or all if there are fewer */
+} qg_run_quantize_spec;
+
+typedef struct qg_run_quantized {
+    int      images;                            /* that have calibrated it */
+    uint64_t tested;                            /* test images */
+    double   accuracy_before, accuracy;         /* on these */
+    double   loss_before, loss;
+    bool     misfit;    /* failed with QG_EARG: the changes are not legal for this run */
+} qg_run_quantized;
+
+/* Makes a run of no steps beside r: with its weights, with quantizers where it had none, calibrated
+ * as by qg_calibrate on its training images.  What a teacher, delays or initial weights did for r is
+ * no part of it.  The directory appears whole or not at all.
+ *
+ *     qg_recipe_set(changes, "weight", "fake_quant:bits=8");
+ *     if (qg_run_quantize(run, (qg_run_quantize_spec){ .dir = "runs/8bit", .changes = changes }, &q)) ..
+ *
+ * Fails    QG_EARG: changes, which may name no quantizer that r does not have, or another one for
+ *          what r has quantized; more .images than there are; the images are not those of r; r
+ *          tests averages, which only its best weights are; only its program can compute it.
+ *          QG_ESTATE: the directory exists.  And as qg_run_net, qg_calibrate and the files. */
+QG_MUST_CHECK
+qg_status   qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized *result);
 
 #endif

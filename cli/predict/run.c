@@ -4,7 +4,6 @@
 #include "cli/predict/scorer.h"
 #include "cli/run/run_spec.h"
 #include "core/kernels/parallel.h"
-#include "train/result.h"
 
 static qg_status score(void *from, int n, const uint8_t *bytes, float *scores) { return qg_run_predict(from, n, bytes, scores); }
 

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "train/stored_net.h"
-#include "layers/plan.h"
-#include "train/result.h"
 
 const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 

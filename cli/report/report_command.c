@@ -6,7 +6,6 @@
 #include "cli/print.h"
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
-#include "train/measure.h"
 
 /* Images may have been replaced since the run. */
 static qg_status check_images(const shown_run *r, const qg_loader *images)

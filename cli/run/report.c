@@ -13,6 +13,7 @@
 #include "core/kernels/parallel.h"
 #include "layers/summary.h"
 #include "train/metrics.h"
+#include "train/result.h"
 #include "train/runs.h"
 
 void report_warning(const qg_loader *images)

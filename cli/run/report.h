@@ -6,7 +6,8 @@
 
 #include "cli/config/config.h"
 #include "cli/run/files.h"
-#include "train/result.h"
+#include "core/io/json_write.h"
+#include "train/fit.h"
 
 typedef struct report {
     const char          *program;       /* how this one was called, for the commands to try next */

@@ -8,7 +8,6 @@ shared='core/io/json_write core/io/number core/io/utf8 core/io/paths core/io/fil
 # What does not follow this rule yet.  A name that is no longer needed has to go from here.
 #   recipe      keys, files and resolution of recipes: train/recipe.h has no list of keys yet
 #   train       qgrad train and sweep compose runs from parts of qg_recipe_fit
-#   quantize    qgrad quantize writes a run as the trainer does
 #   images      data sets by text, and images one by one
 #   reader      evaluation beside other images and nets (train/reader.h)
 #   report      confusions during a training, image by image
@@ -18,11 +17,9 @@ recipe: qg__duration_parse qg__option_parse qg__recipe_as_stored qg__recipe_chec
     qg__recipe_difference qg__recipe_is_over qg__recipe_key qg__recipe_keys qg__recipe_over qg__recipe_print qg__recipe_put
     qg__recipe_read qg__recipe_resolve qg__recipe_resolve_as qg__recipe_stored qg__recipe_unset qg__recipe_value
     qg_image_parse
-train: qg__metrics_end qg__metrics_has_rows qg__metrics_read qg__reader_clear qg__recipe_fit qg__recipe_init qg__recipe_net
+train: qg__metrics_end qg__metrics_has_rows qg__metrics_read qg__reader_clear qg__recipe_init qg__recipe_net
     qg__recipe_note_data qg__recipe_optim qg__recipe_spec qg__recipe_teacher qg__recipe_test_of qg__recipe_trains
     qg__result_print qg_safetensors_open
-quantize: qg__digest qg__measure qg__result_join qg__result_save qg__run_claim qg__run_compose qg__run_create qg__run_end
-    qg__run_paths_of qg__run_save_best
 images: qg__data_digest qg__data_directory qg__data_files qg__data_image qg__data_names_files qg__data_open qg__image_named
     qg__image_resized qg__image_wanted qg__loader_bytes qg__loader_images qg__loader_labels qg__recipe_data qg__resize
     qg_normalise_fits
@@ -31,9 +28,8 @@ report: qg__assess_add qg__assess_begin qg__assess_sort qg__loader_divide
 words: qg__class_names_begin qg__class_names_end qg__learned_values_of qg__size_ratio qg__stored_quantizer'
 
 # Headers that are neither public nor among the six, and so these.  core/io/grow.h and hash.h have no symbols.
-headers='core/io/grow core/io/hash core/io/safetensors datasets/dataset datasets/image layers/plan layers/summary train/assess
-train/classes train/init train/learned train/measure train/metrics train/reader train/recipe_keys train/result train/run
-train/stored_net'
+headers='core/io/grow core/io/hash core/io/safetensors datasets/dataset datasets/image layers/summary train/assess
+train/classes train/init train/learned train/metrics train/reader train/recipe_keys train/result train/stored_net'
 
 objects=$(find cli -name '*.c' | sed "s,\(.*\)\.c,$build/\1.o,")
 for object in $shared; do objects="$objects $build/$object.o"; done
