@@ -38,6 +38,19 @@ static qg_status exchange(evaluation *e)
     return status ? status : qg__recipe_check(&e->other_config);
 }
 
+/* A program has told neither its images nor how many it tests at a time, which decides no score. */
+static qg_status take_program(evaluation *e)
+{
+    enum { BATCH = 64 };
+    if (config_text(e->asked, "weight"))
+        return qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(e->run));
+    if (!config_text(e->asked, "data"))
+        return qg_fail(QG_EARG, "%s: a program trained it with qg_fit, which does not say on which images; pass --data",
+                       qg_run_directory(e->run));
+    e->recipe.batch = BATCH;
+    return QG_OK;
+}
+
 static qg_status configure(evaluation *e, bool *usage)
 {
     const char *dir = e->asked->run;
@@ -48,6 +61,7 @@ static qg_status configure(evaluation *e, bool *usage)
     e->recipe = e->config = e->run->recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
     if (config_text(e->asked, "cache")) e->recipe.cache = e->asked->recipe.cache;
+    if (qg_run_config(e->run)) return take_program(e);
     return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
 }
 
@@ -82,8 +96,9 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
 static qg_status preprocessing(evaluation *e, const char *from, const qg_preprocess **as)
 {
     *as = NULL;
-    if (!qg_normalise_fits(e->recipe.normalise)) return QG_OK;
+    if (!qg_run_config(e->run) && !qg_normalise_fits(e->recipe.normalise)) return QG_OK;
     *as = e->noted = qg_preprocess_open(qg_run_file(e->run));
+    if (*as) e->recipe.normalise = qg_preprocess_normalise(*as);
     if (*as || qg_errcode() != QG_ESTATE) return *as ? QG_OK : qg_errcode();
     e->train = images_of_run(e, e->recipe.data_dir);
     if (!e->train && from) e->train = images_of_run(e, from);
@@ -95,7 +110,7 @@ static qg_status preprocessing(evaluation *e, const char *from, const qg_preproc
 static qg_status open_images(evaluation *e)
 {
     const char *data = config_text(e->asked, "data"), *from = e->asked->recipe.data_dir;
-    const bool  other = data && strcmp(data, qg__recipe_value(&e->config, "data"));
+    const bool  other = data && (qg_run_config(e->run) || strcmp(data, qg__recipe_value(&e->config, "data")));
     const qg_preprocess *as;
     const qg_status status = preprocessing(e, other ? NULL : from, &as);
     if (status) return status;
@@ -318,7 +333,7 @@ static qg_status find_files(evaluation *e)
 
 static void print(const evaluation *e)
 {
-    const char  *file = run_file_name(e->run), *trained = qg__recipe_value(&e->config, "weight");
+    const char  *file = run_file_name(e->run), *trained = qg_run_get(e->run, "weight");
     const char  *weight = e->other ? qg__recipe_value(&e->other_config, "weight") : trained;
     const double margin = qg_proportion_error(e->all.accuracy, e->all.images);
     char         digest[17];

@@ -65,7 +65,7 @@ static void take_notes(exporter *e)
 {
     run_digest(e->run, e->digest);
     note(e, "model", qg_run_get(e->run, "model"));
-    note(e, "data", data_note(&e->run->recipe));
+    if (!qg_run_config(e->run)) note(e, "data", data_note(&e->run->recipe));
     note(e, "class-names", qg_run_note(e->run, "class-names"));
     note(e, "digest", e->digest);
     note(e, "file", run_file_name(e->run));

@@ -167,10 +167,11 @@ own() {
 
 # What differs between two runs of the same program.
 masked() {
-    untimed | sed -E 's/"(seconds[a-z_]*|images_per_second|peak_rss_bytes|commit|checksum)":("[^"]*"|[-+.e0-9]+)/"\1":_/g
+    untimed | sed -E "s,$qgrad,qgrad,g" | sed -E 's/"(seconds[a-z_]*|images_per_second|peak_rss_bytes|commit|checksum)":("[^"]*"|[-+.e0-9]+)/"\1":_/g
         s/[0-9.]+ (images\/s|images per second)/_ \1/g; s/commit [0-9a-f]{12}(-dirty)?/commit _/g; s/ +[0-9.]+ s($|,)/ _ s\1/
         s,>[0-9]+:[0-9:]+<,>_<,g; s,(images per second</small><b>)[0-9]+,\1_,g
-        s/  +[0-9]+\.[0-9]( ± [0-9]+\.[0-9])?$/ _/'
+        s/  +[0-9]+\.[0-9]( ± [0-9]+\.[0-9])?$/ _/
+        s,^(runs/.*  )[0-9]+\.[0-9](  |$),\1_\2,'
 }
 
 # says NAME COMMAND..: what it prints, and the file or run that it writes as out.
@@ -388,7 +389,7 @@ trainings() {
     says sweep sweep $L --weight twn,binary --seed 1..2 --epochs 1 --jobs 1 --out sweep
     says sweep-csv sweep $L --weight twn,binary --seed 1..2 --epochs 1 --jobs 1 --out sweep --csv
     says sweep-json sweep $L --weight twn,binary --seed 1..2 --epochs 1 --jobs 1 --out sweep --json
-    prepare runs/halted runs/own runs/coded
+    prepare runs/halted runs/own runs/coded runs/float runs/wide
     says runs runs runs
     says runs-csv runs runs --csv --sort run
     says runs-json runs runs --json

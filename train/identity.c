@@ -1,6 +1,7 @@
 /* What the configuration of a run is: the text that checkpoints contain, and that a run must have to continue. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/io/hash.h"
@@ -132,6 +133,77 @@ static qg_status print(const void *what, FILE *out)
     return QG_OK;
 }
 
+char *qg__run_identity(const qg__run *r)
+{
+    char  *text;
+    size_t n;
+    return qg__text_print(print, r, &text, &n) ? NULL : text;
+}
+
+/* --- comparing ---------------------------------------------------------------------------- */
+
+static const char *next_line(const char *at)
+{
+    at += strcspn(at, "\n");
+    return at + (*at == '\n');
+}
+
+/* What follows "key = " in the line at; NULL: it is the line of another key. */
+static const char *value_of(const char *line, const char *key)
+{
+    const size_t n = strlen(key);
+    return !strncmp(line, key, n) && !strncmp(line + n, " = ", 3) ? line + n + 3 : NULL;
+}
+
+const char *qg__identity_value(const char *text, const char *key)
+{
+    const char *found = NULL;
+    for (const char *at = text; *at; at = next_line(at)) found = value_of(at, key) ? value_of(at, key) : found;
+    return found;
+}
+
+/* The lines of a span may differ. */
+static const char *skip_span(const char *at)
+{
+    while (value_of(at, "epochs") || value_of(at, "patience") || value_of(at, "schedule")) at = next_line(at);
+    return at;
+}
+
+static qg_status read_span(const char *lines, const char *path, qg_fit_span *was)
+{
+    const char *epochs   = qg__identity_value(lines, "epochs"), *patience = qg__identity_value(lines, "patience");
+    const char *schedule = qg__identity_value(lines, "schedule");
+    char        text[256];
+    if (epochs) was->epochs = (int)strtol(epochs, NULL, 10);
+    was->patience = patience ? (int)strtol(patience, NULL, 10) : 0;
+    if (!schedule) return QG_OK;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(schedule + 1, "\"\n"), schedule + 1);
+    return qg_schedule_parse(text, &was->schedule) ? qg_fail(QG_EFORMAT, "%s: schedule: %s", path, qg_errmsg()) : QG_OK;
+}
+
+/* Line by line; the program's own lines come first. */
+static qg_status same_text(const qg__run *r, const char *noted, const char *path, qg_fit_span *was)
+{
+    const size_t own   = r->spec->config ? strlen(r->spec->config) : 0;
+    const char  *there = noted, *here = r->identity, *rest = here + own;
+    while (*there || *here) {
+        if (here >= rest) there = skip_span(there), here = skip_span(here);
+        const size_t n = strcspn(here, "\n");
+        if (strncmp(there, here, n + 1))
+            return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path,
+                           (int)strcspn(there, "\n"), there, (int)n, here);
+        there = next_line(there), here = next_line(here);
+    }
+    return read_span(noted + own, path, was);
+}
+
+qg_status qg__run_same(const qg__run *r, const char *noted, const char *path, qg_fit_span *was)
+{
+    const qg_fit_spec *s = r->spec;
+    *was = (qg_fit_span){ .epochs = s->epochs, .patience = s->patience, .schedule = s->schedule };
+    return s->same ? s->same(s->user, noted, path, was) : same_text(r, noted, path, was);
+}
+
 /* --- operands ----------------------------------------------------------------------------- */
 
 static bool is_legal(const qg_key *key, double value)
@@ -178,11 +250,4 @@ char *qg__run_operands(const qg_net *net)
     char  *text;
     size_t n;
     return qg__text_print(print_operands, net, &text, &n) ? NULL : text;
-}
-
-char *qg__run_identity(const qg__run *r)
-{
-    char  *text;
-    size_t n;
-    return qg__text_print(print, r, &text, &n) ? NULL : text;
 }

@@ -62,11 +62,20 @@ static qg_status decide_ends(quantization *z)
     return qg__recipe_put(&z->config, qg__recipe_key("first-last"), "float");
 }
 
+static qg_status refuse_program(const qg_run *r)
+{
+    if (qg__reader_of_program(r)) return qg_errcode();
+    return qg_fail(QG_EARG,
+                   "%s: a program trained it with qg_fit, so it has no recipe to add quantizers to; "
+                   "declare the net with quantizers in a program, and pass it to qg_calibrate",
+                   r->paths.dir);
+}
+
 static qg_status configure(quantization *z)
 {
     bool      exists = false;
     qg_status status = qg__recipe_status(z->asked->changes);
-    if (!status && z->of->said) status = qg__reader_of_program(z->of);
+    if (!status && z->of->said) status = refuse_program(z->of);
     if (!status) status = qg_file_exists_in(QG_BY_PATH, z->asked->dir, &exists);
     if (!status && exists) status = qg_fail(QG_ESTATE, "%s already exists", z->asked->dir);
     if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);

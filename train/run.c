@@ -200,13 +200,15 @@ static void note_classes(qg_state *s, const qg_loader *images)
     free(text);
 }
 
-/* The net of a program is declared nowhere else. */
-static void note_operands(qg_state *s, const qg__run *r)
+/* The net of a program, whose configuration does not declare it: its text, or why it has none, and its quantizers. */
+static void note_net(qg_state *s, const qg__run *r)
 {
-    char *text = qg__run_operands(r->net);
-    if (text) qg_state_set_note(s, "operands", text);
-    else qg_state_fail(s, qg_errcode());
-    free(text);
+    char *operands = qg__run_operands(r->net), *net = r->lacks_net ? NULL : qg_net_print(r->net);
+    if (!operands || (!net && !r->lacks_net && qg_errcode() == QG_EMEM)) qg_state_fail(s, qg_errcode());
+    qg_state_set_note(s, "operands", operands);
+    qg_state_set_note(s, QG__RUN_NET, net);
+    qg_state_set_note(s, QG__RUN_NO_NET, net || r->lacks_net ? NULL : qg_errmsg());
+    free(operands), free(net);
 }
 
 /* A checkpoint stands alone: it says what the net is, what it was trained on, and what is done to an image first. */
@@ -226,7 +228,7 @@ static void note(qg_state *s, const qg__run *r)
     qg_state_set_note(s, "classes", classes);
     if (!r->spec->train) return;                /* loaded, to use the weights */
     qg_state_set_note(s, STARTS, r->starts_in_step ? NULL : "before a test");
-    if (!r->spec->same) note_operands(s, r);
+    if (!r->spec->same) note_net(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
     note_classes(s, r->spec->train);
 }
@@ -322,62 +324,6 @@ qg_status qg__run_create(qg__run *r)
 
 /* --- loading ------------------------------------------------------------------------------ */
 
-static const char *next_line(const char *at)
-{
-    at += strcspn(at, "\n");
-    return at + (*at == '\n');
-}
-
-/* The lines of a span, which may differ. */
-static const char EPOCHS[] = "epochs = ", PATIENCE[] = "patience = ", SCHEDULE[] = "schedule = \"";
-
-static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
-
-static const char *skip_span(const char *at)
-{
-    while (begins(at, EPOCHS) || begins(at, PATIENCE) || begins(at, SCHEDULE)) at = next_line(at);
-    return at;
-}
-
-static qg_status read_span(const char *lines, const char *path, qg_fit_span *was)
-{
-    char schedule[256];
-    was->patience = 0;          /* has no line then */
-    for (const char *at = lines; *at; at = next_line(at)) {
-        if (begins(at, EPOCHS)) was->epochs = (int)strtol(at + strlen(EPOCHS), NULL, 10);
-        if (begins(at, PATIENCE)) was->patience = (int)strtol(at + strlen(PATIENCE), NULL, 10);
-        if (!begins(at, SCHEDULE)) continue;
-        at += strlen(SCHEDULE);
-        snprintf(schedule, sizeof schedule, "%.*s", (int)strcspn(at, "\"\n"), at);
-        if (qg_schedule_parse(schedule, &was->schedule)) return qg_fail(QG_EFORMAT, "%s: schedule: %s", path, qg_errmsg());
-    }
-    return QG_OK;
-}
-
-/* Compares the texts line by line.  The program's own lines come first (train/identity.c). */
-static qg_status same_text(const qg__run *r, const char *said, const char *path, qg_fit_span *was)
-{
-    const size_t own   = r->spec->config ? strlen(r->spec->config) : 0;
-    const char  *there = said, *here = r->identity, *rest = here + own;
-    while (*there || *here) {
-        if (here >= rest) there = skip_span(there), here = skip_span(here);
-        const size_t n = strcspn(here, "\n");
-        if (strncmp(there, here, n + 1))
-            return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path,
-                           (int)strcspn(there, "\n"), there, (int)n, here);
-        there = next_line(there), here = next_line(here);
-    }
-    return read_span(said + own, path, was);
-}
-
-/* Checks that said, the configuration recorded in the file, is that of this run, but for its span. */
-static qg_status check_identity(const qg__run *r, const char *said, const char *path, qg_fit_span *was)
-{
-    const qg_fit_spec *s = r->spec;
-    *was = (qg_fit_span){ .epochs = s->epochs, .patience = s->patience, .schedule = s->schedule };
-    return s->same ? s->same(s->user, said, path, was) : same_text(r, said, path, was);
-}
-
 /* Checks the notes of a file: it belongs to this run's configuration, and has the checksum that its format demands. */
 static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path,
                              qg_fit_span *was)
@@ -386,7 +332,7 @@ static qg_status check_notes(const qg__run *r, const char *format, const char *s
     if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
     if (current && !checksum) return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
-    return check_identity(r, said, path, was);
+    return qg__run_same(r, said, path, was);
 }
 
 /* Checks that the weights just loaded are those that were saved, in a file of QG__RUN_FORMAT_BEFORE. */
@@ -430,7 +376,7 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
     if (status) return status;
     const char *said = qg_archive_noted(a, "recipe");
     qg_fit_span ignored;
-    if (said) status = check_identity(r, said, path, &ignored);
+    if (said) status = qg__run_same(r, said, path, &ignored);
     qg_archive_free(a);
     return status ? status : QG_ESHAPE;
 }
@@ -458,9 +404,10 @@ qg_status qg__run_check_version(qg__run *r)
     if (status) return status;
     const char *said  = qg_archive_noted(a, "recipe");
     r->starts_in_step = !qg_archive_noted(a, STARTS);
+    r->lacks_net      = !r->spec->same && !qg_archive_noted(a, QG__RUN_NET) && !qg_archive_noted(a, QG__RUN_NO_NET);
     r->is_older       = !r->spec->same && said && !strstr(said, QG__RUN_REESTIMATES " = ");    /* else the program says it */
     qg_archive_free(a);
-    if (!r->is_older && !r->starts_in_step) return QG_OK;
+    if (!r->is_older && !r->starts_in_step && !r->lacks_net) return QG_OK;
     free(r->identity);
     r->identity = qg__run_identity(r);
     if (!r->identity) return qg_fail(QG_EMEM, "out of memory for the configuration");

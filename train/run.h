@@ -54,6 +54,7 @@ typedef struct qg__run {
     bool                is_older;           /* it was begun by a version that did not estimate statistics anew */
     bool                starts_in_step;     /* .. whose delayed quantizers of weights started in the first step that used
                                                them, and so after the test of an epoch that ends there */
+    bool                lacks_net;          /* .. that did not note the net of a program */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -86,8 +87,20 @@ qg_status qg__run_size_parse(const char *path, const char *size, const char *cou
 /* The key of a configuration, which older ones lack. */
 #define QG__RUN_REESTIMATES "reestimate-batchnorm"
 
+/* The notes on a program's net: its canonical text (qg_net_print), or why only that program can declare it. */
+#define QG__RUN_NET    "net"
+#define QG__RUN_NO_NET "net-unprintable"
+
 /* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
 char     *qg__run_identity(const qg__run *r);
+
+/* Whether noted, the configuration in the file at path, is that of r, but for its span, which was receives.  Fails with QG_EARG:
+ * the message names the first line that differs; QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, qg_fit_span *was);
+
+/* The value of a key in such a text, up to the end of its line; NULL: it has no such line. */
+const char *qg__identity_value(const char *text, const char *key);
 
 /* The operands that the net quantizes or could, from malloc; NULL: QG_EMEM.  A line is the name of a weight or
  * "LAYER.input", and its quantizer with every argument that has an effect: "conv1.weight ttq:threshold=0.05,.." or "float".
@@ -105,7 +118,7 @@ qg_status qg__run_create(qg__run *r);
 QG_MUST_CHECK
 qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has);
 
-/* Sets r->is_older and r->starts_in_step if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
+/* Sets r->is_older, r->starts_in_step and r->lacks_net if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
  * Fails as qg_archive_open and with QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg__run_check_version(qg__run *r);

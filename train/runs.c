@@ -15,16 +15,28 @@
 #include "train/result.h"
 #include "train/stored_net.h"
 
+/* The text of a program's net; NULL: it has none. */
+static const char *text_of_net(const qg_run *r) { return r->said ? qg_run_note(r, QG__RUN_NET) : NULL; }
+
 qg_status qg__reader_of_program(const qg_run *r)
 {
-    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit; 'qgrad report' and "
-                   "'qgrad inspect' show it", r->paths.file[r->file]);
+    const char *why = qg_run_note(r, QG__RUN_NO_NET);
+    if (!r->said || text_of_net(r)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit: %s; 'qgrad report' and "
+                   "'qgrad inspect' show it", r->paths.file[r->file], why ? why : "an earlier version, which did not note it");
 }
 
 /* --- finding it --------------------------------------------------------------------------- */
 
 /* A program that calls qg_fit itself has a configuration of its own, to which train/identity.c adds lines. */
-static bool is_of_program(const char *said) { return said && strstr(said, "net-digest = "); }
+static bool is_of_program(const char *said) { return said && qg__identity_value(said, "net-digest"); }
+
+static void take_program(qg_run *r, const char *said)
+{
+    const char *seed = qg__identity_value(said, "seed");
+    r->said          = said;
+    r->recipe.seed   = seed ? strtoull(seed, NULL, 10) : 0;      /* of what draws random numbers in a test, too */
+}
 
 /* Of what a checkpoint says, only what decides about its net and its training: no directory, teacher or recipe, and no file of
  * its data.  The text of the data remains what it is, for comparison with the run. */
@@ -46,8 +58,8 @@ static qg_status take_noted(qg_run *r, const char *path)
     if (status) return status;
     const char *said = qg_run_note(r, "recipe"), *kind = qg_run_note(r, "kind");
     if (!said) return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
-    r->said = is_of_program(said) ? said : NULL;
-    if (!r->said) status = read_noted(&stored, said, path);
+    if (is_of_program(said)) take_program(r, said);
+    else status = read_noted(&stored, said, path);
     r->file = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
     if (!status && !r->said && !stored.model.type) status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
     if (!status && kind && r->file == QG__RUN_LAST && strcmp(kind, "checkpoint"))
@@ -94,7 +106,7 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     if (!has && !is_file(path)) return nothing_there(name);
     if (!has) status = take_noted(r, path);
     else if (is_file(path) && !qg_safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
-        r->said = qg_run_note(r, "recipe");
+        take_program(r, qg_run_note(r, "recipe"));
     else status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
     r->file = file;
     return status;
@@ -206,7 +218,7 @@ static qg_status check_notes(const qg_run *r, const qg_state *s, const char *pat
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
     if (current && !qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM))
         return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
-    return qg__recipe_same(&r->recipe, said, path, &ignored);
+    return r->said ? QG_OK : qg__recipe_same(&r->recipe, said, path, &ignored);
 }
 
 /* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
@@ -232,7 +244,7 @@ static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
         qg_fit_span ignored = { .epochs = r->recipe.epochs };
         const char *said    = qg_run_note(r, "recipe");
         snprintf(why, sizeof why, "%s", qg_errmsg());
-        status = said ? qg__recipe_same(&r->recipe, said, path, &ignored) : QG_OK;
+        status = said && !r->said ? qg__recipe_same(&r->recipe, said, path, &ignored) : QG_OK;
         if (!status) status = qg_fail(QG_ESHAPE, "%s", why);
     } else if (!status) {
         status = check_notes(r, s, path);
@@ -269,18 +281,31 @@ static qg_status load_averages(qg_run *r, qg_net *net, const char *path)
     return status;
 }
 
+static qg_net *net_of_text(const qg_run *r, const char *path)
+{
+    char    why[512];
+    qg_net *net = qg_net_parse(text_of_net(r));
+    if (net && qg_net_build(net)) return net;
+    snprintf(why, sizeof why, "%s", qg_errmsg());
+    qg_fail(qg_errcode() == QG_EMEM ? QG_EMEM : QG_EFORMAT, "%s: %s", path, why);
+    qg_net_free(net);
+    return NULL;
+}
+
 qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
 {
     const char *path   = r->paths.file[r->file];
     qg_status   status = QG_OK;
     qg_net     *net;
     if (r->net) return QG_OK;
-    if (r->said) net = qg__stored_net(path);
+    if (text_of_net(r)) net = net_of_text(r, path);
+    else if (r->said) net = qg__stored_net(path);
     else net = qg__recipe_net(&r->recipe, image, classes);
+    const bool computes = !r->said || text_of_net(r);
     r->tape = net ? qg_tape_new() : NULL;
     if (!r->tape) status = qg_errcode();
-    if (!status && !r->said) status = load_arrays(r, net, path);
-    if (!status && !r->said) status = load_averages(r, net, path);
+    if (!status && computes) status = load_arrays(r, net, path);
+    if (!status && computes) status = load_averages(r, net, path);
     if (status) qg_net_free(net);
     else r->net = net;
     return status;
@@ -330,8 +355,7 @@ static qg_status score(qg_run *r, int n, const uint8_t *bytes, float *scores)
 
 qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
 {
-    if (r->said) return qg__reader_of_program(r);
-    if (!qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
+    if (qg__reader_of_program(r) || !qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
     const int    most   = qg__reader_most(r->image);
     const size_t row    = qg_row(r->image);
     qg_status    status = QG_OK;
@@ -359,7 +383,7 @@ qg_status qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment
 {
     *a = (qg_assessment){ .classes = 0 };
     if (!images) return qg_fail(QG_EARG, "evaluate: the images are missing");
-    if (r->said) return qg__reader_of_program(r);
+    if (qg__reader_of_program(r)) return qg_errcode();
     const qg_shape  is     = qg_loader_shape(images);
     const qg_status status = r->net ? QG_OK : qg__reader_load(r, is, qg_loader_classes(images));
     return status ? status : qg__reader_evaluate(r, r->net, images, worst, a);
@@ -435,7 +459,7 @@ qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student
     const char    *file   = r->paths.file[r->file];
     const qg_shape image  = r->classes ? r->image : qg_loader_shape(images);
     const int      n      = r->classes ? r->classes : qg_loader_classes(images);
-    if (!status && r->said) status = qg__reader_of_program(r);
+    if (!status) status = qg__reader_of_program(r);
     if (!status) status = check_size(file, image, n, images);
     if (!status) status = check_names(file, &r->recipe, images);
     if (!status) status = check_preprocessing(file, &r->recipe, student, images);

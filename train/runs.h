@@ -8,8 +8,8 @@
  *
  * A run is a directory that `qgrad train`, qg_recipe_fit or qg_fit has made, or a checkpoint that was copied from there.  What is
  * needed to use a net stands in its checkpoint: net and quantizers, the size and the preprocessing of images, the names of classes.
- * Of a run of qg_fit, whose net only its program can declare, there are weights and quantizers, which can be looked at, but nothing
- * that computes: qg_run_config tells.
+ * So a run of qg_fit needs its program no more, unless a layer or a scheme of the net is the program's own: then there are weights
+ * and quantizers, which can be looked at, but nothing that computes.
  *
  * Memory   What these functions return belongs to the run, until qg_run_close, unless they say otherwise.
  * Threads  A run is used by one thread at a time.
@@ -41,11 +41,12 @@ const char *qg_run_directory(const qg_run *r);              /* as it was named, 
 const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
 qg_run_weights qg_run_which(const qg_run *r);               /* which weights it has: of a checkpoint of its own, as that notes */
 
-/* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "operands"; NULL: none. */
+/* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "net", which a run of qg_fit has; NULL:
+ * none. */
 const char *qg_run_get(const qg_run *r, const char *key);
 const char *qg_run_note(const qg_run *r, const char *key);
 
-/* The configuration that a program of its own noted, which has no recipe; NULL: it has one. */
+/* The configuration that qg_fit noted for a program, which has no recipe; NULL: it has one. */
 const char *qg_run_config(const qg_run *r);
 
 /* Of one image, n = 1; how many classes, and what class k is called, in UTF-8 that is safe to print: its number if the images had no
@@ -64,7 +65,8 @@ uint64_t    qg_run_steps(qg_run *r);                        /* of training that 
 const qg_preprocess *qg_run_preprocess(qg_run *r);
 
 /* Scores of n images of the right size: bytes [n][h][w][c], scores [n][classes].  They do not depend on how many pass at a time.
- * Fails as qg_run_net and qg_run_preprocess; QG_EARG: only its program can compute the net. */
+ * Fails as qg_run_net and qg_run_preprocess; QG_EARG: only its program can compute the net; the message names the layer that is
+ * the program's own. */
 QG_MUST_CHECK
 qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores);
 

@@ -1,7 +1,8 @@
 /* train/stored_net.h — the weights of a net that only another program can declare.  Internal.
  *
- * A program that calls qg_fit declares its net itself.  Its checkpoints have the weights and what quantizers learned by name,
- * and note the quantizers (qg__run_operands), which is all that pictures of weights and counts of codes need.
+ * Checkpoints of a program that calls qg_fit note the text of its net, unless a layer or a scheme is its own or an earlier version
+ * wrote them.  Then there are the weights and what quantizers learned, by name, and notes of the quantizers
+ * (qg__run_operands), which is all that pictures of weights and counts of codes need.
  */
 #ifndef QG_STORED_NET_H
 #define QG_STORED_NET_H

@@ -98,7 +98,7 @@ static qg_status take_sizes(shown_run *r)
     r->floats = qg_net_float_bytes(r->run->net);
     r->packed = qg_net_packed_bytes(r->run->net);
     r->said   = qg_run_config(r->run);
-    if (r->said) return QG_OK;
+    if (r->said && !qg_run_note(r->run, "net")) return QG_OK;
     return qg__text_print(print_summary, r->run->net, &r->summary, &n);
 }
 

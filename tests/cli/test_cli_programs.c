@@ -62,10 +62,9 @@ static qg_loader *bands(int n, uint64_t key, qg_loader_spec spec)
     return qg_arrays(shape, image, label, CLASSES, spec);
 }
 
-/* Trains it in root/name, and returns the net as it ended. */
-static qg_net *train(const char *name, bool folds, float ema, int epochs, double budget)
+/* Trains net in root/name, and returns it as it ended. */
+static qg_net *train_net(qg_net *net, const char *name, float ema, int epochs, double budget)
 {
-    qg_net    *net   = declare_net(folds);
     qg_optim  *optim = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 0.01f });
     qg_loader *train = bands(TRAINED, 1, (qg_loader_spec){ .batch = 10, .seed = 1 }),
               *test  = bands(TESTED, 2, (qg_loader_spec){ .batch = 10, .in_order = true });
@@ -75,6 +74,11 @@ static qg_net *train(const char *name, bool folds, float ema, int epochs, double
         fail_msg("%s", qg_errmsg());
     qg_loader_free(test), qg_loader_free(train), qg_optim_free(optim);
     return net;
+}
+
+static qg_net *train(const char *name, bool folds, float ema, int epochs, double budget)
+{
+    return train_net(declare_net(folds), name, ema, epochs, budget);
 }
 
 static const cJSON *layer_of(const cJSON *j, const char *name)
@@ -242,6 +246,40 @@ static void test_a_program_exports_a_net_that_predicts(void **state)
     qg_net_free(net);
 }
 
+/* --- a net of the library's parts ------------------------------------------------------------- */
+
+/* The checkpoint declares it, so nothing needs the program: the accuracy is the one that qg_fit measured. */
+static void test_a_plain_net_needs_no_program(void **state)
+{
+    for (int averages = 0; averages < 2; averages++)
+        for (int best = 0; best < 2; best++) {
+            qg_fit_result  said;
+            qg_assessment  a;
+            qg_net        *net  = train_net(declare_plain(), averages ? "smooth" : "plain", averages ? 0.5f : 0, 3, 0);
+            qg_loader     *test = bands(TESTED, 2, (qg_loader_spec){ .batch = 10, .in_order = true });
+            qg_run        *run  = qg_run_open(at(averages ? "smooth" : "plain"), best ? QG_RUN_BEST : QG_RUN_LAST);
+            assert_non_null(run);
+            assert_non_null(strstr(qg_run_config(run), "optimizer = \"adam\"\n"));
+            assert_ok(qg_run_result(qg_run_directory(run), &said));
+            assert_ok(qg_run_evaluate(run, test, 0, &a));
+            assert_true(a.accuracy == (best ? said.best_test_accuracy : said.test_accuracy));
+            char *is = qg_net_print(qg_run_net(run)), *was = qg_net_print(net);
+            assert_string_equal(is, was);
+            free(is), free(was);
+            qg_assessment_free(&a), qg_run_close(run), qg_loader_free(test), qg_net_free(net);
+        }
+    static const uint8_t white[IMAGE * IMAGE * 3] = { 200, 100 };
+    write_png(at("x.png"), white, IMAGE, IMAGE);
+    assert_status("predict --run @/plain @/x.png", 0);
+    assert_status("export --run @/plain --out @/plain.qg", 0);
+    assert_status("inspect @/plain", 0);
+    assert_status("report @/plain --out @/plain.html", 0);
+    assert_refuses("eval --run @/plain", 1, "a program trained it with qg_fit, which does not say on which images; pass --data");
+    assert_refuses("eval --run @/plain --data sample --weight twn", 1, "weight: a program trained ");
+    assert_refuses("eval --run @/plain --data sample", 1, "images are [64,28,28,1], the net was declared for [n,12,12,1]");
+    assert_refuses("quantize --run @/plain --weight twn", 1, "so it has no recipe to add quantizers to");
+}
+
 /* --- what it cannot do, and what files may say ----------------------------------------------- */
 
 static void test_the_others_need_its_program(void **state)
@@ -251,6 +289,7 @@ static void test_the_others_need_its_program(void **state)
     qg_net_free(train("mine", false, 0, 1, 0));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_refuses(lines[i], 1, "its net was declared by a program of its own, which trained it with qg_fit");
+        assert_stderr("conv2: only your program can declare its weight quantizer");
         assert_stderr("'qgrad report' and 'qgrad inspect' show it");
     }
 }
@@ -313,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_a_folded_weight_is_shown_as_it_is_stored),
         cmocka_unit_test(test_report_makes_a_page_of_a_program),
         cmocka_unit_test(test_a_program_exports_a_net_that_predicts),
+        cmocka_unit_test(test_a_plain_net_needs_no_program),
         cmocka_unit_test(test_the_others_need_its_program),
         cmocka_unit_test(test_what_a_checkpoint_notes_is_checked),
     };
