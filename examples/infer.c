@@ -1,7 +1,7 @@
-/* Classifies an image with a packed net, without the library that trained it: needs libqgrad_infer.a and
- * -lm alone.
+/* Classifies an image with a packed net.  Needs only libqgrad_infer.a and -lm, not the library that
+ * trained the net.  The image is a binary PGM or PPM of the net's size.
  *
- *     infer net.qg digit.pgm      prints the class; the image is a binary PGM or PPM of the net's size */
+ *     build/examples/infer net.qg digit.pgm */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +51,12 @@ int main(int argc, char **argv)
     if (s) return fail(argv[1], qg_infer_message(s));
     char          *image  = read_file(argv[2], &image_bytes);
     const uint8_t *pixels = pixels_of(image, image_bytes, qg_infer_input(net));
-    if (!pixels) return fail(argv[2], "no binary PGM or PPM of the size that the net was trained on");
+    if (!pixels) return fail(argv[2], "not a binary PGM or PPM of the net's size");
     const int    classes = qg_infer_scores(net);
     const size_t work    = qg_infer_context_bytes(net, 1);
     float       *scores  = malloc((size_t)classes * sizeof *scores);
-    s = scores ? qg_infer_run_bytes(net, 1, pixels, scores, aligned_alloc(64, work), work) : QG_INFER_EMEMORY;
+    void        *context = aligned_alloc(64, work);
+    s = scores ? qg_infer_run_bytes(net, 1, pixels, scores, context, work) : QG_INFER_EMEMORY;
     if (s) return fail(argv[2], qg_infer_message(s));
     int k = 0;
     for (int i = 1; i < classes; i++) k = scores[i] > scores[k] ? i : k;

@@ -1,6 +1,6 @@
-/* A sweep in a loop: one training for each scheme and seed, described as text.  The runs are those of
- * `qgrad train --model lenet5 --data sample --weight SCHEME --seed SEED`, so `qgrad runs runs/schemes`
- * lists them, and a run that was interrupted goes on when the program is started again.
+/* A sweep in a loop: one training for each scheme and seed, described as text.  The runs are those
+ * of `qgrad train --model lenet5 --data sample --weight SCHEME --seed SEED`, so `qgrad runs
+ * runs/schemes` lists them, and an interrupted run continues when the program is started again.
  *
  *     build/examples/sweep [EPOCHS] */
 #include "qgrad.h"
@@ -21,7 +21,8 @@ int main(int argc, char **argv)
             snprintf(dir, sizeof dir, "runs/schemes/%d-%d", i, seed);
             snprintf(text, sizeof text, "%d", seed);
             qg_recipe_set(r, "seed", text);
-            if (qg_recipe_fit(r, (qg_fit_spec){ .dir = dir }, &result)) return qg_print_error("sweep");
+            if (qg_recipe_fit(r, (qg_fit_spec){ .dir = dir }, &result))
+                return qg_print_error("sweep");
             sum += result.test_accuracy;
         }
         printf("%-12s %.2f %%\n", qg_recipe_get(r, "weight"), 100 * sum / 2);
