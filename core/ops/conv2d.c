@@ -1,29 +1,9 @@
-/* y = x * w + b: what is checked, the op and its value.  The passes over images, groups and slices are in core/ops/conv_pass.c,
- * one channel per group in core/ops/depthwise.c. */
+/* y = x * w + b.  core/ops/conv_shape.c checks what fits; the passes over images, groups and slices are in
+ * conv_pass.c, those of one channel per group in depthwise.c; conv_summed.c has what a norm after it reads. */
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
 #include "core/slices.h"
 #include "core/walk.h"
-
-/* --- shared with depthwise.c ---------------------------------------------------------------- */
-
-/* Floats in the sums of an image. */
-static size_t sums_size(qg_shape y) { return qg__norm_parts((size_t)y.h * (size_t)y.w) * 3 * (size_t)y.c; }
-
-void *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums)
-{
-    const size_t extra = sums ? (size_t)y->shape.n * sums_size(y->shape) * sizeof(float) : 0;
-    char        *saved = qg_save(t, y, bytes + extra);
-    if (saved) *(qg__summed *)(void *)saved = (qg__summed){ sums ? (float *)(void *)(saved + bytes) : NULL };
-    return saved;
-}
-
-void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
-{
-    const size_t row = qg_row(y->shape), c = (size_t)y->shape.c;
-    float       *sums = ((const qg__summed *)y->saved)->sums;
-    if (sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, sums + (size_t)i * sums_size(y->shape));
-}
 
 typedef struct bias_sums {
     const qg_var *y;
@@ -60,9 +40,10 @@ bool qg__bias_gradient(qg_tape *t, const qg_var *y)
     return true;
 }
 
-/* --- the op ---------------------------------------------------------------------------------- */
-
-/* y = x * w + b:  db = sum over the pixels of dy;  dx and dw are convolutions, too (core/ops/conv_pass.c). */
+/* y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
+ *     db[o]       = sum over n,i,j of dy[n,i,j,o]
+ *     dw[o,p,q,k] = sum over n,i,j of dy[n,i,j,o] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
+ *     dx[n,u,v,k] = sum over o and all p,q,i,j that read it of w[o,p,q,k] dy[n,i,j,o] */
 static void conv2d_backward(qg_tape *t, qg_var *y)
 {
     const qg_var *b = y->in[2];
@@ -70,121 +51,40 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     qg__conv_gradients(t, y);
 }
 
-static const qg_op conv2d_op = { .name = "conv2d", .backward = conv2d_backward, .assigns = true };
+const qg_op qg__conv2d_op = { .name = "conv2d", .backward = conv2d_backward, .assigns = true };
 
-/* --- record ------------------------------------------------------------------------------- */
-
-static bool valid_spec(qg_tape *t, qg_conv_spec s)
+static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape,
+                      bool summed)
 {
-    if (s.stride < 1 || s.pad_h < 0 || s.pad_w < 0)
-        qg_reject(t, QG_EARG, "conv2d: stride %d must be at least 1, padding %d and %d at least 0",
-                  s.stride, s.pad_h, s.pad_w);
-    else if (s.groups < 1 || s.extra_h < 0 || s.extra_w < 0)
-        qg_reject(t, QG_EARG, "conv2d: groups %d must be at least 1, extra padding %d and %d at least 0",
-                  s.groups, s.extra_h, s.extra_w);
-    else
-        return true;
-    return false;
-}
-
-static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec s)
-{
-    const long long rows = x->shape.h + 2LL * s.pad_h + s.extra_h, columns = x->shape.w + 2LL * s.pad_w + s.extra_w;
-    if (!valid_spec(t, s)) return false;
-    if (s.groups == 1 && x->shape.c != w->shape.c)
-        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d",
-                  QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape), w->shape.c);
-    else if (x->shape.c != (long long)w->shape.c * s.groups)
-        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d in each of %d groups",
-                  QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape), w->shape.c, s.groups);
-    else if (w->shape.n % s.groups != 0)
-        qg_reject(t, QG_ESHAPE, "conv2d: w " QG_SHAPE_FMT " has %d outputs, which %d groups do not divide",
-                  QG_SHAPE_ARGS(w->shape), w->shape.n, s.groups);
-    else if (!qg__row_fits(rows, columns, x->shape.c))
-        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is too large",
-                  QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w);
-    else if (rows < w->shape.h || columns < w->shape.w)
-        qg_reject(t, QG_ESHAPE,
-                  "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is smaller than the kernel of w " QG_SHAPE_FMT,
-                  QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w, QG_SHAPE_ARGS(w->shape));
-    else if (b && qg_count(b->shape) != (size_t)w->shape.n)
-        qg_reject(t, QG_ESHAPE, "conv2d: w " QG_SHAPE_FMT " has %d outputs, b is " QG_SHAPE_FMT,
-                  QG_SHAPE_ARGS(w->shape), w->shape.n, QG_SHAPE_ARGS(b->shape));
-    else
-        return true;
-    return false;
-}
-
-static qg__conv geometry(const qg_var *x, const qg_var *w, qg_conv_spec s)
-{
-    qg__conv g = { .h = x->shape.h + 2 * s.pad_h + s.extra_h, .w = x->shape.w + 2 * s.pad_w + s.extra_w,
-                   .c = w->shape.c, .oc = w->shape.n / s.groups, .kh = w->shape.h, .kw = w->shape.w, .stride = s.stride };
-    g.oh = (g.h - g.kh) / s.stride + 1;
-    g.ow = (g.w - g.kw) / s.stride + 1;
-    return g;
-}
-
-static qg_var *conv_of_groups(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape, bool sums)
-{
-    const qg__conv g = geometry(x, w, spec);
-    qg_var *y = qg_record(t, &conv2d_op, shape, x, w, b);
+    qg_var *y = qg_record(t, &qg__conv2d_op, shape, x, w, b);
     if (!y) return NULL;
     qg__product(y);
-    qg__convolution *c = qg__save_with_sums(t, y, sizeof *c, sums);
+    qg__convolution *c = qg__save_with_sums(t, y, sizeof *c, summed);
     if (!c) return NULL;
-    const bool framed = spec.pad_h || spec.pad_w || spec.extra_h || spec.extra_w;
+    const qg__conv g      = qg__conv_geometry(x, w, spec);
+    const bool     framed = spec.pad_h || spec.pad_w || spec.extra_h || spec.extra_w;
     *c = (qg__convolution){ .summed = c->summed,
                             .spec   = spec,
                             .g      = g,
                             .image  = framed ? (size_t)(g.h * g.w * g.c) : 0,
                             .mirror = spec.stride == 1 && g.oh == x->shape.h && g.ow == x->shape.w };
-    c->k = c->mirror && qg__winograd_fits(&g) ? QG_KERNELS(qg__winograd_kernels) : QG_KERNELS(qg__conv_kernels);
-
+    const bool winograd = c->mirror && qg__winograd_fits(&g);
+    c->k = winograd ? QG_KERNELS(qg__winograd_kernels) : QG_KERNELS(qg__conv_kernels);
     return qg__conv_value(t, y) ? y : NULL;
 }
 
-/* 0 stands for 1. */
-static qg_conv_spec completed(qg_conv_spec s)
-{
-    if (s.stride == 0) s.stride = 1;
-    if (s.groups == 0) s.groups = 1;
-    return s;
-}
-
-qg_shape qg__conv2d_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec spec)
-{
-    spec = completed(spec);
-    if (!valid(t, x, w, b, spec)) return (qg_shape){ 0 };
-    const qg__conv g = geometry(x, w, spec);
-    return (qg_shape){ x->shape.n, g.oh, g.ow, w->shape.n };
-}
-
-static qg_var *convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
+qg_var *qg__convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
 {
     if (!x || !w) return NULL;
-    const qg_shape shape = qg__conv2d_shape(t, x, w, b, spec);
+    const qg_shape shape = qg__conv_fit(t, x, w, b, &spec);
     if (!shape.n) return NULL;
-    spec = completed(spec);
     const bool depthwise = spec.groups > 1 && spec.groups == x->shape.c;
-    const bool sums      = summed && qg_tape_mode(t) != QG_EVAL && shape.h * shape.w > 1;
-    qg_var    *y         = (depthwise ? qg__depthwise_conv2d : conv_of_groups)(t, x, w, b, spec, shape, sums);
+    qg_var    *y         = (depthwise ? qg__depthwise_conv2d : conv2d)(t, x, w, b, spec, shape, summed);
     if (y) y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
     return y;
 }
 
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
 {
-    return convolve(t, x, w, b, spec, false);
-}
-
-qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
-{
-    return convolve(t, x, w, b, spec, true);
-}
-
-const float *qg__image_sums(const qg_var *y)
-{
-    while (y->op && y->in[0] && y->in[0]->data == y->data) y = y->in[0];
-    const bool summed = y->op == &conv2d_op || y->op == &qg__depthwise_op;
-    return summed ? ((const qg__summed *)y->saved)->sums : NULL;
+    return qg__convolve(t, x, w, b, spec, false);
 }

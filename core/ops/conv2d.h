@@ -6,16 +6,26 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/ops/ops.h"
 
-/* qg_conv2d before a qg_norm: gathers the channel sums of each image while it is in cache, in training and if images have more
- * than one pixel (a norm of vectors sums by slices). */
+/* qg_conv2d before a norm: gathers the channel sums of each image while it is in cache, in training and if
+ * images have more than one pixel (a norm of vectors sums by slices). */
 qg_var      *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
 
-/* The sums of y, or of what y is a view of: [n][parts][3][c] (core/kernels/norm_kernel.h).  NULL: none were gathered. */
+/* The sums of y, or of what y is a view of: [n][parts][3][c] (core/kernels/norm_kernel.h).  NULL: none. */
 const float *qg__image_sums(const qg_var *y);
 
+/* Either of them. */
+qg_var      *qg__convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed);
+
+/* The shape of the result, and spec with 1 where 0 stands for it (core/ops/conv_shape.c).  n 0: the step has
+ * failed. */
+qg_shape     qg__conv_fit(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b,
+                          qg_conv_spec *spec);
+qg__conv     qg__conv_geometry(const qg_var *x, const qg_var *w, qg_conv_spec spec);  /* of one group, x padded */
+
 /* One input channel in each group.  Everything has been checked; y is the shape of the result. */
-qg_var      *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y, bool sums);
-extern const qg_op qg__depthwise_op;
+qg_var      *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y,
+                                  bool summed);
+extern const qg_op qg__conv2d_op, qg__depthwise_op;
 
 /* The first member of what both save. */
 typedef struct qg__summed {
@@ -36,10 +46,10 @@ typedef struct qg__convolution {
 bool         qg__conv_value(qg_tape *t, qg_var *y);         /* false: the step has failed */
 void         qg__conv_gradients(qg_tape *t, qg_var *y);
 
-/* What an op saves, bytes of it; if sums, with room for those of each image. */
-void        *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums);
+/* What an op saves, bytes of it; if summed, with space for the sums of each image where a norm reads them. */
+void        *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool summed);
 
-/* The sums of image i of y, while it is still in cache, if there is room for them. */
+/* The sums of image i of y, while it is still in cache, if there is space for them. */
 void         qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i);
 
 /* Adds to the gradient of b, y->in[2].  false: the step has failed. */

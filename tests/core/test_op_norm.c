@@ -308,7 +308,7 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
         for (int k = 1; k <= 5; k += 2) {       /* 5: one pixel is left, and conv2d gathers nothing */
             fixture   f = fixture_new((qg_shape){ n, 5, 5, 33 });
             qg_params w = { 0 };
-            float     y[2][9 * 25 * 33], mean[2][33];
+            float     y[2][9 * 25 * 33], mean[2][33], dx[9 * 25 * 33], dw[33 * 25 * 33];
             declare(&w, "w", (qg_shape){ 33, k, k, 33 });
             allocate_apart(&w, 7);
             for (int sums = 0; sums < 2; sums++) {
@@ -321,6 +321,12 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
                                                                         .var = f.var->value });
                 memcpy(y[sums], v->data, qg_count(v->shape) * sizeof(float));
                 memcpy(mean[sums], f.mean->value, sizeof mean[0]);
+                assert_ok(qg_backward(f.t, qg_mean(f.t, qg_mul(f.t, v, qg_tanh(f.t, v)), QG_AXES)));
+                const size_t x_bytes = qg_count(f.x->shape) * sizeof *dx, w_bytes = qg_count(w.item[0]->shape) * sizeof *dw;
+                if (sums) assert_memory_equal(dx, f.x->grad, x_bytes), assert_memory_equal(dw, w.item[0]->grad, w_bytes);
+                else memcpy(dx, f.x->grad, x_bytes), memcpy(dw, w.item[0]->grad, w_bytes);
+                memset(f.p.grad, 0, f.p.length * sizeof *f.p.grad);
+                memset(w.grad, 0, w.length * sizeof *w.grad);
             }
             assert_memory_equal(y[0], y[1], (size_t)(n * (6 - k) * (6 - k) * 33) * sizeof(float));
             assert_memory_equal(mean[0], mean[1], sizeof mean[0]);

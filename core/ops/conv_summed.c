@@ -1,0 +1,33 @@
+/* qg_conv2d before a norm: the value of each image, and its sums over the pixels while it is in cache. */
+#include "core/ops/conv2d.h"
+
+/* Floats in the sums of an image. */
+static size_t sums_size(qg_shape y) { return qg__norm_parts((size_t)y.h * (size_t)y.w) * 3 * (size_t)y.c; }
+
+qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
+{
+    return qg__convolve(t, x, w, b, spec, true);
+}
+
+void *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool summed)
+{
+    const bool   sums  = summed && qg_tape_mode(t) != QG_EVAL && y->shape.h * y->shape.w > 1;
+    const size_t extra = sums ? (size_t)y->shape.n * sums_size(y->shape) * sizeof(float) : 0;
+    char        *saved = qg_save(t, y, bytes + extra);
+    if (saved) *(qg__summed *)(void *)saved = (qg__summed){ sums ? (float *)(void *)(saved + bytes) : NULL };
+    return saved;
+}
+
+void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
+{
+    const size_t row = qg_row(y->shape), c = (size_t)y->shape.c;
+    float       *sums = ((const qg__summed *)y->saved)->sums;
+    if (sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, sums + (size_t)i * sums_size(y->shape));
+}
+
+const float *qg__image_sums(const qg_var *y)
+{
+    while (y->op && y->in[0] && y->in[0]->data == y->data) y = y->in[0];
+    const bool summed = y->op == &qg__conv2d_op || y->op == &qg__depthwise_op;
+    return summed ? ((const qg__summed *)y->saved)->sums : NULL;
+}
