@@ -41,7 +41,7 @@ static qg_arena_block *block_for(qg_arena *a, size_t bytes)
     return b;
 }
 
-void *qg_arena_take(qg_arena *a, size_t bytes)
+void *qg__arena_take(qg_arena *a, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) goto failed;
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -61,37 +61,37 @@ failed:
     return NULL;
 }
 
-char *qg_arena_text(qg_arena *a, const char *s)
+char *qg__arena_text(qg_arena *a, const char *s)
 {
     const size_t n = strlen(s) + 1;
-    char        *p = qg_arena_take(a, n);
+    char        *p = qg__arena_take(a, n);
     return p ? memcpy(p, s, n) : NULL;
 }
 
-void qg_arena_rewind(qg_arena *a)
+void qg__arena_rewind(qg_arena *a)
 {
     for (qg_arena_block *b = a->first; b; b = b->next) b->at = 0;
     a->current = NULL;
     a->used    = 0;
 }
 
-void qg_arena_merge(qg_arena *a)
+void qg__arena_merge(qg_arena *a)
 {
-    qg_arena_rewind(a);
+    qg__arena_rewind(a);
     if (!a->first || !a->first->next) return;
     const size_t peak = a->peak;
-    qg_arena_release(a);
+    qg__arena_release(a);
     a->peak  = peak;
     a->first = block_new(a, peak);
 }
 
-void qg_arena_settle(qg_arena *a)
+void qg__arena_settle(qg_arena *a)
 {
-    if (a->reserved / 2 > a->peak) qg_arena_merge(a);
-    else qg_arena_rewind(a);
+    if (a->reserved / 2 > a->peak) qg__arena_merge(a);
+    else qg__arena_rewind(a);
 }
 
-void qg_arena_release(qg_arena *a)
+void qg__arena_release(qg_arena *a)
 {
     for (qg_arena_block *b = a->first, *next; b; b = next) {
         next = b->next;

@@ -16,13 +16,13 @@ typedef struct qg_arena {
     size_t          reserved;      /* bytes of all blocks */
 } qg_arena;                        /* {0} is an empty arena */
 
-void *qg_arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, not zeroed; or NULL */
-char *qg_arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
-void  qg_arena_rewind(qg_arena *a);               /* to the start */
-void  qg_arena_merge(qg_arena *a);                /* to the start; replace a chain by one block, as large as the
-                                                     most that was ever in use */
-void  qg_arena_settle(qg_arena *a);               /* to the start; merge if the blocks hold more than twice what
-                                                     was ever in use, because many were too small */
-void  qg_arena_release(qg_arena *a);              /* every block goes back to the heap */
+void *qg__arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, not zeroed; or NULL */
+char *qg__arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
+void  qg__arena_rewind(qg_arena *a);               /* to the start */
+void  qg__arena_merge(qg_arena *a);                /* to the start; replace a chain by one block, as large as the
+                                                      most that was ever in use */
+void  qg__arena_settle(qg_arena *a);               /* to the start; merge if the blocks hold more than twice what
+                                                      was ever in use, because many were too small */
+void  qg__arena_release(qg_arena *a);              /* every block goes back to the heap */
 
 #endif

@@ -216,7 +216,7 @@ qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result)
     qg_params    *p       = spec.params;
     const size_t  floats  = p->length + p->tracked_length;
     check         c       = { .spec = spec, .tape = qg_tape_new() };
-    c.value = c.tape ? qg_arena_take(&c.arena, (floats + p->length) * sizeof(float)) : NULL;
+    c.value = c.tape ? qg__arena_take(&c.arena, (floats + p->length) * sizeof(float)) : NULL;
     if (!c.value) {
         s = QG_EMEM;
         goto done;
@@ -232,7 +232,7 @@ qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result)
     r.pass = r.error <= r.tolerance;
     if (!s) *result = r;
 done:
-    qg_arena_release(&c.arena);
+    qg__arena_release(&c.arena);
     qg_tape_free(c.tape);
     return s;
 }

@@ -17,7 +17,7 @@ static size_t padded(size_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * 
 static qg_status grow(qg_params *p)
 {
     const int  capacity = p->capacity ? 2 * p->capacity : 32;
-    qg_param **item     = qg_arena_take(&p->arena, (size_t)capacity * sizeof *item);
+    qg_param **item     = qg__arena_take(&p->arena, (size_t)capacity * sizeof *item);
     if (!item) return QG_EMEM;
     if (p->count) memcpy(item, p->item, (size_t)p->count * sizeof *item);
     p->item     = item;
@@ -65,10 +65,10 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
         return NULL;
     }
     if (p->count == p->capacity && grow(p)) return NULL;
-    qg_param *item = qg_arena_take(&p->arena, sizeof *item);
+    qg_param *item = qg__arena_take(&p->arena, sizeof *item);
     if (!item) return NULL;
     *item      = spec;
-    item->name = qg_arena_text(&p->arena, spec.name);
+    item->name = qg__arena_text(&p->arena, spec.name);
     if (!item->name) return NULL;
     item->offset   = *length;
     *length += padded(qg_count(spec.shape));
@@ -81,7 +81,7 @@ qg_status qg_params_allocate(qg_params *p)
     if (!p) return qg_fail(QG_ESTATE, "allocate: no parameters");
     if (p->value) return qg_fail(QG_ESTATE, "the parameters are already allocated");
     const size_t floats = 2 * p->length + p->tracked_length;
-    p->value = qg_arena_take(&p->arena, (floats ? floats : 1) * sizeof(float));
+    p->value = qg__arena_take(&p->arena, (floats ? floats : 1) * sizeof(float));
     if (!p->value) return qg_fail(QG_EMEM, "parameters: %s", qg_errmsg());
     memset(p->value, 0, floats * sizeof(float));
     p->grad    = p->value + p->length;
@@ -146,5 +146,5 @@ void qg_params_release(qg_params *p)
     if (!p) return;
     qg_arena arena = p->arena;
     *p             = (qg_params){ 0 };
-    qg_arena_release(&arena);
+    qg__arena_release(&arena);
 }

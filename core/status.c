@@ -51,7 +51,7 @@ qg_status qg_fail(qg_status s, const char *fmt, ...)
     return s;
 }
 
-qg_status qg_fail_null(qg_status s, const char *what)
+qg_status qg__fail_null(qg_status s, const char *what)
 {
     return qg_fail(s, "%s: it is NULL; the last failure was: %s", what, message);
 }

@@ -79,10 +79,10 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     qg__watch_forward(&t->watch, "-");
     qg__threads_renew();
     drop_hook(t);
-    qg_arena_rewind(&t->vars);
-    if (t->lost) qg_arena_rewind(&t->step);
-    else qg_arena_settle(&t->step);
-    qg_arena_merge(&t->scratch);
+    qg__arena_rewind(&t->vars);
+    if (t->lost) qg__arena_rewind(&t->step);
+    else qg__arena_settle(&t->step);
+    qg__arena_merge(&t->scratch);
     t->newest = NULL;
     t->kept   = NULL;
     t->mode   = mode;
@@ -118,9 +118,9 @@ void qg_tape_free(qg_tape *t)
 {
     if (!t) return;
     drop_hook(t);
-    qg_arena_release(&t->vars);
-    if (!t->lost) qg_arena_release(&t->step);
-    qg_arena_release(&t->scratch);
+    qg__arena_release(&t->vars);
+    if (!t->lost) qg__arena_release(&t->step);
+    qg__arena_release(&t->scratch);
     free(t);
 }
 
@@ -145,15 +145,15 @@ qg_var *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...)
     return NULL;
 }
 
-qg_var *qg_reject_null(qg_tape *t, const char *what)
+qg_var *qg__reject_null(qg_tape *t, const char *what)
 {
-    if (t && !t->status) fail(t, qg_fail_null(QG_EARG, what));
+    if (t && !t->status) fail(t, qg__fail_null(QG_EARG, what));
     return NULL;
 }
 
 static void *take(qg_tape *t, qg_arena *a, size_t bytes)
 {
-    void        *p    = qg_arena_take(a, bytes ? bytes : 1);
+    void        *p    = qg__arena_take(a, bytes ? bytes : 1);
     const size_t used = t->vars.used + t->step.used + t->scratch.used;
     if (used > t->peak) t->peak = used;
     if (!p) fail(t, qg_fail(QG_EMEM, "%s: %s", t->taker, qg_errmsg()));
@@ -191,7 +191,7 @@ static bool countable(qg_tape *t, const char *name, qg_shape s)
 qg_var *qg_input(qg_tape *t, qg_tensor x)
 {
     if (!t || t->status) return NULL;
-    if (!x.data) return qg_reject_null(t, "input");
+    if (!x.data) return qg__reject_null(t, "input");
     if (!qg_shape_valid(x.shape))
         return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty or beyond any memory", QG_SHAPE_ARGS(x.shape));
     if (!countable(t, "input", x.shape)) return NULL;
@@ -208,7 +208,7 @@ qg_var *qg_input(qg_tape *t, qg_tensor x)
 qg_var *qg_parameter(qg_tape *t, const qg_param *p)
 {
     if (!t || t->status) return NULL;
-    if (!p) return qg_reject_null(t, "parameter");
+    if (!p) return qg__reject_null(t, "parameter");
     if (!p->value) return qg_reject(t, QG_ESTATE, "%s: used before the parameters are allocated", p->name);
     t->taker  = "parameter";
     qg_var *v = append(t, p->shape);
@@ -244,7 +244,7 @@ static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var 
 {
     if (!t || t->status) return NULL;
     qg__watch_forward(&t->watch, op->name);
-    qg_arena_merge(&t->scratch);
+    qg__arena_merge(&t->scratch);
     t->taker = op->name;
     if (!readable(t, op->name, a) || !readable(t, op->name, b) || !readable(t, op->name, c)) return NULL;
     qg_var *v = append(t, y);
@@ -340,7 +340,7 @@ qg_status qg__tape_visit(qg_tape *t, qg_var *v)
 {
     if (!qg__gradient_shared(v)) {
         if (qg__tape_ready(t, v)) return t->status;
-        qg_arena_merge(&t->scratch);
+        qg__arena_merge(&t->scratch);
         qg__watch_backward(&t->watch, t, v);
     }
     qg__gradients_done(t, v);
@@ -375,7 +375,7 @@ static bool is_of_step(const qg_tape *t, const qg_var *wanted)
 
 qg_status qg_backward(qg_tape *t, qg_var *loss)
 {
-    if (!t) return qg_fail_null(QG_ESTATE, "tape");
+    if (!t) return qg__fail_null(QG_ESTATE, "tape");
     if (t->status) return qg_fail(t->status, "%s", t->why);
     if (!loss)
         return qg_fail(QG_ESTATE,
@@ -403,7 +403,7 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
         drop_hook(t);
         return qg_fail(t->status, "%s", t->why);
     }
-    qg_arena_merge(&t->scratch);
+    qg__arena_merge(&t->scratch);
     qg__watch_forward(&t->watch, "-");
     return QG_OK;
 }

@@ -116,6 +116,6 @@ void      qg_tape_attach(qg_tape *t, const void *owner, void *what);    /* what 
 void     *qg_tape_attached(const qg_tape *t, const void *owner);        /* the newest; NULL: nothing */
 QG_PRINTF(3, 4)
 qg_var   *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...);       /* fail the step; always NULL */
-qg_var   *qg_reject_null(qg_tape *t, const char *what);  /* the same by qg_fail_null, QG_EARG */
+qg_var   *qg__reject_null(qg_tape *t, const char *what);  /* the same by qg__fail_null, QG_EARG */
 
 #endif

@@ -193,10 +193,10 @@ static bool allocate(qg_loader *l, int batch)
     const size_t row   = qg_row(l->set.shape);
     const size_t bytes = row > SIZE_MAX / sizeof(float) / n ? SIZE_MAX : n * row * sizeof(float);
 
-    l->order = qg_arena_take(&l->memory, (size_t)l->set.shape.n * sizeof *l->order);
-    l->x     = l->order ? qg_arena_take(&l->memory, bytes) : NULL;
-    l->y     = l->x ? qg_arena_take(&l->memory, n * sizeof *l->y) : NULL;
-    if (l->y && l->set.files) l->decoded = qg_arena_take(&l->memory, n * row);
+    l->order = qg__arena_take(&l->memory, (size_t)l->set.shape.n * sizeof *l->order);
+    l->x     = l->order ? qg__arena_take(&l->memory, bytes) : NULL;
+    l->y     = l->x ? qg__arena_take(&l->memory, n * sizeof *l->y) : NULL;
+    if (l->y && l->set.files) l->decoded = qg__arena_take(&l->memory, n * row);
     return l->y && (l->decoded || !l->set.files);
 }
 
@@ -543,6 +543,6 @@ void qg_loader_free(qg_loader *l)
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);
     free(l->why);
-    qg_arena_release(&l->memory);
+    qg__arena_release(&l->memory);
     free(l);
 }

@@ -45,7 +45,7 @@ qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical,
 {
     double value[QG_MAX_VALUES] = { 0 };
     int    kind;
-    if (qg_variants_parse("normalisation", text, qg_normalisations, &kind, value)) return QG_EARG;
+    if (qg__variants_parse("normalisation", text, qg_normalisations, &kind, value)) return QG_EARG;
     *n = (qg_normalise){ .kind = (qg_normalise_kind)kind, .low = (float)value[0], .high = (float)value[1] };
     qg_keys_print(qg_normalisations[kind].name, qg_normalisations[kind].keys, value, canonical, bytes);
     return QG_OK;
@@ -147,7 +147,7 @@ qg_status qg_preprocess_numbers(const qg_preprocess *p, int *numbers, const floa
                                 const float **deviation)
 {
     static const float zero = 0.0f, one = 1.0f;
-    if (!p) return qg_fail_null(QG_EARG, "preprocess");
+    if (!p) return qg__fail_null(QG_EARG, "preprocess");
     if (p->whitening)
         return qg_fail(QG_EARG, "whitened images (normalise=whiten) have no mean and deviation of their own");
     const size_t period[] = { 1, (size_t)p->shape.c, qg_row(p->shape) };

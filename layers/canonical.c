@@ -194,7 +194,7 @@ char *qg_net_print(const qg_net *net)
 {
     char  *text = NULL;
     size_t n;
-    if (!net) qg_fail_null(QG_EARG, "net");
+    if (!net) qg__fail_null(QG_EARG, "net");
     else if (qg__text_print(print, net, &text, &n)) return NULL;
     return text;
 }
@@ -374,7 +374,7 @@ static qg_status parse(parser *p)
 qg_net *qg_net_parse(const char *text)
 {
     parser p = { .at = text, .line = 1 };
-    if (!text) qg_fail_null(QG_EARG, "text");
+    if (!text) qg__fail_null(QG_EARG, "text");
     else if (!parse(&p)) return p.net;
     qg_net_free(p.net);
     return NULL;

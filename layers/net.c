@@ -30,7 +30,7 @@ void qg_net_free(qg_net *net)
 {
     if (!net) return;
     qg_params_release(&net->params);
-    qg_arena_release(&net->arena);
+    qg__arena_release(&net->arena);
     free(net);
 }
 
@@ -73,19 +73,19 @@ static const char *layer_name(qg_net *net, const char *prefix, const char *name,
 {
     char text[NAME_BYTES + 1];
     *number = 0;
-    if (name) return qg_arena_text(&net->arena, name);
+    if (name) return qg__arena_text(&net->arena, name);
     *number = last_number(net, prefix);
     do {
         snprintf(text, sizeof text, "%s%d", prefix, ++*number);
     } while (name_taken(net, text));
-    return qg_arena_text(&net->arena, text);
+    return qg__arena_text(&net->arena, text);
 }
 
 static bool room(qg_net *net)
 {
     if (net->layers < net->capacity) return true;
     const int  capacity = net->capacity ? 2 * net->capacity : 64;
-    qg_layer **layer    = qg_arena_take(&net->arena, (size_t)capacity * sizeof *layer);
+    qg_layer **layer    = qg__arena_take(&net->arena, (size_t)capacity * sizeof *layer);
     if (!layer) return false;
     if (net->layers) memcpy(layer, net->layer, (size_t)net->layers * sizeof *layer);
     net->layer    = layer;
@@ -130,7 +130,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                   after->name));
         return NULL;
     }
-    qg_layer *l = room(net) ? qg_arena_take(&net->arena, type->size) : NULL;
+    qg_layer *l = room(net) ? qg__arena_take(&net->arena, type->size) : NULL;
     if (l) {
         memset(l, 0, type->size);
         l->type  = type;
@@ -241,7 +241,7 @@ qg_params *qg_net_params(const qg_net *net)
 /* Why qg_net_params returned NULL. */
 static qg_status missing(const qg_net *net)
 {
-    return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");
+    return net ? qg_errcode() : qg__fail_null(QG_EARG, "net");
 }
 
 int qg_net_layers(const qg_net *net) { return net ? net->layers : 0; }
@@ -281,7 +281,7 @@ qg_layer *qg_net_find(const qg_net *net, const char *name)
     if (l) return l;
     for (int i = 0; i < qg_net_layers(net); i++)
         if (!net->built || has_parameters(net->layer[i])) qg__list_append(list, sizeof list, net->layer[i]->name);
-    if (!net) qg_fail_null(QG_EARG, "net");
+    if (!net) qg__fail_null(QG_EARG, "net");
     else qg_fail(QG_EARG, "no layer is named '%s'; layers%s: %s", name ? name : "NULL", net->built ? " with parameters" : "",
                  list);
     return NULL;
@@ -315,7 +315,7 @@ qg_status qg_net_freeze(qg_net *net, const char *layer)
 
 qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 {
-    if (t && !l) return qg_reject_null(t, "layer");
+    if (t && !l) return qg__reject_null(t, "layer");
     if (!t || !x) return NULL;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
     if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_%s", l->name, l->type->name);
@@ -325,7 +325,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
 {
     if (!t) return NULL;
-    if (!net) return qg_reject_null(t, "net");
+    if (!net) return qg__reject_null(t, "net");
     if (net->status) return qg_reject(t, net->status, "%s", net->why);
     if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
     if (images.shape.h != net->spec.height || images.shape.w != net->spec.width || images.shape.c != net->spec.channels)
@@ -368,7 +368,7 @@ static bool has_result(const qg_net *net, const qg_tape *t, const qg_layer *l)
 qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
 {
     if (!t) return NULL;
-    if (!net || !name) return qg_reject_null(t, net ? "name" : "net");
+    if (!net || !name) return qg__reject_null(t, net ? "name" : "net");
     const qg_layer *l = qg__net_named(net, name);
     if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
     qg_var *const *out = qg_tape_attached(t, net);

@@ -60,7 +60,7 @@ qg_status qg__net_plan(qg_net *net)
 {
     if (net->spec.fold_batchnorm && net->spec.batchnorm_per_rank)
         return qg_fail(QG_EARG, "net: fold_batchnorm and batchnorm_per_rank exclude each other");
-    net->step = qg_arena_take(&net->arena, (size_t)net->layers * sizeof *net->step);
+    net->step = qg__arena_take(&net->arena, (size_t)net->layers * sizeof *net->step);
     if (!net->step) return QG_EMEM;
     for (int i = 0; i < net->layers; i++) {
         qg_layer *l  = net->layer[i];

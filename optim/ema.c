@@ -49,7 +49,7 @@ static double decay_at(const qg_ema *e, int64_t n)
 
 static qg_status check(const qg_ema *e)
 {
-    if (!e) return qg_fail_null(QG_ESTATE, "ema");
+    if (!e) return qg__fail_null(QG_ESTATE, "ema");
     return e->swapped ? qg_fail(QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap first")
                       : QG_OK;
 }
@@ -95,7 +95,7 @@ static void swap_block(void *context, int block, int worker)
 
 qg_status qg_ema_swap(qg_ema *e)
 {
-    if (!e) return qg_fail_null(QG_ESTATE, "ema");
+    if (!e) return qg__fail_null(QG_ESTATE, "ema");
     qg_parallel(qg_blocks(e->params->length), swap_block, e);
     e->swapped = !e->swapped;
     return QG_OK;
@@ -106,7 +106,7 @@ qg_status qg_ema_swap(qg_ema *e)
 static const char *name_of(qg_arena *a, const char *param)
 {
     const size_t bytes = sizeof "ema." + strlen(param);
-    char        *name  = qg_arena_take(a, bytes);
+    char        *name  = qg__arena_take(a, bytes);
     if (name) snprintf(name, bytes, "ema.%s", param);
     return name;
 }
@@ -114,8 +114,8 @@ static const char *name_of(qg_arena *a, const char *param)
 static qg_status take_memory(qg_ema *e)
 {
     const size_t bytes = e->params->length * sizeof *e->average;
-    e->average         = qg_arena_take(&e->arena, bytes + 1);
-    e->name            = qg_arena_take(&e->arena, ((size_t)e->params->count + 1) * sizeof *e->name);
+    e->average         = qg__arena_take(&e->arena, bytes + 1);
+    e->name            = qg__arena_take(&e->arena, ((size_t)e->params->count + 1) * sizeof *e->name);
     if (!e->average || !e->name) return QG_EMEM;
     memcpy(e->average, e->params->value, bytes);
     for (int i = 0; i < e->params->count; i++) {
@@ -174,6 +174,6 @@ void qg_ema_state(qg_ema *e, qg_state *s)
 void qg_ema_free(qg_ema *e)
 {
     if (!e) return;
-    qg_arena_release(&e->arena);
+    qg__arena_release(&e->arena);
     free(e);
 }

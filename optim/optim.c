@@ -200,7 +200,7 @@ static void update(void *context, int block, int worker)
 
 qg_status qg_optim_step(qg_optim *o)
 {
-    if (!o) return qg_fail_null(QG_ESTATE, "optimizer");
+    if (!o) return qg__fail_null(QG_ESTATE, "optimizer");
     qg_status s = check_settings(o);
     if (!s) s = check_gradients(o);
     if (s) return s;
@@ -231,7 +231,7 @@ static void list_items(qg_optim *o)
 static const char *moment_name(qg_arena *a, const char *moment, const char *param)
 {
     const size_t bytes = sizeof "optim.." + strlen(moment) + strlen(param);
-    char        *name  = qg_arena_take(a, bytes);
+    char        *name  = qg__arena_take(a, bytes);
     if (name) snprintf(name, bytes, "optim.%s.%s", moment, param);
     return name;
 }
@@ -240,8 +240,8 @@ static qg_status add_moment(qg_optim *o, int m)
 {
     const size_t bytes = o->params->length * sizeof(float);
     const size_t names = (size_t)o->count * sizeof *o->moment_name[m];
-    o->moment[m]       = qg_arena_take(&o->arena, bytes + 1);
-    o->moment_name[m]  = qg_arena_take(&o->arena, names + 1);
+    o->moment[m]       = qg__arena_take(&o->arena, bytes + 1);
+    o->moment_name[m]  = qg__arena_take(&o->arena, names + 1);
     if (!o->moment[m] || !o->moment_name[m]) return QG_EMEM;
     memset(o->moment[m], 0, bytes);
     for (int i = 0; i < o->count; i++) {
@@ -254,12 +254,12 @@ static qg_status add_moment(qg_optim *o, int m)
 /* A step then allocates nothing. */
 static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
 {
-    void *copy = qg_arena_take(&o->arena, spec_bytes + 1);
+    void *copy = qg__arena_take(&o->arena, spec_bytes + 1);
     o->blocks  = qg_blocks(o->params->length);
-    o->first   = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
-    o->bad     = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
-    o->squares = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->squares);
-    o->item    = qg_arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);
+    o->first   = qg__arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
+    o->bad     = qg__arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
+    o->squares = qg__arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->squares);
+    o->item    = qg__arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);
     if (!copy || !o->first || !o->bad || !o->squares || !o->item) return QG_EMEM;
     o->spec = spec_bytes ? memcpy(copy, spec, spec_bytes) : copy;
     list_items(o);
@@ -357,6 +357,6 @@ void qg_optim_state(qg_optim *o, qg_state *s)
 void qg_optim_free(qg_optim *o)
 {
     if (!o) return;
-    qg_arena_release(&o->arena);
+    qg__arena_release(&o->arena);
     free(o);
 }

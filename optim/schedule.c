@@ -130,8 +130,8 @@ qg_status qg_schedule_parse(const char *text, qg_schedule *out)
 {
     double value[QG_MAX_VALUES];
     int    kind;
-    if (!text || !out) return qg_fail_null(QG_EARG, "schedule");
-    if (qg_variants_parse("schedule", text, qg_schedules, &kind, value)) return QG_EARG;
+    if (!text || !out) return qg__fail_null(QG_EARG, "schedule");
+    if (qg__variants_parse("schedule", text, qg_schedules, &kind, value)) return QG_EARG;
     const qg_key *keys = qg_schedules[kind].keys;
     const int     n    = qg_keys_count(keys);
     qg_schedule   s    = { .kind = (qg_schedule_kind)kind };

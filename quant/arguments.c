@@ -122,11 +122,11 @@ qg_quant qg_quant_defaults(qg_quant q)
     int           argument = 0;
     double        value[QG_MAX_KEYS];
     qg_quant_values(q, value);
-    if (q.as_paper) qg_keys_over(q.scheme->paper, keys, value);
+    if (q.as_paper) qg__keys_over(q.scheme->paper, keys, value);
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const field f    = field_of(&keys[i]);
         const bool  zero = keys[i].words || (keys[i].min <= 0 && keys[i].max >= 0);
-        if (value[i] == 0 && !zero && qg_key_has_effect(keys, i, value)) value[i] = keys[i].fallback;
+        if (value[i] == 0 && !zero && qg__key_has_effect(keys, i, value)) value[i] = keys[i].fallback;
         if (f == ARGUMENT) q.arg[argument++] = value[i];
         if (f == BITS) q.bits = (int)value[i];
     }
@@ -138,7 +138,7 @@ qg_status qg_quant_check_keys(qg_quant q)
     double        value[QG_MAX_KEYS];
     const qg_key *keys = qg_scheme_keys(q.scheme, qg_quant_role(q));
     qg_quant_values(q, value);
-    return qg_keys_check(q.scheme->name, keys, value);
+    return qg__keys_check(q.scheme->name, keys, value);
 }
 
 /* --- texts -------------------------------------------------------------------------------- */
@@ -168,9 +168,9 @@ static bool names_a_key(const char *text, const qg_key *keys)
 qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out)
 {
     double value[QG_MAX_KEYS];
-    if (!scheme || !out) return qg_fail_null(QG_EARG, scheme ? "out" : "scheme");
+    if (!scheme || !out) return qg__fail_null(QG_EARG, scheme ? "out" : "scheme");
     const char *base = under(scheme, says_as_paper(text), version);
-    if (qg_keys_parse_over(scheme->name, base, text, qg_scheme_keys(scheme, role), value)) return QG_EARG;
+    if (qg__keys_parse_over(scheme->name, base, text, qg_scheme_keys(scheme, role), value)) return QG_EARG;
     qg_quant q        = completed(quant_of(scheme, role, value));
     q.role            = role;
     q.as_paper       |= base && base == scheme->paper && names_a_key(base, qg_scheme_keys(scheme, role));
@@ -190,7 +190,7 @@ void qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes)
     const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, qg_quant_role(q)) : NULL;
     if (version < QG_DEFAULTS && q.scheme && !q.scheme->before) q.as_paper = false;     /* which it says by itself */
     if (q.scheme) qg_quant_values(q, value);
-    qg_keys_print_over(q.scheme ? q.scheme->name : "float", q.scheme ? under(q.scheme, q.as_paper, version) : NULL, keys, value,
+    qg__keys_print_over(q.scheme ? q.scheme->name : "float", q.scheme ? under(q.scheme, q.as_paper, version) : NULL, keys, value,
                        text, bytes);
 }
 

@@ -98,7 +98,7 @@ static void start(qg_quantizer *z)
 
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)
 {
-    if (!z || !x || !y) return qg_fail_null(QG_EARG, "qg_quantizer_forward: an argument");
+    if (!z || !x || !y) return qg__fail_null(QG_EARG, "qg_quantizer_forward: an argument");
     const size_t bytes                  = qg_count(z->x->shape) * sizeof *x;
     qg_var      *learned[QG_MAX_LEARNED] = { 0 };
     memcpy(z->x->value, x, bytes);
@@ -117,7 +117,7 @@ qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, fl
 
 qg_status qg_quantizer_backward(qg_quantizer *z, const float *dy, float *dx)
 {
-    if (!z || !dy || !dx) return qg_fail_null(QG_EARG, "qg_quantizer_backward: an argument");
+    if (!z || !dy || !dx) return qg__fail_null(QG_EARG, "qg_quantizer_backward: an argument");
     if (!z->result) return qg_fail(QG_ESTATE, "qg_quantizer_backward: no forward in QG_TRAIN since the last backward");
     z->dy = dy;
     qg_params_clear_gradients(&z->params);

@@ -34,7 +34,7 @@ typedef struct calibration {
 
 static void *take(calibration *c, size_t n, size_t size)
 {
-    void *at = qg_arena_take(&c->arena, n * size + 1);
+    void *at = qg__arena_take(&c->arena, n * size + 1);
     if (at) memset(at, 0, n * size);
     else qg_fail(QG_EMEM, "calibrate: out of memory");
     return at;
@@ -92,7 +92,7 @@ static void end(calibration *c)
     for (int i = 0; i < c->ranges; i++) c->range[i].slot->q.frozen = c->range[i].was_frozen;
     c->net->skips = false;
     qg_tape_free(c->tape);
-    qg_arena_release(&c->arena);
+    qg__arena_release(&c->arena);
 }
 
 /* --- passes ------------------------------------------------------------------------------- */
@@ -186,9 +186,9 @@ static qg_status set_statistics(calibration *c)
 
 static qg_status check(const qg_net *net, const qg_calibrate_spec *s)
 {
-    if (!net) return qg_fail_null(QG_EARG, "net");
+    if (!net) return qg__fail_null(QG_EARG, "net");
     if (!qg_net_params(net)) return qg_errcode();
-    if (!s->images) return qg_fail_null(QG_EARG, "images");
+    if (!s->images) return qg__fail_null(QG_EARG, "images");
     const int all = qg_loader_shape(s->images).n;
     if (s->count < 0 || s->count > all)
         return qg_fail(QG_EARG, "calibrate: %d images were asked for, but there are %d", s->count, all);

@@ -30,7 +30,7 @@ qg_status qg__teacher_check(const qg_net *net, qg_fit_teacher *t)
     t->weight      = or_default(t->weight, QG__DISTIL_WEIGHT);
     if (!qg_net_params(t->net)) return qg_fail(qg_errcode(), "teacher: %s", qg_errmsg());
     const double value[QG__DISTIL_KEYS] = { (double)t->temperature, (double)t->weight };
-    if (qg_keys_check("teacher", qg__distil_keys, value)) return QG_EARG;
+    if (qg__keys_check("teacher", qg__distil_keys, value)) return QG_EARG;
     const qg_status status = check_shape("image", input_of(t->net), input_of(net));
     return status ? status : check_shape("result", result_of(t->net), result_of(net));
 }

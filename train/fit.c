@@ -467,13 +467,13 @@ static bool is_mode(qg_fit_mode mode)
 
 static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
 {
-    if (!net) return qg_fail_null(QG_EARG, "net");
+    if (!net) return qg__fail_null(QG_EARG, "net");
     if (!qg_net_params(net)) return qg_errcode();
-    if (!s->train || !s->test) return qg_fail_null(QG_EARG, s->train ? "test" : "train");
+    if (!s->train || !s->test) return qg__fail_null(QG_EARG, s->train ? "test" : "train");
     if (s->train == s->test) return qg_fail(QG_EARG, "fit: train and test are the same loader");
     if (s->validation && (s->validation == s->train || s->validation == s->test))
         return qg_fail(QG_EARG, "fit: validation is the same loader as %s", s->validation == s->test ? "test" : "train");
-    if (!s->optim) return qg_fail_null(QG_EARG, "optim");
+    if (!s->optim) return qg__fail_null(QG_EARG, "optim");
     if (qg_optim_params(s->optim) != qg_net_params(net)) return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
     if (!is_mode(s->mode)) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);

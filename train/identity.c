@@ -221,7 +221,7 @@ static void put_quantizer(FILE *out, qg_quant q)
     qg_quant      known;
     if (keys) qg_quant_values(q, value);
     for (int i = 0, before = ':'; i < qg_keys_count(keys) && n < sizeof text; i++) {
-        if (!strcmp(keys[i].name, "as") || !strncmp(keys[i].name, "surrogate", 9) || !qg_key_has_effect(keys, i, value)) continue;
+        if (!strcmp(keys[i].name, "as") || !strncmp(keys[i].name, "surrogate", 9) || !qg__key_has_effect(keys, i, value)) continue;
         if (!is_legal(&keys[i], value[i])) continue;
         n += (size_t)snprintf(text + n, sizeof text - n, "%c%s=%s", before, keys[i].name, qg_key_value(&keys[i], value[i], word));
         before = ',';

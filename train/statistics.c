@@ -24,7 +24,7 @@ typedef struct qg__norm {
 
 static void *take(qg__statistics *s, size_t n, size_t size)
 {
-    void *at = qg_arena_take(&s->memory, n * size + 1);
+    void *at = qg__arena_take(&s->memory, n * size + 1);
     if (at) memset(at, 0, n * size);
     else qg_fail(QG_EMEM, "out of memory for the statistics of batch norms");
     return at;
@@ -126,7 +126,7 @@ void qg__statistics_undo(qg__statistics *s)
 void qg__statistics_end(qg__statistics *s)
 {
     for (int i = 0; i < s->norms; i++) s->norm[i].of->spec = s->norm[i].declared;
-    qg_arena_release(&s->memory);
+    qg__arena_release(&s->memory);
     *s = (qg__statistics){ .norms = 0 };
 }
 

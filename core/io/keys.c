@@ -112,7 +112,7 @@ static int condition(const qg_key *keys, int i, size_t *length)
     return qg_keys_find(keys, keys[i].when, *length);
 }
 
-bool qg_key_has_effect(const qg_key *keys, int i, const double *value)
+bool qg__key_has_effect(const qg_key *keys, int i, const double *value)
 {
     size_t length;
     if (!keys[i].when) return true;
@@ -140,7 +140,7 @@ static qg_status check_order(const qg_key *keys, int i, const double *value)
 
 static qg_status check_at(const qg_key *keys, int i, const double *value)
 {
-    if (qg_key_has_effect(keys, i, value)) {
+    if (qg__key_has_effect(keys, i, value)) {
         const qg_status s = keys[i].most ? check_list(&keys[i], (int)value[i], value + qg_keys_count(keys))
                                          : check_value(&keys[i], value[i]);
         return s ? s : check_order(keys, i, value);
@@ -149,7 +149,7 @@ static qg_status check_at(const qg_key *keys, int i, const double *value)
 }
 
 /* A key that others depend on comes before them in the table, so its value is checked first. */
-qg_status qg_keys_check(const char *name, const qg_key *keys, const double *value)
+qg_status qg__keys_check(const char *name, const qg_key *keys, const double *value)
 {
     for (int i = 0; i < qg_keys_count(keys); i++)
         if (check_at(keys, i, value)) return qg_fail(QG_EARG, "%s: %s", name, qg_errmsg());
@@ -265,10 +265,10 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
         at = at[n] ? at + n + 1 : NULL;
     }
     for (int i = 0; i < n_keys; i++)
-        if (keys[i].is & QG_KEY_REQUIRED && !(given >> i & 1) && qg_key_has_effect(keys, i, value))
+        if (keys[i].is & QG_KEY_REQUIRED && !(given >> i & 1) && qg__key_has_effect(keys, i, value))
             return refuse_missing(&keys[i]);
     for (int i = 0; i < n_keys; i++) {
-        const bool effect = qg_key_has_effect(keys, i, value), written = given >> i & 1;
+        const bool effect = qg__key_has_effect(keys, i, value), written = given >> i & 1;
         if (written && !effect) return refuse_without_effect(keys, i, value);
         if (effect && check_order(keys, i, value)) return QG_EARG;
         if (!effect) value[i] = 0;
@@ -276,7 +276,7 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
     return QG_OK;
 }
 
-void qg_keys_over(const char *under, const qg_key *keys, double *value)
+void qg__keys_over(const char *under, const qg_key *keys, double *value)
 {
     for (const char *at = under; at;) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
@@ -290,10 +290,10 @@ void qg_keys_over(const char *under, const qg_key *keys, double *value)
 static void defaults_over(const char *under, const qg_key *keys, double *value)
 {
     for (int i = 0; i < qg_keys_count(keys); i++) value[i] = keys[i].fallback;
-    qg_keys_over(under, keys, value);
+    qg__keys_over(under, keys, value);
 }
 
-qg_status qg_keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value)
+qg_status qg__keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value)
 {
     defaults_over(under, keys, value);
     if (!parse(text, keys, value)) return QG_OK;
@@ -302,10 +302,10 @@ qg_status qg_keys_parse_over(const char *name, const char *under, const char *te
 
 qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value)
 {
-    return qg_keys_parse_over(name, NULL, text, keys, value);
+    return qg__keys_parse_over(name, NULL, text, keys, value);
 }
 
-qg_status qg_variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
+qg_status qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
 {
     const size_t n = strcspn(text, ":");
     char         names[256];
@@ -363,10 +363,10 @@ static void put_value(buffer *to, const qg_key *keys, int i, const double *value
 
 void qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes)
 {
-    qg_keys_print_over(name, NULL, keys, value, text, bytes);
+    qg__keys_print_over(name, NULL, keys, value, text, bytes);
 }
 
-void qg_keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value, char *text, size_t bytes)
+void qg__keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value, char *text, size_t bytes)
 {
     const char *before = name ? ":" : "";
     buffer      to     = { text, bytes, 0 };
@@ -374,7 +374,7 @@ void qg_keys_print_over(const char *name, const char *under, const qg_key *keys,
     defaults_over(under, keys, own);
     put(&to, name ? name : "");
     for (int i = 0; i < qg_keys_count(keys); i++) {
-        if (!qg_key_has_effect(keys, i, value)) continue;
+        if (!qg__key_has_effect(keys, i, value)) continue;
         if (value[i] == own[i] && !(keys[i].is & (QG_KEY_SHOWN | QG_KEY_REQUIRED))) continue;
         put(&to, before);
         if (!(keys[i].is & QG_KEY_SIZE)) put(&to, keys[i].name);

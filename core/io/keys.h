@@ -54,7 +54,7 @@ int         qg_key_words(const qg_key *key);                /* how many; 0: it i
 int         qg_keys_find(const qg_key *keys, const char *name, size_t length);     /* by name or alias; -1: none */
 
 /* Whether key i has an effect beside these values (when). */
-bool        qg_key_has_effect(const qg_key *keys, int i, const double *value);
+bool        qg__key_has_effect(const qg_key *keys, int i, const double *value);
 
 /* Values of the keys in text, "key=value,..", and defaults for the others; a key without effect is 0.  text NULL: no key is
  * given.  name begins each message; NULL: nothing does.  Fails with QG_EARG: an unknown key, a key given twice or without
@@ -67,25 +67,25 @@ qg_status   qg_keys_parse(const char *name, const char *text, const qg_key *keys
 /* The same, but under replaces the defaults of the keys that it names: "key=value,..", legal values of keys in the table; a key
  * or word that the table lacks is skipped.  NULL: nothing is replaced. */
 QG_MUST_CHECK
-qg_status   qg_keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value);
+qg_status   qg__keys_parse_over(const char *name, const char *under, const char *text, const qg_key *keys, double *value);
 
 /* Sets the values of the keys that under names. */
-void        qg_keys_over(const char *under, const qg_key *keys, double *value);
+void        qg__keys_over(const char *under, const qg_key *keys, double *value);
 
 /* The same for "name:key=value,..", where name is one of the variants; *index tells which.  what, "schedule", is for the
  * message about an unknown name, which lists the known ones. */
 QG_MUST_CHECK
-qg_status   qg_variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value);
+qg_status   qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value);
 
 /* Whether values that did not come from a text are legal: each in its range, and 0 where it has no effect. */
 QG_MUST_CHECK
-qg_status   qg_keys_check(const char *name, const qg_key *keys, const double *value);
+qg_status   qg__keys_check(const char *name, const qg_key *keys, const double *value);
 
 /* The one spelling, "name:key=value,..": without keys at their default unless QG_KEY_SHOWN, and without those that have no
  * effect.  name NULL: the keys alone. */
 void        qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes);
-void        qg_keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value, char *text,
-                               size_t bytes);                   /* without keys at the default that under gives them */
+void        qg__keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value,
+                                char *text, size_t bytes);  /* without keys at the default that under gives them */
 const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES]);
 
 /* The legal values, as "0.01..10", "1..16 or 32", "(0, 1)", "more than 0" or the words; and the default, as "0.7", "auto" or

@@ -60,7 +60,7 @@ qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x)
 {
     if (count < 1 || count > QG_OPERANDS)
         return qg_reject(t, QG_EARG, "concat: %d operands, must be 1..%d", count, QG_OPERANDS);
-    if (!x) return qg_reject_null(t, "concat");
+    if (!x) return qg__reject_null(t, "concat");
     for (int i = 0; i < count; i++)
         if (!x[i]) return NULL;
     qg_shape  s = x[0]->shape;

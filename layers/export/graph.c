@@ -41,7 +41,7 @@ static qg_status fail_memory(qg_graph *g)
 
 static void *take(qg_graph *g, size_t bytes)
 {
-    void *memory = qg_arena_take(&g->out->arena, bytes);
+    void *memory = qg__arena_take(&g->out->arena, bytes);
     if (!memory) fail_memory(g);
     return memory;
 }
@@ -168,7 +168,7 @@ static const char *name_of(qg_graph *g, const qg_layer *l, const char *part)
     char text[192];
     if (!part) return l->name;
     snprintf(text, sizeof text, "%s.%s", l->name, part);
-    const char *name = qg_arena_text(&g->out->arena, text);
+    const char *name = qg__arena_text(&g->out->arena, text);
     if (!name) fail_memory(g);
     return name;
 }
@@ -658,7 +658,7 @@ static qg_status build(qg_graph *g)
 qg_status qg__records_of(const qg_net *net, uint64_t step, bool sizes_only, qg__records *records)
 {
     *records = (qg__records){ 0 };
-    if (!qg_net_params(net)) return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");
+    if (!qg_net_params(net)) return net ? qg_errcode() : qg__fail_null(QG_EARG, "net");
     qg_graph g = { .net = net, .step = step, .sizes_only = sizes_only, .out = records };
     return build(&g);
 }
@@ -673,5 +673,5 @@ size_t qg__record_product_bytes(const qg_product *p)
 
 void qg__records_free(qg__records *records)
 {
-    qg_arena_release(&records->arena);
+    qg__arena_release(&records->arena);
 }

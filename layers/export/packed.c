@@ -44,7 +44,7 @@ static qg_status check_spec(const qg_net *net, qg_packed_spec spec, bool sizes_o
         return qg_fail(QG_EARG, "packed: %d means and deviations, but a net of floats_only normalises nothing", spec.numbers);
     if (spec.numbers && spec.numbers != 1 && spec.numbers != c && spec.numbers != row)
         return qg_fail(QG_EARG, "packed: %d means and deviations, must be 1, %lld or %lld", spec.numbers, c, row);
-    if (spec.numbers && (!spec.mean || !spec.deviation)) return qg_fail_null(QG_EARG, spec.mean ? "deviation" : "mean");
+    if (spec.numbers && (!spec.mean || !spec.deviation)) return qg__fail_null(QG_EARG, spec.mean ? "deviation" : "mean");
     for (int i = 0; i < spec.numbers; i++)
         if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
             return qg_fail(QG_EARG,

@@ -50,7 +50,7 @@ static qg_status settle(const qg_model *m, double option[QG_MODEL_KEYS])
         if (option[k] == 0) option[k] = m->keys[i].fallback;
         value[i] = option[k];
     }
-    return qg_keys_check(m->name, m->keys, value);
+    return qg__keys_check(m->name, m->keys, value);
 }
 
 /* Every exception must name a product of the net. */
@@ -75,7 +75,7 @@ static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, con
 qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
 {
     if (!m) {
-        qg_fail_null(QG_EARG, "model");
+        qg__fail_null(QG_EARG, "model");
         return NULL;
     }
     if (settle(m, spec.option)) return NULL;

@@ -43,7 +43,7 @@ qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)
 
 qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q)
 {
-    if (!text || !q) return qg_fail_null(QG_EARG, "qg_quant_parse: text or q");
+    if (!text || !q) return qg__fail_null(QG_EARG, "qg_quant_parse: text or q");
     const size_t n    = strcspn(text, ":");
     const char  *rest = text[n] ? text + n + 1 : NULL;
     if (is_called("float", text, n)) {

@@ -68,14 +68,14 @@ static void texts_and_values_become_each_other(void **state)
         double value[QG_MAX_VALUES] = { 0 };
         char   text[128];
         int    index;
-        if (qg_variants_parse("thing", good[i].text, variants, &index, value)) fail_msg("%s", qg_errmsg());
+        if (qg__variants_parse("thing", good[i].text, variants, &index, value)) fail_msg("%s", qg_errmsg());
         assert_int_equal(index, good[i].index);
         for (int k = 0; k < KEYS + 3; k++)
             if (value[k] != good[i].value[k] || signbit(value[k]) != signbit(good[i].value[k]))
                 fail_msg("%s: value %d is %g, not %g", good[i].text, k, value[k], good[i].value[k]);
         qg_keys_print(variants[index].name, variants[index].keys, value, text, sizeof text);
         assert_string_equal(text, good[i].printed ? good[i].printed : good[i].text);
-        if (qg_keys_check(variants[index].name, variants[index].keys, value)) fail_msg("%s", qg_errmsg());
+        if (qg__keys_check(variants[index].name, variants[index].keys, value)) fail_msg("%s", qg_errmsg());
     }
 }
 
@@ -141,7 +141,7 @@ static void wrong_texts_are_told_why(void **state)
     for (int i = 0; i < COUNT(bad); i++) {
         double value[QG_MAX_VALUES];
         int    index;
-        if (qg_variants_parse("thing", bad[i].text, variants, &index, value) != QG_EARG) fail_msg("'%s' is accepted", bad[i].text);
+        if (qg__variants_parse("thing", bad[i].text, variants, &index, value) != QG_EARG) fail_msg("'%s' is accepted", bad[i].text);
         assert_string_equal(qg_errmsg(), bad[i].message);
     }
 }
@@ -160,12 +160,12 @@ static void wrong_values_are_told_why(void **state)
         { LIST, 1, "x: marks is 1, not in [0, 1)" },
     };
     const double legal[QG_MAX_VALUES] = { 1, 4, 0.5, -1, 1, 2, 0, 0.25, 0.5 };
-    assert_ok(qg_keys_check("x", keys, legal));
+    assert_ok(qg__keys_check("x", keys, legal));
     for (int i = 0; i < COUNT(row); i++) {
         double value[QG_MAX_VALUES];
         memcpy(value, legal, sizeof value);
         value[row[i].at] = row[i].value;
-        assert_int_equal(qg_keys_check("x", keys, value), QG_EARG);
+        assert_int_equal(qg__keys_check("x", keys, value), QG_EARG);
         assert_string_equal(qg_errmsg(), row[i].message);
     }
 }
@@ -200,13 +200,13 @@ static void what_stands_under_a_text_is_its_default(void **state)
     static const char under[] = "mode=fixed,bits=8,other=3", lacking[] = "bits=8,mode=drifting";
     double value[QG_MAX_VALUES];
     char   text[64];
-    assert_ok(qg_keys_parse_over("rich", under, "high=2", keys, value));
+    assert_ok(qg__keys_parse_over("rich", under, "high=2", keys, value));
     assert_true(value[MODE] == 1 && value[BITS] == 8 && value[LOW] == -1 && value[HIGH] == 2);
-    qg_keys_print_over("rich", under, keys, value, text, sizeof text);
+    qg__keys_print_over("rich", under, keys, value, text, sizeof text);
     assert_string_equal(text, "rich:bits=8,high=2");
-    assert_ok(qg_keys_parse_over("rich", lacking, NULL, keys, value));
+    assert_ok(qg__keys_parse_over("rich", lacking, NULL, keys, value));
     assert_true(value[MODE] == 0 && value[BITS] == 8);
-    assert_ok(qg_keys_parse_over("rich", lacking, "mode=free", keys, value));
+    assert_ok(qg__keys_parse_over("rich", lacking, "mode=free", keys, value));
     assert_true(value[MODE] == 2);
 }
 

@@ -41,12 +41,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     char  *text                 = fuzz_text(bytes, n);
     double value[QG_MAX_VALUES] = { 0 }, again[QG_MAX_VALUES] = { 0 };
     int    index, other;
-    if (fuzz_ok(qg_variants_parse("thing", text, variants, &index, value))) {
+    if (fuzz_ok(qg__variants_parse("thing", text, variants, &index, value))) {
         char printed[512], twice[512];
         qg_keys_print(variants[index].name, variants[index].keys, value, printed, sizeof printed);
         MUST(strlen(printed) + 1 < sizeof printed);
-        MUST(!qg_keys_check(variants[index].name, variants[index].keys, value));
-        MUST(!qg_variants_parse("thing", printed, variants, &other, again));
+        MUST(!qg__keys_check(variants[index].name, variants[index].keys, value));
+        MUST(!qg__variants_parse("thing", printed, variants, &other, again));
         qg_keys_print(variants[other].name, variants[other].keys, again, twice, sizeof twice);
         MUST(index == other && !strcmp(printed, twice));
     }
