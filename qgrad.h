@@ -1,6 +1,7 @@
 /* qgrad.h — train quantized neural networks in plain C.
  *
- * The public headers in reading order; each documents itself.  A C++ program may include only this file.
+ * The public headers in reading order.  Each documents itself, and examples/ has a program for each task.
+ * This is the only header that a program includes.
  */
 #ifndef QGRAD_H
 #define QGRAD_H
@@ -20,28 +21,48 @@
 extern "C" {
 #endif
 
+/* How things fail, and what a tensor is. */
 #include "core/status.h"
 #include "core/tensor.h"
-#include "core/io/array.h"
-#include "core/io/keys.h"
-#include "core/rng.h"
-#include "core/arena.h"
-#include "core/params.h"
-#include "core/tape.h"
-#include "core/ops/ops.h"
-#include "core/profile.h"
-#include "core/kernels/parallel.h"
-#include "core/kernels/cpu.h"
-#include "core/dist/ranks.h"
-#include "core/io/state.h"
-#include "core/gradcheck.h"
-#include "quant/surrogate.h"
+
+/* Nets: declared layer by layer, as text, or by the name of a model. */
+#include "layers/net.h"
+#include "layers/models/models.h"
+#include "layers/models/text.h"
+
+/* Quantizers for weights, inputs and gradients. */
 #include "quant/quant.h"
-#include "quant/form.h"
-#include "quant/scheme.h"
+#include "quant/surrogate.h"
 #include "quant/quantizer.h"
 
-/* The quantizers of the papers and of TensorFlow on plain arrays: no tape, nothing allocated. */
+/* Images in batches, and a single image. */
+#include "datasets/loader.h"
+#include "datasets/preprocess.h"
+
+/* Training: a run directory, a training as text, or a loop of your own over a tape and an optimizer. */
+#include "train/fit.h"
+#include "train/recipe.h"
+#include "core/tape.h"
+#include "core/ops/ops.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "optim/ema.h"
+
+/* Afterwards: accuracy, runs and their nets, quantization without training, packed files. */
+#include "train/evaluate.h"
+#include "train/runs.h"
+#include "train/calibrate.h"
+#include "layers/export/packed.h"
+
+/* For authors of ops, quantizers, layers and optimizers. */
+#include "core/params.h"
+#include "core/gradcheck.h"
+#include "quant/form.h"
+#include "quant/scheme.h"
+#include "layers/layer.h"
+#include "optim/rule.h"
+
+/* Quantizers of the papers and of TensorFlow on plain arrays, without a tape. */
 #include "quant/reference/binary.h"
 #include "quant/reference/dorefa.h"
 #include "quant/reference/fake_quant.h"
@@ -52,22 +73,16 @@ extern "C" {
 #include "quant/reference/ternary.h"
 #include "quant/reference/uniform.h"
 
-#include "layers/net.h"
-#include "layers/layer.h"
-#include "layers/export/packed.h"
-#include "layers/models/models.h"
-#include "layers/models/text.h"
-#include "optim/optim.h"
-#include "optim/ema.h"
-#include "optim/rule.h"
-#include "optim/schedule.h"
-#include "datasets/preprocess.h"
-#include "datasets/loader.h"
-#include "train/fit.h"
-#include "train/recipe.h"
-#include "train/evaluate.h"
-#include "train/runs.h"
-#include "train/calibrate.h"
+/* What the others are built on: random numbers, memory, files, texts, threads, instruction sets, MPI. */
+#include "core/rng.h"
+#include "core/arena.h"
+#include "core/io/array.h"
+#include "core/io/state.h"
+#include "core/io/keys.h"
+#include "core/profile.h"
+#include "core/kernels/parallel.h"
+#include "core/kernels/cpu.h"
+#include "core/dist/ranks.h"
 
 #ifdef __cplusplus
 }

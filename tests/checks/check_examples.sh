@@ -77,8 +77,9 @@ grep -q 'equal scores for 500 of 500 images$' out || fail "export: $(cat out)"
 "$qgrad" predict --packed clothes.qg images/test/bag/*.png >out 2>&1 || fail "clothes.qg cannot be read: $(cat out)"
 
 # Eight bits cost less than three points, and a quarter of the bytes.
-run calibrate $float int8.qg
+run calibrate $float runs/int8
 awk '{ bytes[NR] = $(NF - 5); right[NR] = $(NF - 1) } END { exit !(NR == 2 && right[2] > right[1] - 3 && 3 * bytes[2] < bytes[1]) }' out ||
     fail "calibrate: $(cat out)"
-"$qgrad" predict --packed int8.qg images/test/bag/*.png >out 2>&1 || fail "int8.qg cannot be read: $(cat out)"
+run export runs/int8 int8.qg
+grep -q 'equal scores for 500 of 500 images$' out || fail "export of 8 bits: $(cat out)"
 exit $status
