@@ -15,21 +15,22 @@
 #include "core/slices.h"
 #include "core/walk.h"
 
-/* How many steps' vars can be told apart: those of this step and of the three before. */
+/* Vars of the current step and of the three before it can be told apart. */
 enum { GENERATIONS = 4 };
 
-/* A place on the tape.  Each of that many steps has a var of its own there, so a pointer kept from one of the
- * three before leads to a var with that step's number. */
+/* A place on the tape, with one var for each of the last GENERATIONS steps.  A pointer that a
+ * program kept from an earlier step still leads to the var of that step, whose .begun tells
+ * its age. */
 typedef struct place {
     qg_var var[GENERATIONS];
 } place;
 
-/* What somebody keeps on the tape in this step. */
-typedef struct kept {
-    const void  *owner;
-    void        *what;
-    struct kept *older;
-} kept;
+/* A pointer that a caller has attached to the step (qg_tape_attach). */
+typedef struct attachment {
+    const void        *owner;
+    void              *what;
+    struct attachment *older;
+} attachment;
 
 struct qg_tape {
     qg_arena      vars;         /* never shrinks: a var of an earlier step can still be looked at */
@@ -38,7 +39,7 @@ struct qg_tape {
     size_t        peak;         /* the most bytes ever in use in the three together */
     const char   *taker;        /* what memory is taken for, in messages: the name of an op, "input", .. */
     qg_var       *newest;
-    kept         *kept;
+    attachment   *attached;     /* the newest */
     qg_mode       mode;
     qg_status     status;       /* the first failure of this step */
     char          why[512];     /* and its message: later failures elsewhere do not replace it */
@@ -47,12 +48,13 @@ struct qg_tape {
     uint64_t      key;
     uint64_t      draws;        /* keys given out in this step */
     int           batch;        /* images of the step's inputs, if only a part of them is here; else 0 */
-    bool          walked;       /* backward has begun: gradients may have replaced values, */
-    bool          walks;        /* and has not ended */
+    bool          walked;       /* qg_backward was called: gradients may have replaced values */
+    bool          walks;        /* qg_backward is running */
     bool          retains;      /* from the next step on, no memory serves twice (qg_tape_retain) */
-    bool          lost;         /* others may write to memory of a step, which is never freed then */
+    bool          lost;         /* an exchange with other processes may still write to memory of a
+                                   step, so it is never freed */
     qg__gradients gradients;
-    qg__hook     *hook;         /* who follows the walk; NULL: nobody */
+    qg__hook     *hook;         /* puts off ops that wait for other processes; or NULL */
     qg__stopwatch watch;
 };
 
@@ -73,6 +75,8 @@ static void drop_hook(qg_tape *t)
     t->walks = false;
 }
 
+/* Rewinding an arena keeps its memory; settle and merge also join its blocks into one, so that the
+ * next step, which needs the same sizes, makes no heap call. */
 void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 {
     if (!t) return;
@@ -84,7 +88,6 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     else qg__arena_settle(&t->step);
     qg__arena_merge(&t->scratch);
     t->newest = NULL;
-    t->kept   = NULL;
     t->mode   = mode;
     t->status = QG_OK;
     t->begun++;
@@ -93,6 +96,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->draws  = 0;
     t->batch  = 0;
     t->walked = false;
+    t->attached  = NULL;
     t->gradients = (qg__gradients){ .retained = t->retains };
     if (mode != QG_TRAIN && mode != QG_EVAL && mode != QG_ESTIMATE)
         qg_reject(t, QG_EARG, "tape: %d is not a mode", (int)mode);
@@ -200,7 +204,7 @@ qg_var *qg_input(qg_tape *t, qg_tensor x)
     if (!v) return NULL;
     int first;
     v->data  = x.data;
-    v->batch = x.shape.n;
+    v->batch = x.shape.n;       /* or more, if this process has its part of a shared batch */
     if (x.batch > x.shape.n && qg__images_here(x.batch, &first) == x.shape.n) v->batch = t->batch = x.batch;
     return v;
 }
@@ -219,6 +223,7 @@ qg_var *qg_parameter(qg_tape *t, const qg_param *p)
     return v;
 }
 
+/* y reads x: it needs a gradient if x does, and counts images if x does. */
 static void read_operand(qg_var *y, qg_var *x)
 {
     if (!x) return;
@@ -239,7 +244,7 @@ static bool readable(qg_tape *t, const char *name, const qg_var *x)
     return !fault;
 }
 
-/* A var whose value is still missing. */
+/* Appends the var of an op.  Its value follows: new memory, or that of an operand. */
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
@@ -310,17 +315,17 @@ void *qg_scratch(qg_tape *t, size_t bytes)
 
 void qg_tape_attach(qg_tape *t, const void *owner, void *what)
 {
-    kept *k = take(t, &t->step, sizeof *k);
-    if (!k) return;
-    *k      = (kept){ owner, what, t->kept };
-    t->kept = k;
+    attachment *a = take(t, &t->step, sizeof *a);
+    if (!a) return;
+    *a          = (attachment){ owner, what, t->attached };
+    t->attached = a;
 }
 
 void *qg_tape_attached(const qg_tape *t, const void *owner)
 {
-    const kept *k = t ? t->kept : NULL;
-    while (k && k->owner != owner) k = k->older;
-    return k ? k->what : NULL;
+    const attachment *a = t ? t->attached : NULL;
+    while (a && a->owner != owner) a = a->older;
+    return a ? a->what : NULL;
 }
 
 /* --- the backward walk -------------------------------------------------------------------- */
@@ -336,6 +341,9 @@ qg_status qg__tape_ready(qg_tape *t, const qg_var *v)
     return qg__gradients_ready(t, v);
 }
 
+/* Makes the gradients of v's operands ready (memory, zeroed unless the op assigns), runs v's
+ * backward, which qg__watch_backward times, and then gives v's own gradient back.  A var that
+ * shares the gradient of its operand has no backward. */
 qg_status qg__tape_visit(qg_tape *t, qg_var *v)
 {
     if (!qg__gradient_shared(v)) {
@@ -347,15 +355,15 @@ qg_status qg__tape_visit(qg_tape *t, qg_var *v)
     return t->status;
 }
 
-/* v NULL: the walk has ended. */
+/* The same, unless the hook puts it off.  v NULL: the walk has ended. */
 static qg_status visit(qg_tape *t, qg_var *v)
 {
     if (t->hook) return t->hook->visit(t, v);
     return v ? qg__tape_visit(t, v) : QG_OK;
 }
 
-/* From the newest var to the oldest: whoever reads a value comes before the op that computed it, so a gradient is complete when its
- * op is reached. */
+/* From the newest var to the oldest: the readers of a value come before the op that computed it, so
+ * its gradient is complete when that op is reached. */
 static qg_status walk(qg_tape *t)
 {
     t->walked = t->walks = true;

@@ -1,13 +1,16 @@
 /* core/tape.h — reverse-mode differentiation.
  *
- * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the tape from
- * newest to oldest.  A var and its value live until the next qg_tape_begin, which invalidates them all, those
- * of qg_input and qg_parameter too: call these again in each step.  An op refuses a var of any of the three
- * steps before; older vars must not be used.
+ * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the
+ * tape from newest to oldest.  A var and its value live until the next qg_tape_begin, which
+ * invalidates them all, those of qg_input and qg_parameter too: call these again in each step.  An
+ * op rejects a var of the last three steps; older vars must not be used.
  *
- * Two kinds of values give their memory to gradients, so their data is NULL after qg_backward: a product that
- * only a batch norm has read, and a weight that was computed from one parameter and that only one product has
- * read.
+ * qg_backward reuses the memory of two kinds of values for gradients; their data is NULL
+ * afterwards:
+ *
+ *     - the result of a conv2d or dense whose only reader is a batch norm;
+ *     - a weight that was computed from a parameter, as quantizers do, and has one reader, a conv2d
+ *       or dense.
  *
  * After a failure every op returns NULL.  An op that is given NULL returns NULL.  qg_backward reports the first
  * failure of the step, so that is the only place to check in QG_TRAIN.  In other modes check the result for NULL, or
@@ -26,8 +29,9 @@ typedef struct qg_tape    qg_tape;
 typedef struct qg_var     qg_var;
 typedef struct qg_profile qg_profile;           /* core/profile.h */
 
-/* QG_ESTIMATE is QG_EVAL with batch norms that use the statistics of the batch and move their running statistics towards
- * them, as in QG_TRAIN.  Nothing else changes, so it estimates the statistics anew for the weights as they are. */
+/* QG_TRAIN is for training, QG_EVAL for measuring.  QG_ESTIMATE is QG_EVAL, except that batch norms
+ * use and update statistics as in QG_TRAIN.  It estimates the statistics anew, for weights that
+ * stay as they are. */
 typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
 
 
@@ -58,8 +62,9 @@ struct qg_var {
     size_t       room;        /* bytes at grad, as many as shape needs or more */
     uint64_t     begun;       /* the step it belongs to: how often its tape had begun */
     int          readers;     /* ops that have it as an operand */
-    int          batch;       /* images in the batch whose images shape.n counts: shape.n, or more if other processes have the
-                                 rest (core/slices.h); 0: it counts none, as in a parameter or a sum over the batch */
+    int          batch;       /* images in the whole batch: shape.n, or more if other processes have
+                                 the rest (core/slices.h).  0: the first axis does not count images,
+                                 as in a parameter or a sum over the batch */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
     uint8_t      marks;       /* the engine's (core/gradients.c) */
@@ -67,10 +72,11 @@ struct qg_var {
 
 qg_tape  *qg_tape_new(void);
 
-/* Begin a step: forget every var and keep the memory.  step is the number of updates made so far, in QG_EVAL
- * too; an op that starts later compares it with its delay.  key and step determine what random ops draw, such
- * as dropout: the same pair draws the same.  `qgrad train --seed S` passes the key
- * qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the step, QG_EARG. */
+/* Begin a step: forget every var and keep the memory.  step is the number of updates that an
+ * optimizer has made so far, in QG_EVAL too; a delayed quantizer starts when it reaches its delay.
+ * key and step determine what random ops such as dropout draw: the same pair, the same draws.
+ * `qgrad train --seed S` passes the key qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the
+ * step, QG_EARG. */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 size_t    qg_tape_peak(const qg_tape *t);                /* the most bytes in use at once so far */
 qg_status qg_tape_status(const qg_tape *t);              /* the first failure of the current step */
@@ -100,22 +106,25 @@ qg_mode   qg_tape_mode(const qg_tape *t);
 uint64_t  qg_tape_step(const qg_tape *t);
 uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's draws in this step */
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
-void      qg_drop_batch(qg_var *y);                      /* y is a sum over the batch: its first axis does not count
-                                                             images, whatever its operands' do */
+void      qg_drop_batch(qg_var *y);                      /* y is a sum over the batch: its first
+                                                             axis counts no images (y->batch = 0) */
 qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x, in its memory; for
                                                                              ops that only change gradients */
 bool      qg_add_operand(qg_var *y, int at, qg_var *x);  /* one more operand, at >= 3; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
-void      qg_restore_batch(qg_var *y);                   /* y repeats its operand for each image: its first axis counts
-                                                             the images of the step's inputs */
-void      qg_share_gradient(qg_var *y);                  /* dL/dy is dL/din[0], and nothing else is learned: if in[0] is a
-                                                             parameter, both are one memory, and backward never runs */
+void      qg_restore_batch(qg_var *y);                   /* y repeats an operand for each image: its
+                                                             first axis counts images again */
+void      qg_share_gradient(qg_var *y);                  /* dL/din[0] = dL/dy, and no other operand
+                                                             has a gradient: if in[0] is a
+                                                             parameter, y uses its gradient, and
+                                                             backward never runs */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
-void      qg_tape_attach(qg_tape *t, const void *owner, void *what);    /* what the owner can find again in this step, */
-void     *qg_tape_attached(const qg_tape *t, const void *owner);        /* the newest; NULL: nothing */
+/* Attach keeps a pointer for its owner until the step ends; attached returns the newest, or NULL. */
+void      qg_tape_attach(qg_tape *t, const void *owner, void *what);
+void     *qg_tape_attached(const qg_tape *t, const void *owner);
 QG_PRINTF(3, 4)
 qg_var   *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...);       /* fail the step; always NULL */
-qg_var   *qg__reject_null(qg_tape *t, const char *what);  /* the same by qg__fail_null, QG_EARG */
+qg_var   *qg__reject_null(qg_tape *t, const char *what); /* the same: `what` is NULL, QG_EARG */
 
 #endif

@@ -20,14 +20,16 @@ typedef struct qg_shape {
 /* A view: a shape, and memory that it does not own. */
 typedef struct qg_tensor {
     qg_shape shape;
-    float   *data;          /* 64-byte aligned if it came from an arena */
-    int      batch;         /* images in the batch, if these are a part of them (core/dist/ranks.h); 0: these are all */
+    float   *data;          /* 64-byte aligned if it came from a qg_arena */
+    int      batch;         /* images in the whole batch, if several processes share it and data has
+                               only some of them (core/dist/ranks.h); 0: data has them all */
 } qg_tensor;
 
 /* To print a shape in a message: printf("x " QG_SHAPE_FMT, QG_SHAPE_ARGS(x->shape)). */
 #define QG_SHAPE_FMT     "[%d,%d,%d,%d]"
 #define QG_SHAPE_ARGS(s) (s).n, (s).h, (s).w, (s).c
 
+/* Floats of one image, or of one row (output channel) of a weight; and of the whole tensor. */
 static inline size_t qg_row(qg_shape s)   { return (size_t)s.h * (size_t)s.w * (size_t)s.c; }
 static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
 

@@ -1,4 +1,10 @@
-/* The dense product, y = x w^T + b: its gradients, the constant by which the tape knows it, and its value. */
+/* The dense product and its gradients:
+ *
+ *     y = x w^T + b
+ *     dx = dy w,   dw = dy^T x,   db = sum of dy over the batch
+ *
+ * Shapes   x [n][k], w [o][k], b [o], y [n][o], where a row of x or w is [h][w][c].
+ */
 #include <string.h>
 
 #include "core/kernels/gemm.h"
@@ -7,15 +13,16 @@
 #include "core/slices.h"
 #include "core/walk.h"
 
-/* y = x w^T, in blocks of columns.  x and y are those of the whole batch, even if a part of it is here: a product of a part
- * would have other bits.  So x and dy are gathered, and the blocks and their results are shared (core/slices.h). */
+/* A product in blocks of columns.  If processes share the batch, each gathers x and dy of the whole
+ * batch, computes some of the blocks and sends them to the others (core/slices.h): the product of a
+ * part of the rows could be rounded differently. */
 typedef struct dense {
     qg_var      *y;
-    qg__slices   at;
-    int          n, o, k;       /* rows of x, outputs, numbers in a row */
+    qg__slices   at;            /* which images of the batch are here: all, unless at.shared */
+    int          n, o, k;       /* images of the whole batch, outputs, numbers in a row of x */
     const float *x, *dy;        /* [n][k], [n][o] */
     float       *out, *dx;      /* y or dx, [n][o] or [n][k] */
-    int          first;         /* block of piece 0 */
+    int          first;         /* the block that piece 0 computes */
 } dense;
 
 static dense sizes(qg_var *y)
@@ -25,7 +32,7 @@ static dense sizes(qg_var *y)
     return (dense){ y, at, at.n, y->shape.c, (int)qg_row(x->shape), x->data, y->grad, y->data, x->grad, 0 };
 }
 
-/* Where a piece begins, and how many of `count` columns it has. */
+/* The first column of a piece, and how many of `count` columns the piece has. */
 static int columns_of(const dense *d, int piece, int count, int *at)
 {
     *at = (d->first + piece) * QG__COLUMNS;
@@ -53,28 +60,29 @@ static void weight_piece(void *context, int piece, int worker)
     qg__gemm_tn(d->o, k, d->n, d->dy, d->o, d->x + at, d->k, w->fresh ? 0.0f : 1.0f, w->grad + at, d->k);
 }
 
-/* m [rows][count], computed in pieces of columns. */
-static bool multiply(qg_tape *t, dense *d, qg_piece run, qg__columns m)
+/* Runs a piece for each block of columns that is computed here. */
+static bool multiply(qg_tape *t, dense *d, qg_piece run, qg__columns at)
 {
-    d->first               = m.from;
-    const qg_status status = m.to > m.from ? qg_parallel_blas(m.to - m.from, run, d) : QG_OK;
+    d->first               = at.from;
+    const qg_status status = at.to > at.from ? qg_parallel_blas(at.to - at.from, run, d) : QG_OK;
     if (status) qg_reject(t, status, "dense: %s", qg_errmsg());
     return !status;
 }
 
-/* The rows of the whole batch, of which `here` are part: [n][row]. */
+/* all [n][row]: the rows of every process; `here` are those of this one. */
 static bool gather_rows(qg_tape *t, const dense *d, const float *here, size_t row, float *all)
 {
     memcpy(all + (size_t)d->at.first * row, here, (size_t)d->at.count * row * sizeof *all);
     return qg__images_gather(t, d->at, all, row * sizeof *all);
 }
 
+/* here: the rows of this process. */
 static void take_rows(const dense *d, const float *all, size_t row, float *here)
 {
     memcpy(here, all + (size_t)d->at.first * row, (size_t)d->at.count * row * sizeof *all);
 }
 
-/* Of the whole batch: dy, and room for dx, which begins as what is there. */
+/* dy of the whole batch, and memory for its dx, which begins with the gradient of x so far. */
 static bool gather_gradients(qg_tape *t, dense *d)
 {
     qg_var      *x = d->y->in[0];
@@ -95,11 +103,11 @@ static void dense_backward(qg_tape *t, qg_var *y)
     const qg__columns dw = qg__columns_of(d.at, d.o, d.k), dx = qg__columns_of(d.at, d.n, d.k);
     if (d.at.shared && !gather_gradients(t, &d)) return;
     if (w->grad && !multiply(t, &d, weight_piece, dw)) return;
-    w->fresh = false;                   /* w may be x */
+    w->fresh = false;                   /* for dx: w and x may be the same var */
     if (w->grad && !qg__columns_gather_gradient(t, y, dw)) return;
     if (x->grad && (!multiply(t, &d, input_piece, dx) || !qg__columns_gather(t, dx, d.dx))) return;
     if (x->grad && d.at.shared) take_rows(&d, d.dx, (size_t)d.k, x->grad);
-    x->fresh = false;                   /* and so may b */
+    x->fresh = false;                   /* for db: so may x and b */
     if (!b || !b->grad) return;
     for (int i = 0; i < d.o; i++) {     /* y = .. + b:  db = sum over the batch of dy */
         double sum = b->fresh ? 0.0 : (double)b->grad[i];
@@ -126,7 +134,7 @@ static void value_piece(void *context, int piece, int worker)
         for (int i = 0; i < o; i++) y[(size_t)r * (size_t)d->o + (size_t)i] += b[i];
 }
 
-/* x of the whole batch, which backward reads too, and room for y. */
+/* x of the whole batch, which backward reads too, and memory for its y. */
 static bool gather_values(qg_tape *t, dense *d)
 {
     const size_t n = (size_t)d->n, k = (size_t)d->k;
@@ -158,7 +166,7 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!y) return NULL;
     dense             d   = sizes(y);
     const qg__columns out = qg__columns_of(d.at, d.n, d.o);
-    qg__product(y);
+    qg__product(y);                     /* gradients may reuse memory of y and w (core/walk.h) */
     y->flops = 2.0 * d.n * d.o * d.k;
     if (d.at.shared && !gather_values(t, &d)) return NULL;
     if (!multiply(t, &d, value_piece, out) || !qg__columns_gather(t, out, d.out)) return NULL;
