@@ -21,18 +21,6 @@ static void choices(const verb *v, FILE *out)
     for (; word <= end; word++) fputc(*word == '|' ? ' ' : *word, out);
 }
 
-static void scheme_words(unsigned role, FILE *out)
-{
-    const qg_scheme *scheme, *before = NULL;
-    unsigned         of;
-    fputs("float", out);
-    for (int i = 0; scheme_in_role(i, &scheme, &of); i++) {
-        if (!(of & role) || (before && !strcmp(before->name, scheme->name))) continue;
-        fprintf(out, " %s", scheme->name);
-        before = scheme;
-    }
-}
-
 /* The words of the value of an option; none: it is a number, a text or a path. */
 static qg_status print_words(const void *of, FILE *out)
 {
@@ -43,9 +31,9 @@ static qg_status print_words(const void *of, FILE *out)
         for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(names, sizeof names, (*m)->name);
     else if (!strcmp(o->key->name, "data"))
         for (const qg_variant *d = qg_data_sets; d->name; d++) qg__list_append(names, sizeof names, d->name);
-    else if (!strcmp(o->key->name, "weight")) scheme_words(QG_WEIGHT, out);
-    else if (!strcmp(o->key->name, "input")) scheme_words(QG_INPUT, out);
-    else if (!strcmp(o->key->name, "gradient")) scheme_words(QG_GRADIENT, out);
+    else if (!strcmp(o->key->name, "weight")) scheme_names(QG_WEIGHT, names, sizeof names);
+    else if (!strcmp(o->key->name, "input")) scheme_names(QG_INPUT, names, sizeof names);
+    else if (!strcmp(o->key->name, "gradient")) scheme_names(QG_GRADIENT, names, sizeof names);
     else if (!strcmp(o->key->name, "schedule"))
         for (const qg_variant *s = qg_schedules; s->name; s++) qg__list_append(names, sizeof names, s->name);
     else if (!strcmp(o->key->name, "normalise"))
@@ -78,13 +66,13 @@ static qg_status values(FILE *out)
     return QG_OK;
 }
 
-static void dashed(unsigned bits, FILE *out)
+static void dashed(const verb *v, FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (options[i].verbs & bits) fprintf(out, " --%s", options[i].key->name);
+        if (verb_option_find(v, options[i].key->name)) fprintf(out, " --%s", options[i].key->name);
 }
 
-int completion_print(const verb *verbs, int n, FILE *out)
+int completion_print(const verb *const *verbs, int n, FILE *out)
 {
     fprintf(out, "# bash completion for qgrad " QGRAD_VERSION "\n\n"
                  "_qgrad_recipes() {\n"
@@ -101,15 +89,17 @@ int completion_print(const verb *verbs, int n, FILE *out)
     fprintf(out, "    *)\n"
                  "        if [ \"$COMP_CWORD\" = 1 ]; then\n"
                  "            words='");
-    for (int i = 0; i < n; i++) fprintf(out, "%s ", verbs[i].name);
+    for (int i = 0; i < n; i++) fprintf(out, "%s ", verbs[i]->name);
     fprintf(out, "--help --version'\n"
                  "        else\n"
                  "            case ${COMP_WORDS[1]} in\n");
     for (int i = 0; i < n; i++) {
-        fprintf(out, "            %s) words='", verbs[i].name);
-        choices(&verbs[i], out);
-        if (verbs[i].bit & (VERB_EXPLAIN | VERB_PLOT)) scheme_words(QG_WEIGHT | QG_INPUT | QG_GRADIENT, out);
-        dashed(verbs[i].bit, out);
+        fprintf(out, "            %s) words='", verbs[i]->name);
+        choices(verbs[i], out);
+        char names[QG__VALUE_BYTES] = "";
+        if (verbs[i]->lists_schemes) scheme_names(QG_WEIGHT | QG_INPUT | QG_GRADIENT, names, sizeof names);
+        words(names, ",", out);
+        dashed(verbs[i], out);
         fprintf(out, "' ;;\n");
     }
     fprintf(out, "            esac\n"

@@ -392,7 +392,7 @@ static int evaluate(evaluation *e)
     return EXIT_DONE;
 }
 
-int eval_main(const char *program, const char *operand, config *asked)
+static int eval_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     evaluation e      = { .asked = asked };
@@ -409,3 +409,14 @@ int eval_main(const char *program, const char *operand, config *asked)
     qg_run_close(e.run);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "data" }, { "weight" }, { "data-dir" }, { "threads" }, { "cache" }, { "run" }, { "best" }, { "confusion" }, { "per-class" },
+    { "worst" }, { NULL }
+};
+
+const verb eval_verb = {
+    .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval RUN [options]",
+    .run = eval_main, .has_operand = true, .operand = "run", .reads_run = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -175,8 +175,18 @@ static int explain(const char *name, const config *asked)
     return EXIT_DONE;
 }
 
-int explain_main(const char *program, const char *operand, config *asked)
+static int explain_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
     return explain(operand, asked);
 }
+
+static const verb_option own_options[] = {
+    { "markdown", .first = true }, { NULL }
+};
+
+const verb explain_verb = {
+    .name = "explain", .about = "Explain what a quantization scheme computes, with its source",
+    .usage = "explain [SCHEME] [options]", .run = explain_main, .has_operand = true, .lists_schemes = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -126,7 +126,7 @@ static int export_run(exporter *e)
     return EXIT_DONE;
 }
 
-int export_main(const char *program, const char *operand, config *asked)
+static int export_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     exporter  e      = { .asked = asked };
@@ -134,3 +134,13 @@ int export_main(const char *program, const char *operand, config *asked)
     qg_run_close(e.run);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "out", "the file, also -o; required" }, { "run" }, { "best" }, { "to" }, { NULL }
+};
+
+const verb export_verb = {
+    .name = "export", .about = "Write a run's net as a file for other programs", .usage = "export RUN -o FILE [options]",
+    .run = export_main, .has_operand = true, .operand = "run",
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -328,7 +328,7 @@ static int infer(inference *v)
     return EXIT_DONE;
 }
 
-int infer_main(const char *program, const char *operand, config *asked)
+static int infer_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     inference v      = { .asked = asked };
@@ -340,3 +340,16 @@ int infer_main(const char *program, const char *operand, config *asked)
     free(v.step);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "data", "the data set; default: that of the net" }, { "batch", "images that pass through the net together" },
+    { "data-dir" }, { "threads" }, { "cache" },
+    { "run", "a run, or a checkpoint, whose scores are compared with those of\nthe packed net" }, { "best" },
+    { "packed" }, { "requantize" }, { "profile" }, { NULL }
+};
+
+const verb infer_verb = {
+    .name = "infer", .about = "Run an exported net on the test images", .usage = "infer FILE [--data NAME] [options]",
+    .run = infer_main, .has_operand = true, .operand = "packed",
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

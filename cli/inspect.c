@@ -462,7 +462,7 @@ static int inspect(inspection *e, const char *dir)
     return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
 }
 
-int inspect_main(const char *program, const char *operand, config *asked)
+static int inspect_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
     inspection e      = { .asked = asked };
@@ -470,3 +470,13 @@ int inspect_main(const char *program, const char *operand, config *asked)
     qg_run_close(e.run);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "data-dir" }, { "run", "the run directory, or a checkpoint of its own, in place of DIR" }, { "best" }, { "histogram" }, { NULL }
+};
+
+const verb inspect_verb = {
+    .name = "inspect", .about = "Show the values of a run's quantized weights, layer by layer",
+    .usage = "inspect DIR [options]", .run = inspect_main, .has_operand = true, .reads_run = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

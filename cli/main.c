@@ -12,45 +12,29 @@
 #include "core/io/paths.h"
 #include "qgrad.h"
 
-static const verb verbs[] = {
-    { .name = "train", .about = "Train a net and store weights and metrics in a run directory",
-      .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .bit = VERB_TRAIN, .run = train_main,
-      .shares = true },
-    { .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval RUN [options]",
-      .bit = VERB_EVAL, .run = eval_main, .has_operand = true, .operand = "run" },
-    { .name = "predict", .about = "Tell the most probable classes of image files, and of all images in folders",
-      .usage = "predict --run DIR|--packed FILE IMAGE|FOLDER.. [options]", .bit = VERB_PREDICT, .run = predict_main, .has_operands = true },
-    { .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
-      .usage = "quantize RUN [--weight SCHEME] [--input SCHEME] [options]", .bit = VERB_QUANTIZE,
-      .run = quantize_main, .has_operand = true, .operand = "run" },
-    { .name = "sweep", .about = "Train all combinations of lists of options, and average them over the seeds",
-      .usage = "sweep --model NAMES [--lr 0.1,0.03] [--weight twn,ttq] [--seed 1..3] [--jobs N] [options]",
-      .bit = VERB_TRAIN | VERB_SWEEP, .run = sweep_main },
-    { .name = "runs", .about = "List runs: their state, their accuracies, and the options in which they differ",
-      .usage = "runs [DIR] [options]", .bit = VERB_RUNS, .run = runs_main, .has_operand = true },
-    { .name = "export", .about = "Write a run's net as a file for other programs", .usage = "export RUN -o FILE [options]",
-      .bit = VERB_EXPORT, .run = export_main, .has_operand = true, .operand = "run" },
-    { .name = "infer", .about = "Run an exported net on the test images", .usage = "infer FILE [--data NAME] [options]",
-      .bit = VERB_PACKED, .run = infer_main, .has_operand = true, .operand = "packed" },
-    { .name = "summary", .about = "Show the layers of a net and its size, as float and packed",
-      .usage = "summary --model NAME [--weight SCHEME] [options]", .bit = VERB_SUMMARY, .run = summary_main },
-    { .name = "bench", .about = "Measure the speed of training, of evaluation, of packed nets and of the machine",
-      .usage = "bench train|eval|packed|scaling|peak|infer|memory [options]",
-      .bit = VERB_BENCH | VERB_SCALING | VERB_PEAK | VERB_INFER, .tool = "qgrad-bench", .shares = true },
-    { .name = "inspect", .about = "Show the values of a run's quantized weights, layer by layer",
-      .usage = "inspect DIR [options]", .bit = VERB_INSPECT, .run = inspect_main, .has_operand = true },
-    { .name = "report", .about = "Show runs as a page: curves, weights, levels, confusions, mistakes",
-      .usage = "report RUN.. [options]", .bit = VERB_REPORT, .run = report_main, .has_operands = true },
-    { .name = "explain", .about = "Explain what a quantization scheme computes, with its source",
-      .usage = "explain [SCHEME] [options]", .bit = VERB_EXPLAIN, .run = explain_main, .has_operand = true },
-    { .name = "plot", .about = "Draw a quantization scheme: its values, its surrogate and the slope",
-      .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .bit = VERB_PLOT, .run = plot_main,
-      .has_operand = true },
-    { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-      .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .tool = "qgrad-results" },
-    { .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
-      .usage = "gradcheck [--paper] [options]", .bit = VERB_GRADCHECK, .run = gradcheck_main },
+/* The programs beside this one parse their options themselves; bash completes these. */
+static const verb_option bench_options[] = {
+    { "data-dir" }, { "out" }, { "image" }, { "seconds" }, { "link" }, { "profile" }, { NULL }
 };
+
+static const verb_option results_options[] = { { "force" }, { "add" }, { "check" }, { NULL } };
+
+static const verb bench_verb = {
+    .name = "bench", .about = "Measure the speed of training, of evaluation, of packed nets and of the machine",
+    .usage = "bench train|eval|packed|scaling|peak|infer|memory [options]",
+    .tool = "qgrad-bench", .shares = true,
+    .options = (const verb_option *const[]){ net_options, step_options, common_options, bench_options, NULL },
+};
+
+static const verb results_verb = {
+    .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
+    .usage = "results [--add DIR [--force] | --check] [options]", .tool = "qgrad-results",
+    .options = (const verb_option *const[]){ common_options, results_options, NULL },
+};
+
+static const verb *const verbs[] = { &train_verb, &eval_verb, &predict_verb, &quantize_verb, &sweep_verb, &runs_verb, &export_verb,
+                                     &infer_verb, &summary_verb, &bench_verb, &inspect_verb, &report_verb, &explain_verb, &plot_verb,
+                                     &results_verb, &gradcheck_verb };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -58,21 +42,21 @@ enum { N_VERBS = sizeof verbs / sizeof *verbs };
 static const verb *verb_named(const char *word)
 {
     for (int i = 0; i < N_VERBS; i++)
-        if (!strcmp(verbs[i].name, word)) return &verbs[i];
+        if (!strcmp(verbs[i]->name, word)) return verbs[i];
     return NULL;
 }
 
 static void help(FILE *out)
 {
     fprintf(out, "usage: qgrad COMMAND [options]\n\n");
-    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s  %s.\n", verbs[i].name, verbs[i].about);
+    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s  %s.\n", verbs[i]->name, verbs[i]->about);
     fprintf(out, "\nSee qgrad COMMAND --help for the options of a command.  qgrad --version prints the version.\n");
 }
 
 static int misused(const char *what, const char *culprit)
 {
     char names[256] = "";
-    for (int i = 0; i < N_VERBS; i++) qg__list_append(names, sizeof names, verbs[i].name);
+    for (int i = 0; i < N_VERBS; i++) qg__list_append(names, sizeof names, verbs[i]->name);
     print_safe(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
     return EXIT_USAGE;
 }

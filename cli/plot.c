@@ -312,7 +312,7 @@ static qg_status write_all(const char *dir)
     return status;
 }
 
-int plot_main(const char *program, const char *operand, config *asked)
+static int plot_main(const char *program, const char *operand, config *asked)
 {
     qg_quant q;
     if (asked->out && (operand || asked->csv || asked->json)) {
@@ -342,3 +342,14 @@ int plot_main(const char *program, const char *operand, config *asked)
     free(c);
     return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;
 }
+
+static const verb_option own_options[] = {
+    { "out", "a directory for pictures of all schemes", .first = true }, { "role", .first = true }, { "csv", .first = true }, { NULL }
+};
+
+const verb plot_verb = {
+    .name = "plot", .about = "Draw a quantization scheme: its values, its surrogate and the slope",
+    .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .run = plot_main,
+    .has_operand = true, .lists_schemes = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -110,7 +110,7 @@ static int quantize(quantization *z)
     return EXIT_DONE;
 }
 
-int quantize_main(const char *program, const char *operand, config *asked)
+static int quantize_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     quantization z      = { .asked = asked, .began = qg__now() };
@@ -119,3 +119,15 @@ int quantize_main(const char *program, const char *operand, config *asked)
     qg_run_close(z.of);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "weight" }, { "input" }, { "first-last" }, { "layer" }, { "fold-batchnorm" }, { "seed" }, { "data-dir" }, { "threads" },
+    { "cache" }, { "out", "the new run directory; default: that of --run and -quantized" },
+    { "freeze", .not_of_run = true }, { "run" }, { "calibrate" }, { "best" }, { NULL }
+};
+
+const verb quantize_verb = {
+    .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
+    .usage = "quantize RUN [--weight SCHEME] [--input SCHEME] [options]", .run = quantize_main, .has_operand = true, .operand = "run", .reads_run = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

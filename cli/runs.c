@@ -12,7 +12,7 @@ static qg_status list(listing *all, const char *where, const config *asked, bool
     return status ? status : listing_sort(all, asked->sort);
 }
 
-int runs_main(const char *program, const char *operand, config *asked)
+static int runs_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
     listing     all   = { 0 };
@@ -36,3 +36,13 @@ int runs_main(const char *program, const char *operand, config *asked)
     listing_free(&all);
     return status ? qg_print_error("qgrad runs") : EXIT_DONE;
 }
+
+static const verb_option own_options[] = {
+    { "sort" }, { "csv" }, { NULL }
+};
+
+const verb runs_verb = {
+    .name = "runs", .about = "List runs: their state, their accuracies, and the options in which they differ",
+    .usage = "runs [DIR] [options]", .run = runs_main, .has_operand = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

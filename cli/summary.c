@@ -136,7 +136,7 @@ static int summarise(const config *asked, qg_recipe *c)
     return EXIT_DONE;
 }
 
-int summary_main(const char *program, const char *operand, config *asked)
+static int summary_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     qg_recipe c      = { 0 };
@@ -144,3 +144,13 @@ int summary_main(const char *program, const char *operand, config *asked)
     qg__recipe_clear(&c);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "image", .first = true }, { NULL }
+};
+
+const verb summary_verb = {
+    .name = "summary", .about = "Show the layers of a net and its size, as float and packed",
+    .usage = "summary --model NAME [--weight SCHEME] [options]", .run = summary_main,
+    .options = (const verb_option *const[]){ net_options, common_options, own_options, NULL },
+};

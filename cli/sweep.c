@@ -616,7 +616,7 @@ static int run(sweep *s)
     return status_of(s);
 }
 
-int sweep_main(const char *program, const char *operand, config *asked)
+static int sweep_main(const char *program, const char *operand, config *asked)
 {
     (void)operand;
     sweep     s      = { .program = program, .asked = asked, .began = qg__now() };
@@ -625,3 +625,15 @@ int sweep_main(const char *program, const char *operand, config *asked)
     free(s.job);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "out", "the directory of its runs; default: runs/sweep-MODEL-CHANGES-LISTS", .first = true }, { "jobs", .first = true },
+    { "array" }, { "list", .first = true }, { "csv", .first = true }, { NULL }
+};
+
+const verb sweep_verb = {
+    .name = "sweep", .about = "Train all combinations of lists of options, and average them over the seeds",
+    .usage = "sweep --model NAMES [--lr 0.1,0.03] [--weight twn,ttq] [--seed 1..3] [--jobs N] [options]",
+    .run = sweep_main, .takes_lists = true,
+    .options = (const verb_option *const[]){ net_options, step_options, training_options, common_options, own_options, NULL },
+};

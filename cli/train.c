@@ -321,7 +321,7 @@ static int train(training *t)
     return result.ended == QG_FIT_STOPPED ? 128 + SIGTERM : EXIT_BUDGET;    /* another rank got the signal */
 }
 
-int train_main(const char *program, const char *operand, config *asked)
+static int train_main(const char *program, const char *operand, config *asked)
 {
     (void)operand;
     training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin() };
@@ -335,3 +335,14 @@ int train_main(const char *program, const char *operand, config *asked)
     qg__recipe_clear(&t.config);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "out", .first = true }, { "resume", .first = true }, { "force", .first = true }, { NULL }
+};
+
+const verb train_verb = {
+    .name = "train", .about = "Train a net and store weights and metrics in a run directory",
+    .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .run = train_main,
+    .shares = true,
+    .options = (const verb_option *const[]){ net_options, step_options, training_options, common_options, own_options, NULL },
+};

@@ -1,5 +1,5 @@
 #!/bin/sh
-# manual.sh QGRAD: the manual page, made of what QGRAD --help and QGRAD COMMAND --help print.  `make docs` writes it to
+# manual.sh QGRAD: the manual page, made of what QGRAD --help and QGRAD COMMAND --help all print.  `make docs` writes it to
 # packaging/qgrad.1, which `make install` installs; tests/checks/check_manual.sh compares the two.
 set -eu
 export LC_ALL=C
@@ -13,7 +13,7 @@ helps() {
         else echo "$command"; fi
     done | while read -r command; do
         echo "@$command"
-        "$qgrad" $command --help </dev/null     # one word or two
+        "$qgrad" $command --help all </dev/null     # one word or two
     done
     echo '@'
     "$qgrad" train --help all
@@ -30,7 +30,7 @@ qgrad \\- train, measure and inspect quantized neural networks
 .br
 .B qgrad
 .I COMMAND
-.B \\-\\-help
+.BR "\\-\\-help " [ all ]
 .br
 .B qgrad \\-\\-version
 .SH DESCRIPTION

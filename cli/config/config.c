@@ -29,11 +29,11 @@ qg_status config_set(config *c, const option *o, const char *text)
     return keep(c, o, qg__lines_with(o->key->kind == QG__LIST ? c->text[o - options] : NULL, canonical));
 }
 
-qg_status config_over(config *c, const config *top, unsigned verbs)
+qg_status config_over(config *c, const config *top, const verb *v)
 {
     qg_status status = qg__recipe_over(&c->recipe, &top->recipe, 0, 0);
     for (const option *o = options; o < options + OPTIONS && !status; o++) {
-        if (!top->text[o - options] || !(o->verbs & verbs)) continue;
+        if (!top->text[o - options] || !verb_option_find(v, o->key->name)) continue;
         memcpy(value_of(c, o), (const char *)top + o->key->at, o->key->bytes);
         status = keep(c, o, strdup(top->text[o - options]));
     }

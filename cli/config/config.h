@@ -47,9 +47,9 @@ struct config {
 QG_MUST_CHECK
 qg_status   config_set(config *c, const option *o, const char *text);
 
-/* Sets in c the keys of a recipe, and of the other options those of these verbs, that are set in top. */
+/* Sets in c the keys of a recipe, and of the other options those of a verb, that are set in top. */
 QG_MUST_CHECK
-qg_status   config_over(config *c, const config *top, unsigned verbs);
+qg_status   config_over(config *c, const config *top, const verb *v);
 
 /* The canonical text of an option of the table; NULL: unset. */
 const char *config_text(const config *c, const char *name);

@@ -7,7 +7,7 @@
 
 bool lists_take(const option *o)
 {
-    return o->verbs & VERB_TRAIN && o->key->kind != QG__LIST && (option_use(o) & QG__SAVED || !strcmp(o->key->name, "init") || !strcmp(o->key->name, "config"));
+    return verb_option_find(&train_verb, o->key->name) && o->key->kind != QG__LIST && (option_use(o) & QG__SAVED || !strcmp(o->key->name, "init") || !strcmp(o->key->name, "config"));
 }
 
 bool lists_is_free(const option *o) { return !(option_use(o) & QG__DECIDES) && o->key->kind != QG__TEXT; }
@@ -150,7 +150,7 @@ void lists_value(const config *asked, int k, const option *o, char text[QG__VALU
 
 qg_status lists_pick(const config *asked, int k, config *one)
 {
-    qg_status status = config_over(one, asked, VERB_TRAIN);
+    qg_status status = config_over(one, asked, &train_verb);
     for (int i = 0; i < OPTIONS && !status; i++) {
         char value[QG__VALUE_BYTES];
         lists_value(asked, k, &options[i], value);

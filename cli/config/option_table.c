@@ -33,172 +33,151 @@ static qg_status parse_image(const char *text, void *value, char *canonical, siz
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-enum { STEPS = VERB_TRAIN | VERB_BENCH | VERB_SCALING };       /* the verbs that take steps */
-
-/* A key of a recipe, and an option of its own; the address of its value. */
+/* A key of a recipe, an option of its own, and the address of its value. */
 #define KEY(name)                .key = &qg__recipe_keys[QG__KEY_##name]
 #define OWN(name_, kind_, ...)   .key = &(const qg__option){ .name = name_, .kind = kind_, __VA_ARGS__ }
 #define AT(field)                .at = offsetof(config, field), .bytes = sizeof((config *)0)->field
 
 const option options[] = {
-    { KEY(MODEL), NETS },
-    { KEY(DATA), NETS | VERB_EVAL | VERB_PACKED,
-      "the data set;\n"
-      "of infer: the data set; default: that of the net" },
-    { KEY(NORMALISE), STEPS },
-    { KEY(AUGMENT), STEPS },
-    { KEY(VALIDATION), VERB_TRAIN },
-    { KEY(WEIGHT), NETS | VERB_EVAL | VERB_QUANTIZE },
-    { KEY(INPUT), NETS | VERB_QUANTIZE },
-    { KEY(GRADIENT), NETS },
-    { KEY(FIRST_LAST), NETS | VERB_QUANTIZE },
-    { KEY(LAYER), NETS | VERB_QUANTIZE },
-    { KEY(QUANTIZE_AFTER), NETS },
-    { KEY(QUANTIZE_WEIGHTS_AFTER), NETS },
-    { KEY(FOLD_BATCHNORM), NETS | VERB_QUANTIZE },
-    { KEY(FREEZE_BATCHNORM_AFTER), NETS },
-    { KEY(REESTIMATE_BATCHNORM), VERB_TRAIN },
-    { KEY(NORM_SYNC), STEPS },
-    { KEY(EPOCHS), VERB_TRAIN },
-    { KEY(PATIENCE), VERB_TRAIN },
-    { KEY(BATCH), STEPS | VERB_PACKED,
-      "images per step;\n"
-      "of infer: images that pass through the net together;\n"
-      "of bench packed: images that pass through the net together" },
-    { KEY(LOSS), STEPS },
-    { KEY(LABEL_SMOOTHING), STEPS },
-    { KEY(OPTIMIZER), STEPS },
-    { KEY(LR), STEPS },
-    { KEY(MOMENTUM), STEPS },
-    { KEY(NESTEROV), STEPS },
-    { KEY(BETA1), STEPS },
-    { KEY(BETA2), STEPS },
-    { KEY(GAMMA), STEPS },
-    { KEY(THRESHOLD), STEPS },
-    { KEY(WEIGHT_DECAY), STEPS },
-    { KEY(CLIP_NORM), STEPS },
-    { KEY(EMA), VERB_TRAIN },
-    { KEY(NORM_DECAY), STEPS },
-    { KEY(NORM_LR_SCALE), STEPS },
-    { KEY(QUANTIZER_DECAY), STEPS },
-    { KEY(QUANTIZER_LR_SCALE), STEPS },
-    { KEY(SCHEDULE), STEPS },
-    { KEY(SEED), NETS | VERB_QUANTIZE },
-    { KEY(DATA_DIR), VERB_TRAIN | VERB_EVAL | VERB_QUANTIZE | VERB_INSPECT | VERB_BENCH | VERB_PACKED },
-    { KEY(THREADS), STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PREDICT | VERB_PEAK | VERB_PACKED },
-    { KEY(CACHE), STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PACKED },
+    { KEY(MODEL) },
+    { KEY(DATA) },
+    { KEY(NORMALISE) },
+    { KEY(AUGMENT) },
+    { KEY(VALIDATION) },
+    { KEY(WEIGHT) },
+    { KEY(INPUT) },
+    { KEY(GRADIENT) },
+    { KEY(FIRST_LAST) },
+    { KEY(LAYER) },
+    { KEY(QUANTIZE_AFTER) },
+    { KEY(QUANTIZE_WEIGHTS_AFTER) },
+    { KEY(FOLD_BATCHNORM) },
+    { KEY(FREEZE_BATCHNORM_AFTER) },
+    { KEY(REESTIMATE_BATCHNORM) },
+    { KEY(NORM_SYNC) },
+    { KEY(EPOCHS) },
+    { KEY(PATIENCE) },
+    { KEY(BATCH) },
+    { KEY(LOSS) },
+    { KEY(LABEL_SMOOTHING) },
+    { KEY(OPTIMIZER) },
+    { KEY(LR) },
+    { KEY(MOMENTUM) },
+    { KEY(NESTEROV) },
+    { KEY(BETA1) },
+    { KEY(BETA2) },
+    { KEY(GAMMA) },
+    { KEY(THRESHOLD) },
+    { KEY(WEIGHT_DECAY) },
+    { KEY(CLIP_NORM) },
+    { KEY(EMA) },
+    { KEY(NORM_DECAY) },
+    { KEY(NORM_LR_SCALE) },
+    { KEY(QUANTIZER_DECAY) },
+    { KEY(QUANTIZER_LR_SCALE) },
+    { KEY(SCHEDULE) },
+    { KEY(SEED) },
+    { KEY(DATA_DIR) },
+    { KEY(THREADS) },
+    { KEY(CACHE) },
     { OWN("out", QG__TEXT, AT(out), .value = "PATH",
       .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\n"
-              "runs/RECIPE/CHANGES-seed-SEED, and a number where that exists;\n"
-              "of quantize: the new run directory; default: that of --run and -quantized;\n"
-              "of sweep: the directory of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\n"
-              "of report: the page; default: report.html in the run;\n"
-              "of export: the file, also -o; required;\n"
-              "of plot: a directory for pictures of all schemes;\n"
-              "of bench scaling: a picture of the table, as SVG"), VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT | VERB_SCALING },
+              "runs/RECIPE/CHANGES-seed-SEED, and a number where that exists") },
     { OWN("resume", QG__FLAG, AT(resume),
       .help = "continue from the last checkpoint; without --out, that of the\n"
-              "newest unfinished run with these options"), VERB_TRAIN | TRAINS_ALONE },
+              "newest unfinished run with these options") },
     { OWN("force", QG__FLAG, AT(force),
-      .help = "rename an existing run directory;\n"
-              "of results: replace logs of other images or options, of another commit or more epochs"), VERB_TRAIN | TRAINS_ALONE | VERB_RESULTS },
+      .help = "rename an existing run directory") },
     { OWN("budget", QG__VALUE, AT(budget), .value = "TIME", .parse = qg__duration_parse,
-      .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h"), VERB_TRAIN },
+      .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h") },
     { OWN("watch", QG__FLAG, AT(watch),
       .help = "print the share of codes that flipped, and of zeros, of each layer\n"
-              "after each epoch"), VERB_TRAIN },
+              "after each epoch") },
     { OWN("config", QG__TEXT, AT(file), .value = "FILE",
-      .help = "read options from a file; the command line takes precedence"), NETS },
-    { KEY(RECIPE), NETS },
+      .help = "read options from a file; the command line takes precedence") },
+    { KEY(RECIPE) },
     { OWN("init", QG__TEXT, AT(init), .value = "RUN",
-      .help = "start from the last weights of a run, or from a safetensors file"), VERB_TRAIN },
-    { KEY(INIT_EXCEPT), VERB_TRAIN },
-    { KEY(FREEZE), VERB_TRAIN | VERB_QUANTIZE },
-    { KEY(TEACHER), VERB_TRAIN },
-    { KEY(DISTIL), VERB_TRAIN },
-    { KEY(DATA_DIGEST), 0 },
-    { KEY(CLASS_DIGEST), 0 },
-    { KEY(EPOCH_STEPS), 0 },
-    { KEY(RANKS), 0 },
-    { KEY(INIT_DIGEST), 0 },
-    { KEY(TEACHER_DIGEST), 0 },
-    { KEY(INIT_RECIPE), 0 },
-    { KEY(REPRODUCES), 0 },
-    { KEY(REPORTED), 0 },
-    { KEY(PROVENANCE), 0 },
-    { KEY(DEVIATIONS), 0 },
+      .help = "start from the last weights of a run, or from a safetensors file") },
+    { KEY(INIT_EXCEPT) },
+    { KEY(FREEZE) },
+    { KEY(TEACHER) },
+    { KEY(DISTIL) },
+    { KEY(DATA_DIGEST) },
+    { KEY(CLASS_DIGEST) },
+    { KEY(EPOCH_STEPS) },
+    { KEY(RANKS) },
+    { KEY(INIT_DIGEST) },
+    { KEY(TEACHER_DIGEST) },
+    { KEY(INIT_RECIPE) },
+    { KEY(REPRODUCES) },
+    { KEY(REPORTED) },
+    { KEY(PROVENANCE) },
+    { KEY(DEVIATIONS) },
     { OWN("add", QG__TEXT, AT(add), .value = "DIR",
-      .help = "copy the logs of a finished run to results/ first"), VERB_RESULTS },
+      .help = "copy the logs of a finished run to results/ first") },
     { OWN("check", QG__FLAG, AT(check),
-      .help = "write nothing; fail if the page does not match the logs"), VERB_RESULTS },
+      .help = "write nothing; fail if the page does not match the logs") },
     { OWN("run", QG__TEXT, AT(run), .value = "DIR",
-      .help = "the run directory, or a checkpoint of its own; required;\n"
-              "of predict: the run directory, or a checkpoint of its own; this or\n"
-              "--packed is required;\n"
-              "of inspect: the run directory, or a checkpoint of its own, in place of DIR;\n"
-              "of infer: a run, or a checkpoint, whose scores are compared with those of\n"
-              "the packed net"), VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT | VERB_EXPORT | VERB_PACKED },
+      .help = "the run directory, or a checkpoint of its own; required") },
     { OWN("calibrate", QG__INTEGER, AT(calibrate), .value = "N", .min = 1, .max = 1e9,
       .help = "training images that set observed ranges and the statistics\n"
-              "of batch norms; default: 512, or all"), VERB_QUANTIZE },
+              "of batch norms; default: 512, or all") },
     { OWN("best", QG__FLAG, AT(best),
-      .help = "use best.safetensors instead of last.safetensors"), VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT | VERB_EXPORT | VERB_PACKED },
+      .help = "use best.safetensors instead of last.safetensors") },
     { OWN("confusion", QG__FLAG, AT(confusion),
       .help = "print which classes are taken for which: a matrix, or of more\n"
-              "than 20 classes the most frequent confusions"), VERB_EVAL },
+              "than 20 classes the most frequent confusions") },
     { OWN("per-class", QG__FLAG, AT(per_class),
-      .help = "print recall and precision of each class"), VERB_EVAL },
+      .help = "print recall and precision of each class") },
     { OWN("worst", QG__INTEGER, AT(worst), .value = "N", .max = 1e6,
       .help = "print the N worst mistakes, those whose label is the least\n"
-              "probable; in --json 10 if it is not given"), VERB_EVAL },
+              "probable; in --json 10 if it is not given") },
     { OWN("top", QG__INTEGER, AT(top), .value = "N", .min = 1, .max = 1e6, .fallback = "3",
-      .help = "classes per image, the most probable ones first"), VERB_PREDICT },
+      .help = "classes per image, the most probable ones first") },
     { OWN("histogram", QG__FLAG, AT(histogram),
-      .help = "show the latent weights of each layer as bars"), VERB_INSPECT },
+      .help = "show the latent weights of each layer as bars") },
     { OWN("image", QG__VALUE, AT(image), .value = "HxWxC", .parse = parse_image,
-      .help = "image size, as 32x32x3; bench generates such images"), VERB_BENCH | VERB_SCALING | VERB_SUMMARY },
+      .help = "image size, as 32x32x3; bench generates such images") },
     { OWN("seconds", QG__REAL, AT(seconds), .value = "X", .min = 0.01, .max = 86400, .fallback = "6",
-      .help = "how long to measure;\n"
-              "of bench scaling: how long to measure each line of the table, twice"), VERB_BENCH | VERB_SCALING | VERB_PEAK | VERB_INFER },
+      .help = "how long to measure") },
     { OWN("link", QG__LIST, AT(links), .value = "LINK", .parse = parse_link,
       .help = "project from this process alone for nodes that are joined so, as\n"
               "in latency=50,gbits=10: microseconds of an empty message, and\n"
-              "Gbit/s; repeatable"), VERB_SCALING },
+              "Gbit/s; repeatable") },
     { OWN("to", QG__WORD, AT(to), .value = "packed", .fallback = "packed",
-      .help = "the format: packed, which qgrad infer and libqgrad_infer.a run"), VERB_EXPORT },
+      .help = "the format: packed, which qgrad infer and libqgrad_infer.a run") },
     { OWN("packed", QG__TEXT, AT(packed), .value = "FILE",
-      .help = "the file that qgrad export wrote; required;\n"
-              "of predict: the file that qgrad export wrote, in place of --run"), VERB_PACKED | VERB_PREDICT },
+      .help = "the file that qgrad export wrote; required") },
     { OWN("requantize", QG__WORD, AT(requantize), .value = "evaluate|tflite", .fallback = "evaluate",
       .help = "how sums of 8-bit products become codes: as in qgrad eval, or by\n"
-              "TFLite's fixed-point operator"), VERB_PACKED },
+              "TFLite's fixed-point operator") },
     { OWN("profile", QG__FLAG, AT(profile),
-      .help = "show the time spent in each op, or step"), VERB_BENCH | VERB_PACKED },
+      .help = "show the time spent in each op, or step") },
     { OWN("paper", QG__FLAG, AT(paper),
       .help = "also check formulas that papers print but that are not\n"
-              "derivatives"), VERB_GRADCHECK },
+              "derivatives") },
     { OWN("markdown", QG__FLAG, AT(markdown),
-      .help = "print all schemes as in docs/schemes.md"), VERB_EXPLAIN },
+      .help = "print all schemes as in docs/schemes.md") },
     { OWN("jobs", QG__INTEGER, AT(jobs), .value = "N", .min = 1, .max = 1024, .fallback = "1",
       .help = "trainings at the same time; each gets cores / N threads, unless\n"
-              "--threads is given"), VERB_SWEEP },
+              "--threads is given") },
     { OWN("array", QG__INTEGER, AT(array), .value = "N", .min = 1, .max = 10000,
-      .help = "train the N-th combination alone, as in a job array of Slurm"), VERB_SWEEP },
+      .help = "train the N-th combination alone, as in a job array of Slurm") },
     { OWN("list", QG__FLAG, AT(list),
-      .help = "print the combinations with their numbers, and train nothing"), VERB_SWEEP },
+      .help = "print the combinations with their numbers, and train nothing") },
     { OWN("sort", QG__TEXT, AT(sort), .value = "COLUMN",
       .help = "sort by this column of the table: accuracies from the highest,\n"
-              "others upwards; default: run"), VERB_RUNS },
+              "others upwards; default: run") },
     { OWN("role", QG__WORD, AT(role), .value = "any|weight|input|gradient", .fallback = "any",
       .help = "the operand that is quantized; any: the first that the scheme\n"
-              "is for"), VERB_PLOT },
+              "is for") },
     { OWN("csv", QG__FLAG, AT(csv),
-      .help = "print a table as CSV"), VERB_RUNS | VERB_SWEEP | VERB_PLOT },
+      .help = "print a table as CSV") },
     { OWN("json", QG__FLAG, AT(json),
-      .help = "print one JSON object on stdout and nothing else"), VERBS },
+      .help = "print one JSON object on stdout and nothing else") },
     { OWN("help", QG__FLAG, AT(help),
-      .help = "print this text"), VERBS },
-    { KEY(DEFAULTS), 0 },
+      .help = "print this text") },
+    { KEY(DEFAULTS) },
 };
 
 _Static_assert(sizeof options / sizeof *options == OPTIONS, "the table has OPTIONS rows");
@@ -212,4 +191,27 @@ const option *option_find(const char *name)
 
 unsigned    option_use(const option *o) { return o->key->use; }
 bool        option_is_of_recipe(const option *o) { return o->key->use & QG__SAVED; }
-const char *option_help(const option *o) { return o->help ? o->help : o->key->help; }
+
+/* --- groups ------------------------------------------------------------------------------- */
+
+const verb_option net_options[] = {
+    { "model", .first = true }, { "data", .first = true }, { "weight", .first = true }, { "input", .first = true }, { "gradient" },
+    { "first-last", .first = true }, { "layer" }, { "quantize-after" }, { "quantize-weights-after" }, { "fold-batchnorm" },
+    { "freeze-batchnorm-after" }, { "seed", .first = true }, { "config" }, { "recipe", .first = true }, { NULL }
+};
+
+const verb_option step_options[] = {
+    { "normalise" }, { "augment", .first = true }, { "norm-sync" }, { "batch", .first = true }, { "loss" }, { "label-smoothing" },
+    { "optimizer", .first = true }, { "lr", .first = true }, { "momentum" }, { "nesterov" }, { "beta1" }, { "beta2" }, { "gamma" },
+    { "threshold" }, { "weight-decay", .first = true }, { "clip-norm" }, { "norm-decay" }, { "norm-lr-scale" },
+    { "quantizer-decay" }, { "quantizer-lr-scale" }, { "schedule", .first = true }, { "threads", .first = true }, { "cache" },
+    { NULL }
+};
+
+const verb_option training_options[] = {
+    { "validation", .first = true }, { "reestimate-batchnorm" }, { "epochs", .first = true }, { "patience" }, { "ema" },
+    { "data-dir", .first = true }, { "budget", .first = true }, { "watch" }, { "init", .first = true }, { "init-except" },
+    { "freeze" }, { "teacher" }, { "distil" }, { NULL }
+};
+
+const verb_option common_options[] = { { "json", .first = true }, { "help", .first = true }, { NULL } };

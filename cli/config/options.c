@@ -12,10 +12,16 @@
 #include "cli/print.h"
 #include "core/dist/ranks.h"
 
-static bool is_of(const option *o, const verb *v)
+const verb_option *verb_option_find(const verb *v, const char *name)
 {
-    return o->verbs & v->bit && !(v->bit & VERB_SWEEP && o->verbs & TRAINS_ALONE);
+    const verb_option *found = NULL;
+    for (const verb_option *const *table = v->options; *table; table++)
+        for (const verb_option *o = *table; o->name; o++)
+            if (!strcmp(o->name, name)) found = o;
+    return found;
 }
+
+static bool is_of(const option *o, const verb *v) { return verb_option_find(v, o->key->name); }
 
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
@@ -70,14 +76,14 @@ static qg_status set(config *asked, const option *o, const char *text, earlier *
 
 static qg_status take(const verb *v, config *asked, const option *o, const char *text, earlier *e)
 {
-    return v->bit & VERB_SWEEP && lists_take(o) ? lists_add(asked, o, text) : set(asked, o, text, e);
+    return v->takes_lists && lists_take(o) ? lists_add(asked, o, text) : set(asked, o, text, e);
 }
 
 /* Whether a value that train refuses looks like several for sweep. */
 static bool is_list(const verb *v, const option *o, const char *text)
 {
     const bool number = o->key->kind == QG__INTEGER || o->key->kind == QG__REAL || o->key->kind == QG__WORD;
-    return v->bit == VERB_TRAIN && number && text && (strchr(text, ',') || strstr(text, ".."));
+    return !v->takes_lists && verb_option_find(v, "epochs") && number && text && (strchr(text, ',') || strstr(text, ".."));
 }
 
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
@@ -119,7 +125,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].key->name);
             return EXIT_USAGE;
         }
-        if (c == '?' || (c == 'o' && !(v->bit & VERB_EXPORT))) return usage_error(v, "unknown option", culprit);
+        if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
         if (c == 'o') c = FIRST + (int)(option_find("out") - options);
         if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
@@ -127,7 +133,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
         if (c == 'h' || asked->help) {
-            options_help(v, stdout);
+            options_help(v, optind < argc && !strcmp(argv[optind], "all"), stdout);
             return EXIT_DONE;
         }
     }
@@ -151,7 +157,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
 static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);
-    if (!strcmp(word, "-o")) return true;       /* of export; elsewhere it is unknown, and so is what follows */
+    if (!strcmp(word, "-o") || !strcmp(word, "-h") || !strcmp(word, "--help")) return true;     /* as in --help all */
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
         if (!strncmp(options[i].key->name, word + 2, n - 2) && is_of(&options[i], v))
             return options[i].key->kind != QG__FLAG;
@@ -187,22 +193,6 @@ void keyed_help(const char *name, const char *about, const qg_key *keys, FILE *o
     }
 }
 
-/* The next line "of VERB: ..", or NULL. */
-static const char *next_of_verb(const char *at)
-{
-    while ((at = strstr(at, "\nof ")) && at[4 + strspn(at + 4, "abcdefghijklmnopqrstuvwxyz ")] != ':') at++;
-    return at;
-}
-
-/* What the help says to this verb: its line "of VERB: ..", or without one, what precedes all of them. */
-static void help_to(const option *o, const verb *v, char *text, size_t bytes)
-{
-    char        own[32];
-    const int   n   = snprintf(own, sizeof own, "\nof %s: ", v->name);
-    const char *its = strstr(option_help(o), own), *from = its ? its + n : option_help(o), *end = next_of_verb(from);
-    snprintf(text, bytes, "%.*s", end ? (int)(end - from) - (end[-1] == ';') : (int)strlen(from), from);
-}
-
 void data_help(FILE *out)
 {
     fprintf(out, "\nData sets:\n");
@@ -218,44 +208,116 @@ void images_help(FILE *out)
     keyed_help("pad=4,flip", "any of these, in any order", qg_augment_keys, out);
 }
 
-void options_help(const verb *v, FILE *out)
+/* One option and what it means to the verb. */
+static void option_help(const verb *v, const option *o, FILE *out)
 {
+    const verb_option *its  = verb_option_find(v, o->key->name);
+    const char        *help = its->help ? its->help : o->key->help;
+    char               head[64];
+    snprintf(head, sizeof head, "--%s %s", o->key->name, o->key->value ? o->key->value : "");
+    fprintf(out, "  %-30s ", head);
+    for (const char *c = help; *c; c++) {
+        fputc(*c, out);
+        if (*c == '\n') fprintf(out, "  %-30s ", "");
+    }
+    if (v->reads_run && option_use(o) & QG__SAVED && !its->not_of_run) fputs(" [as in the run]\n", out);
+    else fprintf(out, o->key->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->key->fallback);
+}
+
+static const struct {
+    const char *option;
+    unsigned    use;
+} operands[] = { { "weight", QG_WEIGHT }, { "input", QG_INPUT }, { "gradient", QG_GRADIENT } };
+
+enum { OPERANDS = sizeof operands / sizeof *operands };
+
+/* The operands whose schemes the help lists. */
+static unsigned scheme_uses(const verb *v)
+{
+    unsigned uses = 0;
+    for (int i = 0; i < OPERANDS; i++)
+        if (v->lists_schemes || verb_option_find(v, operands[i].option)) uses |= operands[i].use;
+    return uses;
+}
+
+/* What the values of the options may be. */
+static void values_help(const verb *v, FILE *out)
+{
+    const bool nets = verb_option_find(v, "model"), steps = verb_option_find(v, "schedule");
+    if (v->takes_lists) lists_help(out);
+    if (nets) models_help(out);
+    if (scheme_uses(v)) schemes_help(out, scheme_uses(v));
+    if (verb_option_find(v, "data")) data_help(out);
+    if (!steps) return;
+    images_help(out);
+    fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
+    for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
+}
+
+/* Their names alone, in lines of 100 columns. */
+static void names_help(const char *what, const char *names, FILE *out)
+{
+    int column = fprintf(out, "%s", what);
+    for (const char *at = names; *at;) {
+        const int n = (int)strcspn(at, " ");
+        if (column + 1 + n > 100) column = fprintf(out, "\n   ") - 1;
+        column += fprintf(out, " %.*s", n, at);
+        at += n + (at[n] == ' ');
+    }
+    fputc('\n', out);
+}
+
+static void brief_help(const verb *v, FILE *out)
+{
+    char names[1024];
+    fputc('\n', out);
+    if (verb_option_find(v, "model")) {
+        *names = '\0';
+        for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(names, sizeof names, (*m)->name);
+        names_help("Models:", names, out);
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        char what[64];
+        if (!(scheme_uses(v) & operands[i].use)) continue;
+        snprintf(what, sizeof what, "Schemes for --%s:", operands[i].option);
+        *names = '\0';
+        scheme_names(operands[i].use, names, sizeof names);
+        names_help(what, names, out);
+    }
+    if (verb_option_find(v, "data")) {
+        *names = '\0';
+        for (const qg_variant *d = qg_data_sets; d->name; d++) qg__list_append(names, sizeof names, d->name);
+        names_help("Data sets:", names, out);
+    }
+    fprintf(out, "\nqgrad %s --help all has every option, and the keys of models, schemes and data sets.\n", v->name);
+    if (scheme_uses(v) && strcmp(v->name, "explain")) fprintf(out, "qgrad explain SCHEME tells what a scheme computes.\n");
+}
+
+/* Whether there is a short help: some rows are in it. */
+static bool has_brief(const verb *v)
+{
+    for (const verb_option *const *table = v->options; *table; table++)
+        for (const verb_option *o = *table; *table != common_options && o->name; o++)
+            if (o->first) return true;
+    return false;
+}
+
+void options_help(const verb *v, bool all, FILE *out)
+{
+    const bool brief = !all && has_brief(v);
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
-    for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        if (!is_of(o, v)) continue;
-        char head[64];
-        snprintf(head, sizeof head, "--%s %s", o->key->name, o->key->value ? o->key->value : "");
-        fprintf(out, "  %-30s ", head);
-        char help[512];
-        help_to(o, v, help, sizeof help);
-        for (const char *c = help; *c; c++) {
-            fputc(*c, out);
-            if (*c == '\n') fprintf(out, "  %-30s ", "");
-        }
-        /* What only trains is not taken from the run. */
-        const bool of_run = v->bit & (VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT) && option_use(o) & QG__SAVED &&
-                            (o->verbs & NETS) != VERB_TRAIN;
-        if (of_run) fputs(" [as in the run]\n", out);
-        else fprintf(out, o->key->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->key->fallback);
+    for (int i = 0; i < OPTIONS; i++)
+        if (is_of(&options[i], v) && (!brief || verb_option_find(v, options[i].key->name)->first)) option_help(v, &options[i], out);
+    if (brief) {
+        brief_help(v, out);
+        return;
     }
-    if (v->bit & VERB_SWEEP) lists_help(out);
-    if (v->bit & NETS) models_help(out);
-    if (v->bit & (NETS | VERB_EXPLAIN | VERB_PLOT)) schemes_help(out, QG_WEIGHT | QG_INPUT | QG_GRADIENT);
-    if (v->bit == VERB_EVAL) schemes_help(out, QG_WEIGHT);
-    if (v->bit == VERB_QUANTIZE) schemes_help(out, QG_WEIGHT | QG_INPUT);
-    if (v->bit & (NETS | VERB_EVAL)) data_help(out);
-    if (v->bit & (VERB_TRAIN | VERB_BENCH | VERB_SCALING)) {
-        images_help(out);
-        fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
-        for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
-    }
-    if (v->bit == VERB_TRAIN)
+    values_help(v, out);
+    if (verb_option_find(v, "resume"))
         fputs("\nExtending a run, as in --resume --out DIR --epochs 20: constant goes on; step and warmup stay in their epochs; cosine, linear\n"
               "and exponential end with the run and are refused.  Another --schedule is legal if its rates agree so far.\n", out);
     fprintf(out, "\nExit status: 0 success, 1 failure%s, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
-            v->bit & VERB_PREDICT ? " or a file that could not be read" : "",
-            v->bit & VERB_TRAIN ? "3 stopped by --budget, " : "");
+            v->fails ? v->fails : "", verb_option_find(v, "budget") ? "3 stopped by --budget, " : "");
 }
 
 /* --- running a verb ----------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/config/options.h"
+#include "core/io/paths.h"
 #include "layers/layer.h"
 #include "quant/scheme.h"
 
@@ -38,6 +39,18 @@ bool scheme_in_role(int i, const qg_scheme **scheme, unsigned *role)
 
 static const char *name_of(row r) { return r.scheme ? r.scheme->name : "float"; }
 static const char *about(row r) { return r.scheme ? r.scheme->about : "not quantized"; }
+
+void scheme_names(unsigned uses, char *text, size_t bytes)
+{
+    const qg_scheme *scheme, *before = NULL;
+    unsigned         of;
+    qg__list_append(text, bytes, "float");
+    for (int i = 0; scheme_in_role(i, &scheme, &of); i++) {
+        if (!(of & uses) || scheme == before) continue;
+        qg__list_append(text, bytes, scheme->name);
+        before = scheme;
+    }
+}
 
 /* --- help --------------------------------------------------------------------------------- */
 

@@ -118,8 +118,18 @@ static int run(const config *asked)
     return sum.failed ? EXIT_FAILED : EXIT_DONE;
 }
 
-int gradcheck_main(const char *program, const char *operand, config *asked)
+static int gradcheck_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     return run(asked);
 }
+
+static const verb_option own_options[] = {
+    { "paper" }, { NULL }
+};
+
+const verb gradcheck_verb = {
+    .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
+    .usage = "gradcheck [--paper] [options]", .run = gradcheck_main,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -210,7 +210,7 @@ static int predict(prediction *p)
     return p->failed ? EXIT_FAILED : EXIT_DONE;
 }
 
-int predict_main(const char *program, const char *operand, config *asked)
+static int predict_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     prediction p      = { .asked = asked };
@@ -221,3 +221,15 @@ int predict_main(const char *program, const char *operand, config *asked)
     free(p.bytes), free(p.scores), free(p.share), free(p.why);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "run", "the run directory, or a checkpoint of its own; this or\n--packed is required" },
+    { "packed", "the file that qgrad export wrote, in place of --run" }, { "best" }, { "top" }, { "threads" }, { NULL }
+};
+
+const verb predict_verb = {
+    .name = "predict", .about = "Tell the most probable classes of image files, and of all images in folders",
+    .usage = "predict --run DIR|--packed FILE IMAGE|FOLDER.. [options]", .run = predict_main, .has_operands = true, .reads_run = true,
+    .fails = " or a file that could not be read",
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

@@ -134,7 +134,7 @@ static int report(const config *asked, reported *r)
     return EXIT_DONE;
 }
 
-int report_main(const char *program, const char *operand, config *asked)
+static int report_main(const char *program, const char *operand, config *asked)
 {
     reported r = { .runs = 0 };
     (void)program, (void)operand;
@@ -146,3 +146,13 @@ int report_main(const char *program, const char *operand, config *asked)
     end(&r);
     return status;
 }
+
+static const verb_option own_options[] = {
+    { "out", "the page; default: report.html in the run" }, { NULL }
+};
+
+const verb report_verb = {
+    .name = "report", .about = "Show runs as a page: curves, weights, levels, confusions, mistakes",
+    .usage = "report RUN.. [options]", .run = report_main, .has_operands = true,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};

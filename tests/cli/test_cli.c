@@ -30,11 +30,34 @@ static void test_help_is_no_error(void **state)
         assert_string_equal(last.err, "");
         assert_true(strlen(last.out) > 5);
     }
-    assert_status("train --help", 0);
+    assert_status("train --help all", 0);
     assert_stdout("--first-last float|quantized");
     assert_stdout("every=[0.0001, 1)");
     assert_stdout("warmup=0..1 [0]");
     assert_stdout("binary-channel");
+}
+
+/* What one needs in the first hour is a page; the rest is one word away, wherever the word stands. */
+static void test_the_short_help_is_a_page(void **state)
+{
+    static const char *const verbs[] = { "train", "sweep", "summary", "bench train", "bench scaling" };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        int lines = 0;
+        assert_runs("%s --help", verbs[i]);
+        for (const char *c = last.out; *c; c++) lines += *c == '\n';
+        assert_in_range(lines, 20, 60);
+        assert_stdout("--model NAME ");
+        assert_stdout("Models: lenet5, ");
+        assert_stdout("Schemes for --weight: float, twn, ");
+        assert_null(strstr(last.out, "--gradient SCHEME"));
+        assert_runs("%s --help all", verbs[i]);
+        assert_stdout("--gradient SCHEME");
+        assert_stdout("\nfor --weight:\n");
+    }
+    assert_status("plot -h", 0);
+    assert_null(strstr(last.out, "\nfor --weight:\n"));
+    assert_status("plot -h all", 0);
+    assert_stdout("\nfor --weight:\n");
 }
 
 /* The same option may mean something else to another command. */
@@ -570,6 +593,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_is_no_error),
+        cmocka_unit_test(test_the_short_help_is_a_page),
         cmocka_unit_test(test_help_is_of_its_command),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_options_that_are_given_twice),

@@ -72,7 +72,7 @@ static void test_every_scheme_of_the_help_trains(void **state)
     int         rows = 0, known = 3;            /* float, in three roles */
     train("--epochs 1", "plain");
     strcpy(plain, digest);
-    assert_status("train --help", 0);
+    assert_status("train --help all", 0);
     strcpy(help, last.out);
     for (char *line = strstr(help, "\nfor --"); line; line = strchr(line + 1, '\n')) {
         char scheme[32];

@@ -817,12 +817,11 @@ static void test_a_printed_text_is_whole(void **state)
 static void test_lack_of_memory_is_not_a_usage_error(void **state)
 {
     char *argv[] = { "train", "--model", "lenet5", "--lr", "0.1", "--layer", "conv1:weight=twn", NULL };
-    verb  train  = { .name = "train", .bit = VERB_TRAIN };
     int   status = EXIT_FAILED;
     for (heap_denied = 1; status == EXIT_FAILED; heap_denied++) {
         config asked = { .file = NULL };
         heap_calls   = 0;
-        status       = options_parse(&train, 7, argv, &asked);
+        status       = options_parse(&train_verb, 7, argv, &asked);
         config_free(&asked);
     }
     heap_denied = 0;

@@ -30,11 +30,10 @@ static void read_again(const config *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    static const unsigned bits[] = { VERB_TRAIN, VERB_EVAL,      VERB_SUMMARY, VERB_BENCH,  VERB_PEAK,
-                                     VERB_INSPECT, VERB_EXPLAIN, VERB_RESULTS, VERB_GRADCHECK };
+    static const verb *const verbs[] = { &train_verb,   &eval_verb,    &summary_verb, &sweep_verb,  &quantize_verb,
+                                         &inspect_verb, &explain_verb, &predict_verb, &gradcheck_verb };
     if (n < 1) return 0;
-    const unsigned bit  = bits[bytes[0] % (sizeof bits / sizeof *bits)];
-    const verb     v    = { .name = "fuzz", .about = "", .usage = "fuzz", .bit = bit };
+    const verb    *v    = verbs[bytes[0] % (sizeof verbs / sizeof *verbs)];
     char          *text = fuzz_text(bytes + 1, n - 1);
     char          *argv[MOST_ARGUMENTS + 2] = { (char[]){ "fuzz" } };
     int            argc                     = 1;
@@ -46,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     }
     config asked = { .file = NULL };
     fuzz_mute(true);
-    if (bytes[0] & 128) (void)options_operand(&v, &argc, argv);
-    const int status = options_parse(&v, argc, argv, &asked);
+    if (bytes[0] & 128) (void)options_operand(v, &argc, argv);
+    const int status = options_parse(v, argc, argv, &asked);
     fuzz_mute(false);
     MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);
     if (status < 0) {

@@ -72,7 +72,7 @@ static void predict(const char *net, char *picture, uint8_t how, demand d, qg_sh
                      .json = how & 64,
                      .recipe.threads = 1 };
     fuzz_mute(true);
-    const int status = predict_main("qgrad predict", NULL, &asked);
+    const int status = predict_verb.run("qgrad predict", NULL, &asked);
     fuzz_mute(false);
     MUST(status == EXIT_DONE || status == EXIT_FAILED);
     if (status == EXIT_DONE) MUST(d == SMALL && !qg__image_wanted(net, image));

@@ -15,8 +15,6 @@
 
 enum { MOST_RESUMES = 200 };
 
-static const verb train = { .name = "train", .bit = VERB_TRAIN, .run = train_main };
-
 /* What the clock of the next child is to do. */
 static int  its_signal;
 static long its_reading, its_turn;
@@ -29,7 +27,7 @@ static int run_verb(int argc, char **argv)
     clock_raises(its_signal, its_reading);
     clock_turns_back(its_turn);
     if (argc > 1 && !strcmp(argv[1], "bench")) return bench_main(argc - 1, argv + 1);
-    return argc > 1 && !strcmp(argv[1], "train") ? verb_run(&train, "qgrad", argc - 1, argv + 1) : EXIT_USAGE;
+    return argc > 1 && !strcmp(argv[1], "train") ? verb_run(&train_verb, "qgrad", argc - 1, argv + 1) : EXIT_USAGE;
 }
 
 int qgrad_signalled(const char *line, int signal, long reading)

@@ -258,21 +258,46 @@ static int bench_traffic(const char *program, const char *operand, config *asked
     return bench_memory(asked);
 }
 
+static const verb_option bench_options[] = {
+    { "data-dir" }, { "image", .first = true }, { "seconds", .first = true }, { "profile", .first = true }, { NULL }
+};
+
+static const verb_option packed_options[] = { { "batch", "images that pass through the net together", .first = true }, { NULL } };
+
+static const verb_option scaling_options[] = {
+    { "out", "a picture of the table, as SVG", .first = true }, { "image", .first = true },
+    { "seconds", "how long to measure each line of the table, twice", .first = true }, { "link", .first = true }, { NULL }
+};
+
+static const verb_option machine_options[] = { { "threads" }, { "seconds" }, { NULL } };
+static const verb_option seconds_options[] = { { "seconds" }, { NULL } };
+
+/* Tables of options. */
+#define TAKES(...) .options = (const verb_option *const[]){ __VA_ARGS__, common_options, NULL }
+#define STEPS      net_options, step_options
+
 static const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
-      .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train, .shares = true },
+      .usage = "bench train --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options),
+      .run = bench_train, .shares = true },
     { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
-      .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval, .shares = true },
+      .usage = "bench eval --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options),
+      .run = bench_eval, .shares = true },
     { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
-      .usage = "bench packed --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_packed },
+      .usage = "bench packed --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options, packed_options),
+      .run = bench_packed },
     { .name = "bench scaling", .about = "Measure training on 1, 2, 4 .. ranks beside what a model predicts",
-      .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", .bit = VERB_SCALING, .run = bench_ranks, .shares = true },
+      .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", TAKES(STEPS, scaling_options),
+      .run = bench_ranks, .shares = true },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
-      .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
+      .usage = "bench peak [--threads N] [--seconds S] [--json]", TAKES(machine_options),
+      .run = bench_machine },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",
-      .usage = "bench infer [--seconds S] [--json]", .bit = VERB_INFER, .run = bench_kernels },
+      .usage = "bench infer [--seconds S] [--json]", TAKES(seconds_options),
+      .run = bench_kernels },
     { .name = "bench memory", .about = "Measure a depthwise convolution beside the bandwidth of memory",
-      .usage = "bench memory [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_traffic },
+      .usage = "bench memory [--threads N] [--seconds S] [--json]", TAKES(machine_options),
+      .run = bench_traffic },
     { .name = NULL }
 };
 

@@ -223,9 +223,14 @@ static int update_page(const char *program, const char *operand, config *asked)
     return status ? qg_print_error("qgrad results") : EXIT_DONE;
 }
 
+static const verb_option own_options[] = {
+    { "force", "replace logs of other images or options, of another commit or more epochs" }, { "add" }, { "check" }, { NULL }
+};
+
 static const verb results_verb = {
     .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-    .usage = "results [--add DIR [--force] | --check] [options]", .bit = VERB_RESULTS, .run = update_page,
+    .usage = "results [--add DIR [--force] | --check] [options]", .run = update_page,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
 };
 
 static int run(int argc, char **argv) { return verb_run(&results_verb, argv[0], argc, argv); }
