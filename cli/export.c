@@ -55,17 +55,16 @@ static void note(exporter *e, const char *key, const char *value)
 }
 
 /* As --data takes it; without the paths of files. */
-static const char *data_note(const qg_recipe *c)
+static const char *data_note(const char *data)
 {
-    const qg__data *d = &c->data;
-    return qg__data_names_files(d) ? d->name : qg__recipe_value(c, "data");
+    return run_data_names_files(data) ? "arrays" : data;
 }
 
 static void take_notes(exporter *e)
 {
     run_digest(e->run, e->digest);
     note(e, "model", qg_run_get(e->run, "model"));
-    if (!qg_run_config(e->run)) note(e, "data", data_note(&e->run->recipe));
+    if (!qg_run_config(e->run)) note(e, "data", data_note(qg_run_get(e->run, "data")));
     note(e, "class-names", qg_run_note(e->run, "class-names"));
     note(e, "digest", e->digest);
     note(e, "file", run_file_name(e->run));

@@ -13,7 +13,6 @@
 #include "core/clock.h"
 #include "core/io/utf8.h"
 #include "core/kernels/parallel.h"
-#include "datasets/dataset.h"
 
 typedef struct inference {
     config      *asked;
@@ -66,7 +65,7 @@ static qg_status choose_data(inference *v)
 {
     const char *noted = config_text(v->asked, "data") ? NULL : qg_infer_note(v->packed.net, "data");
     qg_status   status = noted ? config_set(v->asked, option_find("data"), noted) : QG_OK;
-    if (!status && noted && qg__data_names_files(&v->asked->recipe.data)) status = QG_EARG;
+    if (!status && noted && run_data_names_files(noted)) status = QG_EARG;
     if (!status) status = set_default(v->asked, "data");
     v->data = v->asked->recipe.data.name;
     if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);
@@ -108,7 +107,7 @@ static int smaller(int a, int b) { return a < b ? a : b; }
 static qg_status take_memory(inference *v)
 {
     const int  all = qg_loader_shape(v->test).n;
-    const bool in_files = !qg__loader_images(v->test);
+    const bool in_files = !qg_loader_bytes(v->test, 0, 0, NULL);
     v->most   = in_files ? smaller(all, v->packed.batch * v->packed.threads) : all;
     v->scores = malloc((size_t)all * (size_t)v->packed.scores * sizeof *v->scores);
     if (in_files) v->room = malloc((size_t)v->most * qg_row(v->packed.image));
@@ -122,8 +121,8 @@ static qg_status open(inference *v)
     qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize);
     if (!status) status = choose_data(v);
     if (status) return status;
-    v->test = qg__data_open(&r->data, r->data_dir, true,
-                        (qg_loader_spec){ .batch = r->batch, .in_order = true, .cache_bytes = r->cache });
+    v->test = qg_data_test(config_text(v->asked, "data"), r->data_dir,
+                           (qg_loader_spec){ .batch = r->batch, .in_order = true, .cache_bytes = r->cache });
     if (!v->test) return QG_EIO;
     report_warning(v->test);
     status = check_images(v);
@@ -137,7 +136,7 @@ static qg_status score(inference *v, int first, int n)
     qg_status status = QG_OK;
     for (int at = first, now; at < first + n && !status; at += now) {
         now                   = smaller(first + n - at, v->most);
-        const uint8_t *images = qg__loader_bytes(v->test, at, now, v->room);
+        const uint8_t *images = qg_loader_bytes(v->test, at, now, v->room);
         if (!images) return qg_errcode();
         const double began = qg__now();
         status = packed_score(&v->packed, v->path, now, images, v->scores + (size_t)at * (size_t)v->packed.scores);
@@ -154,7 +153,7 @@ static qg_status run(inference *v)
     v->seconds       = 0;
     if (!status) status = score(v, 0, n);
     const qg_var scores = { .shape = { n, 1, 1, v->packed.scores }, .data = v->scores };
-    if (!status) v->correct = (uint64_t)qg_count_correct(&scores, qg__loader_labels(v->test));
+    if (!status) v->correct = (uint64_t)qg_count_correct(&scores, qg_loader_labels(v->test));
     return status;
 }
 
@@ -188,7 +187,7 @@ static qg_status compare_with(inference *v, const scorer *s)
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
     for (int at = 0; at < all && !status; at += most) {
         const int      n      = smaller(all - at, most);
-        const uint8_t *images = qg__loader_bytes(v->test, at, n, v->room);
+        const uint8_t *images = qg_loader_bytes(v->test, at, n, v->room);
         status                = images ? s->score(s->from, n, images, there) : qg_errcode();
         for (size_t i = 0; i < (size_t)n && !status; i++)
             compare_image(v, v->scores + ((size_t)at + i) * scores, there + i * scores);
@@ -228,7 +227,7 @@ static qg_status profile(inference *v)
     if (!v->step || !x || !y) status = qg_fail(QG_EMEM, "out of memory: a profile");
     for (int at = 0, all = qg_loader_shape(v->test).n; at < all && !status; at += n) {
         const int      now    = smaller(all - at, n);
-        const uint8_t *images = qg__loader_bytes(v->test, at, now, v->room);
+        const uint8_t *images = qg_loader_bytes(v->test, at, now, v->room);
         if (!images) {
             status = qg_errcode();
             break;

@@ -32,16 +32,6 @@ typedef struct qg__dataset {
  * that failed: the result is NULL, and the reader's message is kept. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
-/* The images and labels of the set that a loader serves, in order: [n][h][w][c] bytes, NULL if they are
- * whitened, and [n]. */
-const uint8_t *qg__loader_images(const qg_loader *l);
-const uint16_t *qg__loader_labels(const qg_loader *l);
-
-/* The bytes of images first .. first + n - 1 of the set, in order.  Images in files are decoded by all
- * threads to room [n][h][w][c]; if all are in memory, room is not used.  Fails with NULL, and the message
- * of the first image that fails, as qg_loader_next. */
-const uint8_t *qg__loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
-
 /* True for 1..QG_MAX_CLASSES; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 

@@ -477,8 +477,7 @@ qg_shape qg_loader_shape(const qg_loader *l)
     return l ? l->set.shape : (qg_shape){ 0 };
 }
 
-const uint8_t *qg__loader_images(const qg_loader *l) { return l->set.images; }
-const uint16_t *qg__loader_labels(const qg_loader *l) { return l->set.labels; }
+const uint16_t *qg_loader_labels(const qg_loader *l) { return l->set.labels; }
 
 struct reading {
     const qg__dataset *set;
@@ -498,10 +497,14 @@ static void read_image(void *context, int i, int worker)
     else if (from != to) memcpy(to, from, row);
 }
 
-const uint8_t *qg__loader_bytes(const qg_loader *l, int first, int n, uint8_t *room)
+const uint8_t *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room)
 {
     struct reading r = { .set = &l->set, .first = first, .room = room, .failure = QG__NO_FAILURE };
     if (l->set.images) return l->set.images + (size_t)first * qg_row(l->set.shape);
+    if (!l->set.files || !room) {
+        qg_fail(QG_EARG, "the images have been whitened, or are not in memory");
+        return NULL;
+    }
     qg_parallel(n, read_image, &r);
     return qg__failure_of(&r.failure) ? NULL : room;
 }

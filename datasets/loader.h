@@ -203,6 +203,16 @@ qg_shape  qg_loader_shape(const qg_loader *l);      /* of the set: n images of [
 int       qg_loader_classes(const qg_loader *l);    /* labels are 0 .. classes-1 */
 int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one included */
 
+/* The images and labels of the set as they are, in its order, for what preprocesses itself, as the engine
+ * does (infer/infer.h): bytes [n][h][w][c] of images first .. first + n - 1, and all labels.
+ *
+ * Memory   Owned by l.  Images that are in memory are not copied; others are decoded by all threads to
+ *          room [n][h][w][c], which is then the result.
+ * Fails    qg_loader_bytes: NULL.  As qg_loader_next, with the message of the first image that fails;
+ *          QG_EARG: the images have been whitened, or they are not in memory and room is NULL. */
+const uint8_t  *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
+const uint16_t *qg_loader_labels(const qg_loader *l);
+
 /* The images that .validation has held out, preprocessed as those of l, in the order of the set and without
  * augmentation; NULL: none.
  *

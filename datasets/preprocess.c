@@ -108,11 +108,11 @@ qg_status qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *bytes, floa
     return QG_OK;
 }
 
-qg_status qg_image_read(const char *path, qg_shape image, uint8_t *bytes)
+qg_status qg_image_read(const char *path, qg_shape image, uint8_t *bytes, bool *deep)
 {
-    bool deep;
+    bool here;
     if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
-    return qg__image_resized(path, image, bytes, &deep) ? QG_OK : qg_errcode();
+    return qg__image_resized(path, image, bytes, deep ? deep : &here) ? QG_OK : qg_errcode();
 }
 
 qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x)
@@ -122,7 +122,7 @@ qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x
     if (qg__image_wanted(path, p->shape)) return QG_EARG;
     uint8_t *bytes = malloc(qg_row(p->shape));
     if (!bytes) return qg_fail(QG_EMEM, "'%s': out of memory", path);
-    qg_status status = qg_image_read(path, p->shape, bytes);
+    qg_status status = qg_image_read(path, p->shape, bytes, NULL);
     if (!status) status = qg_preprocess_bytes(p, bytes, x);
     free(bytes);
     return status;

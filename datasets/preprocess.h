@@ -58,12 +58,12 @@ bool qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b); /* the
 
 /* An image from a PNG, JPEG or BMP file of any size, turned and resized like those of qg_folder: bytes
  * [h][w][c] of a shape with n = 1.  A colour image becomes grey if c is 1, and of 16 bits per value the
- * high ones count.
+ * high ones count; *deep, unless deep is NULL: the file has so many.
  *
  * Fails    bytes may then hold anything.  As qg_folder; QG_EARG: c is neither 1 nor 3, or a side is above
  *          4096. */
 QG_MUST_CHECK
-qg_status            qg_image_read(const char *path, qg_shape image, uint8_t *bytes);
+qg_status            qg_image_read(const char *path, qg_shape image, uint8_t *bytes, bool *deep);
 
 /* x = the preprocessed image of a PNG, JPEG or BMP file of any size, which is turned and resized like those
  * of qg_folder; a colour image becomes grey if c is 1, and of 16 bits per value the high ones count.

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     int            status = run && bytes && scores ? 0 : qg_print_error("predict");
     for (int i = 2; i < argc && !status; i++) {
         int best = 0;
-        if (qg_image_read(argv[i], image, bytes) || qg_run_predict(run, 1, bytes, scores))
+        if (qg_image_read(argv[i], image, bytes, NULL) || qg_run_predict(run, 1, bytes, scores))
             status = qg_print_error("predict");
         for (int k = 1; k < n && !status; k++) best = scores[k] > scores[best] ? k : best;
         if (!status) printf("%s: %s\n", argv[i], qg_run_class(run, best));

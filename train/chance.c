@@ -24,7 +24,7 @@ typedef struct frequent {
 static frequent most_frequent(const qg_loader *l)
 {
     const int       classes = qg_loader_classes(l), n = qg_loader_shape(l).n;
-    const uint16_t *label = qg__loader_labels(l);
+    const uint16_t *label = qg_loader_labels(l);
     int            *count = calloc((size_t)classes, sizeof *count), most = 0;
     if (!count) return (frequent){ .share = NAN };
     for (int i = 0; i < n; i++) count[label[i]]++;

@@ -70,6 +70,14 @@ typedef struct qg_evaluate_spec {
 QG_MUST_CHECK
 qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_assessment *a);
 
+/* The same of scores that are known already, those of the next batch of images, as qg_fit_events.scores
+ * gets them.  *a is {0} before the first, and whole, but for .loss, once all images have been added.
+ *
+ * Fails    QG_ENAN, QG_ESHAPE and QG_EMEM as above; *a has what came before. */
+QG_MUST_CHECK
+qg_status qg_assessment_add(qg_assessment *a, const qg_loader *images, const qg_batch *b,
+                            const qg_var *scores, int worst);
+
 /* Images of class label that were predicted as another or the same. */
 uint64_t  qg_assessment_confusion(const qg_assessment *a, int label, int predicted);
 

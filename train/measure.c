@@ -93,6 +93,18 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
     return QG_OK;
 }
 
+qg_status qg_assessment_add(qg_assessment *a, const qg_loader *images, const qg_batch *b,
+                            const qg_var *scores, int worst)
+{
+    const uint64_t all    = (uint64_t)qg_loader_shape(images).n;
+    qg_status      status = a->classes ? QG_OK : qg__assess_begin(a, qg_loader_classes(images), worst);
+    if (!status) status = assess(a, scores, b);
+    if (status || a->images != all) return status;
+    qg__assess_sort(a);
+    a->accuracy = (double)a->correct / (double)all;
+    return QG_OK;
+}
+
 qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_assessment *a)
 {
     const qg_fit_spec of   = { .seed = spec.seed, .test = images, .loss = spec.loss, .user = spec.user };

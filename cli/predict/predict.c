@@ -140,7 +140,7 @@ static int read_images(prediction *p, const walk_item *item, int n)
         snprintf(p->why[i], WHY_BYTES, "%s", item[i].why ? item[i].why : "");
         if (item[i].why) continue;
         bool deep;
-        if (qg__image_resized(item[i].path, p->scorer.image, to, &deep)) read++;
+        if (!qg_image_read(item[i].path, p->scorer.image, to, &deep)) read++;
         else snprintf(p->why[i], WHY_BYTES, "%s", qg_errmsg());
         if (deep) warn_of_deep(p, item[i].path);
     }

@@ -14,10 +14,10 @@ void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_v
     mistakes *m = &f->found;
     if (f->uncounted == images) return;
     if (f->images != images) mistakes_end(m);
-    f->images        = images;
-    qg_status status = m->split ? QG_OK : mistakes_begin(m, images == f->test ? "test" : "validation", images);
-    if (m->all.images == (uint64_t)qg_loader_shape(images).n || scores->shape.c != m->all.classes) return;
-    if (!status) status = mistakes_add(m, scores->shape.n, scores->data, b->y);
+    f->images = images;
+    m->split  = images == f->test ? "test" : "validation";
+    if (m->all.images == (uint64_t)qg_loader_shape(images).n || scores->shape.c != qg_loader_classes(images)) return;
+    const qg_status status = qg_assessment_add(&m->all, images, b, scores, WORST_IMAGES);
     if (!status) return;
     mistakes_end(m);                    /* the page has none, rather than those of the batches that follow */
     f->uncounted = images;
@@ -47,7 +47,6 @@ static qg_status look_at_images(follower *f, shown_run *r)
 {
     if (!f->images) return QG_OK;
     qg__loader_divide(f->images, false);
-    qg__assess_sort(&f->found.all);
     qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
     if (!s) s = shown_run_inputs(r, f->images);
     qg__loader_divide(f->images, true);

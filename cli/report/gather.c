@@ -67,7 +67,7 @@ static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *befo
 static qg_status measure_best(shown_run *r, qg_tape *t)
 {
     qg_run   *best = qg_run_open(r->dir, QG_RUN_BEST);
-    qg_status s    = best ? qg__reader_load(best, r->image, r->classes) : qg_errcode();
+    qg_status s    = best && qg_run_net(best) ? QG_OK : qg_errcode();
     if (!s) s = measure(r, qg_run_net(best), t, AT_BEST);
     qg_run_close(best);
     return s;

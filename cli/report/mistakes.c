@@ -5,22 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "datasets/dataset.h"
 #include "datasets/image.h"
-
-qg_status mistakes_begin(mistakes *m, const char *split, const qg_loader *images)
-{
-    *m = (mistakes){ .split = split };
-    return qg__assess_begin(&m->all, qg_loader_classes(images), WORST_IMAGES);
-}
-
-qg_status mistakes_add(mistakes *m, int n, const float *scores, const uint16_t *labels)
-{
-    qg_status s = QG_OK;
-    for (int i = 0; i < n && !s; i++)
-        s = qg__assess_add(&m->all, scores + (size_t)i * (size_t)m->all.classes, labels[i]);
-    return s;
-}
 
 /* --- pictures --------------------------------------------------------------------------------- */
 

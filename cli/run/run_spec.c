@@ -15,6 +15,8 @@ qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYT
 
 const char *run_file_name(const qg_run *r) { return run_file_names[qg_run_which(r) == QG_RUN_BEST ? RUN_BEST : RUN_LAST]; }
 
+bool run_data_names_files(const char *data) { return !strncmp(data, "arrays", 6) && (!data[6] || data[6] == ':'); }
+
 void run_digest(qg_run *r, char text[17])
 {
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(qg_run_net(r))));

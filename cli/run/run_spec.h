@@ -13,6 +13,8 @@ qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYT
 const char *run_file_name(const qg_run *r);             /* "last.safetensors" or "best.safetensors" */
 void        run_digest(qg_run *r, char text[17]);       /* of its net, which is loaded */
 
+bool        run_data_names_files(const char *data);     /* whether this --data names files itself, as arrays do */
+
 /* Opens the run that --run names, with the weights that --best chooses.  Fails with NULL, as qg_run_open, and with QG_EARG if only
  * the program that trained it can compute its net. */
 qg_run   *run_open(const char *name, bool best);

@@ -20,16 +20,15 @@ recipe: qg__duration_parse qg__option_parse qg__recipe_as_stored qg__recipe_chec
 train: qg__metrics_end qg__metrics_has_rows qg__metrics_read qg__reader_clear qg__recipe_init qg__recipe_net
     qg__recipe_note_data qg__recipe_optim qg__recipe_spec qg__recipe_teacher qg__recipe_test_of qg__recipe_trains
     qg__result_print qg_safetensors_open
-images: qg__data_digest qg__data_directory qg__data_files qg__data_image qg__data_names_files qg__data_open qg__image_named
-    qg__image_resized qg__image_wanted qg__loader_bytes qg__loader_images qg__loader_labels qg__recipe_data qg__resize
-    qg_normalise_fits
+images: qg__data_digest qg__data_directory qg__data_files qg__data_image qg__image_named qg__image_wanted qg__recipe_data
+    qg__resize qg_normalise_fits
 reader: qg__reader_check_size qg__reader_evaluate qg__reader_has_classes qg__reader_load qg__reader_net qg__reader_of_program
-report: qg__assess_add qg__assess_begin qg__assess_sort qg__loader_divide
+report: qg__loader_divide
 words: qg__class_names_begin qg__class_names_end qg__learned_values_of qg__size_ratio qg__stored_quantizer'
 
 # Headers that are neither public nor among the six, and so these.  core/io/grow.h and hash.h have no symbols.
-headers='core/io/grow core/io/hash core/io/safetensors datasets/dataset datasets/image layers/summary train/assess
-train/classes train/init train/learned train/metrics train/reader train/recipe_keys train/result train/stored_net'
+headers='core/io/grow core/io/hash core/io/safetensors datasets/dataset datasets/image layers/summary train/classes
+train/init train/learned train/metrics train/reader train/recipe_keys train/result train/stored_net'
 
 objects=$(find cli -name '*.c' | sed "s,\(.*\)\.c,$build/\1.o,")
 for object in $shared; do objects="$objects $build/$object.o"; done
