@@ -408,13 +408,12 @@ static void nudged_columns_backward(const qg_constants *k, size_t n, size_t rows
 
 /* --- what schemes add to a form --------------------------------------------------------------- */
 
+/* A term with a factor of 0 is left out: an infinite gradient times 0 would be NaN. */
 static void mix(size_t n, const float *x, const float *dy, qg_mix m, float *restrict dx, float *restrict scaled)
 {
-    for (size_t i = 0; i < n; i++) {
-        const float g = dy[i];
-        dx[i] += m.direct * g + (x[i] >= 0.0f ? m.coupled : -m.coupled);
-        scaled[i] = m.through * g;
-    }
+    if (m.direct != 0.0f || m.coupled != 0.0f)
+        for (size_t i = 0; i < n; i++) dx[i] += m.direct * dy[i] + (x[i] >= 0.0f ? m.coupled : -m.coupled);
+    for (size_t i = 0; i < n; i++) scaled[i] = m.through * dy[i];
 }
 
 static void tanh_kernel(size_t n, const float *x, float *y)

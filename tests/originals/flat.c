@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* Python spells the struct out again. */
+size_t qgo_surrogate_bytes(void);
+size_t qgo_surrogate_bytes(void) { return sizeof(qg_surrogate); }
+
 /* What compares gradients wants dL/dy to be what it says, whatever y is: a loss that is no number would
  * end the backward. */
 static void given_backward(qg_tape *t, qg_var *y)

@@ -27,7 +27,8 @@ def ints(*names):
     return [(n, c.c_int) for n in names]
 
 
-Surrogate = struct(("slope", c.c_void_p), ("arg", c.c_float), ("to", c.c_float), ("steps", c.c_uint64))
+Surrogate = struct(("slope", c.c_void_p), ("value", c.c_void_p), ("arg", c.c_float), ("to", c.c_float), ("steps", c.c_uint64),
+                   ("whole", c.c_void_p))
 FakeQuant = struct(("num_bits", c.c_int), ("narrow_range", c.c_bool))
 FakeQuantArgs = struct(("min", c.c_float), ("max", c.c_float), ("num_bits", c.c_int), ("narrow_range", c.c_bool))
 QuantizeV2 = struct(("mode", c.c_int), ("round_mode", c.c_int), ("narrow_range", c.c_bool), ("axis", c.c_int),
@@ -70,6 +71,8 @@ def load(path):
     lib = c.CDLL(path)
     lib.qg_errmsg.restype = c.c_char_p
     lib.qg_cpu_path.restype = c.c_char_p
+    lib.qgo_surrogate_bytes.restype = c.c_size_t
+    assert c.sizeof(Surrogate) == lib.qgo_surrogate_bytes(), "Surrogate is not the qg_surrogate of quant/surrogate.h"
     for symbol, arguments in SURROGATES.values():
         f = getattr(lib, symbol)
         f.restype, f.argtypes = Surrogate, arguments

@@ -52,6 +52,24 @@ static void learned_values_have_gradients(void **state)
     qg_quantizer_free(z);
 }
 
+/* A factor of 0 does not meet it: the slope of clip is 1 at 0.5 and 0 at 2, where 0 times infinity is not formed. */
+static void an_infinite_gradient_passes_or_does_not(void **state)
+{
+    static const char *const schemes[] = { "bnn", "bnn:as=paper", "ste-tern", "ste-tern:as=paper", "xnor:rule=identity,surrogate=clip" };
+    (void)state;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const qg_shape four = { 1, 1, 1, 4 };
+        const float    x[4] = { 0.5f, -0.5f, 2, -2 }, dy[4] = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+        float          y[4], dx[4];
+        qg_quantizer  *z = qg_quantizer_parse(schemes[i], QG_WEIGHT, four);
+        assert_non_null(z);
+        assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+        assert_int_equal(qg_quantizer_backward(z, dy, dx), QG_OK);
+        assert_true(dx[0] == INFINITY && dx[1] == -INFINITY && dx[2] == 0 && dx[3] == 0);
+        qg_quantizer_free(z);
+    }
+}
+
 static void values_are_those_of_the_formula(void **state)
 {
     float x[N], y[N], want[N];
@@ -157,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learned_values_have_gradients),
+        cmocka_unit_test(an_infinite_gradient_passes_or_does_not),
         cmocka_unit_test(values_are_those_of_the_formula),
         cmocka_unit_test(ranges_are_observed_in_training_alone),
         cmocka_unit_test(every_scheme_quantizes_an_array),
