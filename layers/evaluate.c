@@ -185,21 +185,21 @@ bool qg__evaluation_has_norm(const qg_product *p)
 /* --- what is multiplied -------------------------------------------------------------------------- */
 
 /* A product in its place.  Of a layer that runs alone, neither what precedes it nor what follows is known. */
-typedef struct request {
+typedef struct place {
     const qg_product *p;
     uint64_t          step;
     const qg_slot    *x;            /* whose codes it reads; NULL: floats */
     bool              norm, folded; /* the batch norm that follows is part of the factors; of the weight */
-} request;
+} place;
 
-static request in_net(const qg_product *p, uint64_t step)
+static place in_net(const qg_product *p, uint64_t step)
 {
-    return (request){ p, step, qg__read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
+    return (place){ p, step, qg__read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
 }
 
-static request alone(const qg_product *p, uint64_t step)
+static place alone(const qg_product *p, uint64_t step)
 {
-    return (request){ .p = p, .step = step, .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
+    return (place){ .p = p, .step = step, .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
 }
 
 /* Sets p->w and p->zeros, the codes that a weight with codes of this set has. */
@@ -258,9 +258,9 @@ void qg__evaluation_shape(const qg_product *p, qg__product *shape)
 /* --- the weight ------------------------------------------------------------------------------------ */
 
 /* Memory of an evaluation: [oc] each, then the weight with its zero points, and the weight again if a norm is folded into it. */
-typedef struct room {
+typedef struct buffers {
     float *a, *an, *b, *scale, *negative, *w, *folded;
-} room;
+} buffers;
 
 size_t qg__evaluation_floats(const qg_product *p)
 {
@@ -268,12 +268,12 @@ size_t qg__evaluation_floats(const qg_product *p)
     return 6 * (size_t)p->weight->shape.n + (qg_product_is_folded(p) ? 2 : 1) * w;
 }
 
-static room divide(const qg_product *p, float *memory)
+static buffers buffers_in(const qg_product *p, float *memory)
 {
     const size_t n = (size_t)p->weight->shape.n;
     float       *w = memory + 5 * n;
-    return (room){ memory,        memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, w,
-                   w + qg_count(p->weight->shape) + n };
+    return (buffers){ memory,        memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, w,
+                       w + qg_count(p->weight->shape) + n };
 }
 
 static bool is_finite(qg_tensor x)
@@ -308,7 +308,7 @@ static void put_zeros(size_t rows, size_t n, float *w)
 }
 
 /* The codes of the weight as floats, and its scales. */
-static qg_status encode_weight(const qg_product *p, qg_tensor w, room r, qg__evaluation *e)
+static qg_status encode_weight(const qg_product *p, qg_tensor w, buffers r, qg__evaluation *e)
 {
     const float *learned[QG_MAX_LEARNED];
     const size_t n   = (size_t)w.shape.n;
@@ -329,7 +329,8 @@ static qg_status encode_weight(const qg_product *p, qg_tensor w, room r, qg__eva
 }
 
 /* The weight as floats.  With a tape, its quantizer is recorded there. */
-static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, qg_tape *t, room r, qg__evaluation *e)
+static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, qg_tape *t, buffers r,
+                              qg__evaluation *e)
 {
     qg_status s = QG_OK;
     e->p.w         = no_codes;
@@ -348,14 +349,14 @@ static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, q
     return s ? qg_fail(s, "%s: %s", p->layer.name, qg_errmsg()) : QG_OK;
 }
 
-static void set_scales(request q, room r, qg__evaluation *e)
+static void set_scales(place at, buffers r, qg__evaluation *e)
 {
-    const qg_product *p      = q.p;
+    const qg_product *p      = at.p;
     const bool        bias = p->bias && !scales_output(p);
     for (size_t o = 0; o < (size_t)p->weight->shape.n; o++) {
         double a = 1.0, b = bias ? (double)p->bias->value[o] : 0.0;
-        if (q.norm || q.folded) line_of(p->batchnorm, o, &a, &b);
-        if (q.folded) a = 1.0;
+        if (at.norm || at.folded) line_of(p->batchnorm, o, &a, &b);
+        if (at.folded) a = 1.0;
         a *= (double)e->x_scale;
         r.a[o]  = (float)((double)r.scale[o] * a);
         r.an[o] = e->p.two_sided ? (float)((double)r.negative[o] * a) : 0.0f;
@@ -365,18 +366,18 @@ static void set_scales(request q, room r, qg__evaluation *e)
 }
 
 /* e->p has the sizes already.  t NULL: no tape. */
-static qg_status evaluation(request q, qg_tape *t, float *memory, qg__evaluation *e)
+static qg_status evaluation(place at, qg_tape *t, float *memory, qg__evaluation *e)
 {
-    const qg_product *p = q.p;
-    const room        r = divide(p, memory);
+    const qg_product *p = at.p;
+    const buffers     r = buffers_in(p, memory);
     const qg_tensor   own = { p->weight->shape, p->weight->value };
-    const qg_tensor   w   = q.folded ? qg__product_weight(p, r.folded) : own;
-    const bool        coded = takes_weight(p, q.step, &e->p) && is_finite(w);
-    const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, q.step, t, r, e);
+    const qg_tensor   w   = at.folded ? qg__product_weight(p, r.folded) : own;
+    const bool        coded = takes_weight(p, at.step, &e->p) && is_finite(w);
+    const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, at.step, t, r, e);
     if (s) return s;
-    const qg__codes x = qg__slot_codes(q.x, q.step, &e->x_scale);
-    take_input(q.x, x, &e->x_scale, &e->p);
-    set_scales(q, r, e);
+    const qg__codes x = qg__slot_codes(at.x, at.step, &e->x_scale);
+    take_input(at.x, x, &e->x_scale, &e->p);
+    set_scales(at, r, e);
     return QG_OK;
 }
 
@@ -477,14 +478,14 @@ static bool take_scratch(qg_tape *t, job *j)
 qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, qg_shape shape)
 {
     const qg_product *p = (const qg_product *)s->layer;
-    const request     q = s->result ? in_net(p, qg_tape_step(t)) : alone(p, qg_tape_step(t));
+    const place       at = s->result ? in_net(p, qg_tape_step(t)) : alone(p, qg_tape_step(t));
     qg_var           *w = qg_parameter(t, p->weight);
     qg_var           *y = w ? qg_record(t, op, shape, x, w, NULL) : NULL;
     float            *memory = y ? qg_save(t, y, qg__evaluation_floats(p) * sizeof *memory) : NULL;
     qg__evaluation    e = { .x_scale = 1.0f };
     if (!memory) return NULL;
     qg__product_sizes(p, x->shape, &e.p);
-    const qg_status failed = evaluation(q, t, memory, &e);
+    const qg_status failed = evaluation(at, t, memory, &e);
     if (failed) return qg_reject(t, failed, "%s", qg_errmsg());
     if (!qg__product_fits(&e.p))
         return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and w " QG_SHAPE_FMT " are too large to evaluate", p->layer.name,

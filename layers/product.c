@@ -102,17 +102,17 @@ static bool scales_output(const qg_product *p, const qg_tape *t)
 typedef qg_var *(*multiply)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
 /* The same, its gradient quantized before its backward. */
-static qg_var *multiplied(const qg_step *s, qg_tape *t, multiply product, qg_var *x, qg_var *w, qg_var *b)
+static qg_var *slotted_product(const qg_step *s, qg_tape *t, multiply product, qg_var *x, qg_var *w, qg_var *b)
 {
     return qg_slot_apply(&((const qg_product *)s->layer)->gradient_slot, t, product(s, t, x, w, b));
 }
 
 /* The same with the shape of its result and its op in QG_EVAL. */
-typedef struct kind {
+typedef struct product_ops {
     multiply      product;
     qg_shape    (*shape)(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w);
     const qg_op   evaluated;
-} kind;
+} product_ops;
 
 /* With the batch norm that follows folded into the weight; see core/ops/ops.h. */
 static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
@@ -125,9 +125,10 @@ static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
     qg_var             *w     = qg_parameter(t, p->weight);
     qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
     if (spec.frozen)
-        return multiplied(s, t, product, x, q, qg_fold_bias(t, gamma, beta, spec));
-    qg_var *z = multiplied(s, t, product, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
-    return qg_fold_correct(t, multiplied(s, t, product, x, q, NULL), z, gamma, beta, spec);
+        return slotted_product(s, t, product, x, q, qg_fold_bias(t, gamma, beta, spec));
+    /* C leaves the order of arguments open, and bits depend on it. */
+    qg_var *z = slotted_product(s, t, product, x, w, NULL);
+    return qg_fold_correct(t, slotted_product(s, t, product, x, q, NULL), z, gamma, beta, spec);
 }
 
 static qg_var *biased(const qg_product *p, qg_tape *t, qg_var *y) { return p->bias ? qg_bias(t, y, bias(p, t)) : y; }
@@ -140,7 +141,8 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
 }
 
 /* Whatever it does in other modes; see layers/evaluate.h.  q: x quantized. */
-static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const kind *k, qg_windows windows)
+static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const product_ops *k,
+                         qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
     const qg_var     *w = qg_parameter(t, p->weight);
@@ -152,14 +154,14 @@ static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, con
 }
 
 /* windows: the part of x that each result reads. */
-static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const kind *k, qg_windows windows)
+static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
     qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x);
     const multiply    product = k->product;
     if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k, windows);
     if (s->norm) return folded(s, t, q, product);
-    if (!scales_output(p, t)) return multiplied(s, t, product, q, quantized_weight(p, t), bias(p, t));
+    if (!scales_output(p, t)) return slotted_product(s, t, product, q, quantized_weight(p, t), bias(p, t));
     qg_var *y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
@@ -332,7 +334,7 @@ static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const q
     return qg__conv2d_shape(t, x, w, NULL, ((const qg_product *)s->layer)->conv);
 }
 
-static const kind convolution = { convolve, convolved, { .name = "conv2d" } };
+static const product_ops convolution = { convolve, convolved, { .name = "conv2d" } };
 
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -426,7 +428,7 @@ static qg_shape connected(const qg_step *s, qg_tape *t, const qg_var *x, const q
     return qg__dense_shape(t, x, w, NULL);
 }
 
-static const kind connection = { connect, connected, { .name = "dense" } };
+static const product_ops connection = { connect, connected, { .name = "dense" } };
 
 static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {

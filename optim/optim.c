@@ -33,7 +33,7 @@ struct qg_optim {
     int             *first;                     /* [blocks] the item that contains the block's start */
     bool            *bad;                       /* [blocks] has a gradient that is not finite */
     double          *squares;                   /* [blocks] sum of squares of its gradients */
-    float            most;                      /* the norm at which gradients are clipped; 0: never */
+    float            max_norm;                  /* the norm at which gradients are clipped; 0: never */
     double           norm;                      /* before the last clipping */
     float            factor;                    /* of the gradients in this step; 1: as they are */
     qg_arena         arena;
@@ -69,7 +69,8 @@ static qg_status check_settings(const qg_optim *o)
         return qg_fail(QG_EARG, "step: group %d cannot be set; groups 0..%d are trained", o->untrained,
                        QG_TRACKED - 1);
     if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);
-    if (!legal(o->most)) return qg_fail(QG_EARG, "step: clip norm is %g, must be 0 or more", (double)o->most);
+    if (!legal(o->max_norm))
+        return qg_fail(QG_EARG, "step: clip norm is %g, must be 0 or more", (double)o->max_norm);
     for (int g = 0; g < QG_TRACKED; g++) {
         const qg_group_spec *s = &o->group[g];
         if (!legal(s->lr_scale) || !legal(s->weight_decay))
@@ -158,16 +159,16 @@ static void square(void *context, int block, int worker)
     o->squares[block] = sum;
 }
 
-/* g *= most / norm where norm > most. */
-static void measure(qg_optim *o)
+/* g *= max_norm / norm where norm > max_norm. */
+static void find_clip_factor(qg_optim *o)
 {
     o->factor = 1;
-    if (o->most == 0) return;
+    if (o->max_norm == 0) return;
     qg_parallel(o->blocks, square, o);
     double sum = 0;
     for (int b = 0; b < o->blocks; b++) sum += o->squares[b];
     o->norm = sqrt(sum);
-    if (o->norm > (double)o->most) o->factor = (float)((double)o->most / o->norm);
+    if (o->norm > (double)o->max_norm) o->factor = (float)((double)o->max_norm / o->norm);
 }
 
 /* --- the step ----------------------------------------------------------------------------- */
@@ -205,7 +206,7 @@ qg_status qg_optim_step(qg_optim *o)
     if (!s) s = check_gradients(o);
     if (s) return s;
     o->step++;
-    measure(o);
+    find_clip_factor(o);
     qg_parallel(o->blocks, update, o);
     for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
         if (!frozen(o, o->item[i])) qg_param_project(o->item[i]);
@@ -334,7 +335,7 @@ float qg_optim_lr(const qg_optim *o) { return o ? o->lr : 0; }
 
 void qg_optim_set_clip_norm(qg_optim *o, float norm)
 {
-    if (o) o->most = norm;
+    if (o) o->max_norm = norm;
 }
 
 double qg_optim_norm(const qg_optim *o) { return o ? o->norm : 0; }

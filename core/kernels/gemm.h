@@ -20,12 +20,4 @@ void qg__gemm_nt(int m, int n, int k, const float *a, int lda, const float *b, i
 void qg__gemm_tn(int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                  float *c, int ldc);
 
-/* The same by three loops and sums in double: the reference for tests. */
-void qg__gemm_nn_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                     float beta, float *c, int ldc);
-void qg__gemm_nt_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                     float beta, float *c, int ldc);
-void qg__gemm_tn_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                     float beta, float *c, int ldc);
-
 #endif

@@ -14,6 +14,50 @@
 
 enum { GUARD = 7, MOST = 25 };
 
+/* --- the same by three loops and sums in double --- */
+
+/* A stored matrix seen from the sum: element (outer, k) is at outer * step + k * k_step. */
+typedef struct operand {
+    const float *data;
+    ptrdiff_t    step, k_step;
+} operand;
+
+static float dot(int k, operand a, int i, operand b, int j)
+{
+    double sum = 0.0;
+    for (int r = 0; r < k; r++)
+        sum += (double)a.data[i * a.step + r * a.k_step] *
+               (double)b.data[j * b.step + r * b.k_step];
+    return (float)sum;
+}
+
+static void by_loops(int m, int n, int k, operand a, operand b, float beta, float *c, int ldc)
+{
+    for (int i = 0; i < m; i++, c += ldc)
+        for (int j = 0; j < n; j++)
+            c[j] = dot(k, a, i, b, j) + (beta == 0.0f ? 0.0f : beta * c[j]);
+}
+
+static void gemm_nn_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                        float beta, float *c, int ldc)
+{
+    by_loops(m, n, k, (operand){ a, lda, 1 }, (operand){ b, 1, ldb }, beta, c, ldc);
+}
+
+static void gemm_nt_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                        float beta, float *c, int ldc)
+{
+    by_loops(m, n, k, (operand){ a, lda, 1 }, (operand){ b, ldb, 1 }, beta, c, ldc);
+}
+
+static void gemm_tn_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                        float beta, float *c, int ldc)
+{
+    by_loops(m, n, k, (operand){ a, 1, lda }, (operand){ b, 1, ldb }, beta, c, ldc);
+}
+
+/* --- forms --- */
+
 typedef void product(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
                      float beta, float *c, int ldc);
 
@@ -23,9 +67,9 @@ typedef struct form {
 } form;
 
 static const form forms[] = {
-    { qg__gemm_nn, qg__gemm_nn_ref, 0, 0 },
-    { qg__gemm_nt, qg__gemm_nt_ref, 0, 1 },
-    { qg__gemm_tn, qg__gemm_tn_ref, 1, 0 },
+    { qg__gemm_nn, gemm_nn_ref, 0, 0 },
+    { qg__gemm_nt, gemm_nt_ref, 0, 1 },
+    { qg__gemm_tn, gemm_tn_ref, 1, 0 },
 };
 
 static const int sizes[][3] = {
@@ -79,13 +123,13 @@ static void reference_is_what_the_header_says(void **state)
     const float a[] = { 1, 2, 3, 4, 5, 6 };             /* [2][3], or [3][2] */
     const float b[] = { 1, 0, 2, -1, 3, 1 };            /* [3][2], or [2][3] */
     float       c[] = { 100, 200, 300, 400 };
-    qg__gemm_nn_ref(2, 2, 3, a, 3, b, 2, 0.0f, c, 2);
+    gemm_nn_ref(2, 2, 3, a, 3, b, 2, 0.0f, c, 2);
     const float nn[] = { 14, 1, 32, 1 };
     assert_memory_equal(c, nn, sizeof c);
-    qg__gemm_nt_ref(2, 2, 3, a, 3, b, 3, 1.0f, c, 2);
+    gemm_nt_ref(2, 2, 3, a, 3, b, 3, 1.0f, c, 2);
     const float nt[] = { 14 + 7, 1 + 8, 32 + 16, 1 + 17 };
     assert_memory_equal(c, nt, sizeof c);
-    qg__gemm_tn_ref(2, 2, 3, a, 2, b, 2, 0.0f, c, 2);
+    gemm_tn_ref(2, 2, 3, a, 2, b, 2, 0.0f, c, 2);
     const float tn[] = { 22, 2, 28, 2 };
     assert_memory_equal(c, tn, sizeof c);
 }
