@@ -9,7 +9,7 @@
 /* A parameter starts on a cache line, so no two threads share one and vectors load aligned. */
 enum { ALIGN_FLOATS = 16 };
 
-/* Three blocks of so many bytes still fit in 64 bits. */
+/* Values, gradients and tracked arrays of so many floats each have fewer than 2^64 bytes. */
 #define MOST_FLOATS ((size_t)1 << 59)
 
 static size_t padded(size_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS; }

@@ -4,8 +4,8 @@
  * an optimizer sees.  Tracked arrays (running statistics, observed ranges) live in a block of
  * their own: they are named and saved like parameters, and no optimizer touches them.
  *
- * A parameter states its legal values: those within its clip, those that its projection does not
- * change, or, if it flips, those with the same magnitudes.  An optimizer enforces this at the end of
+ * A parameter describes its legal values: those within .clip, those that .project does not change,
+ * or, with .flips, the initial values with any signs.  An optimizer enforces this at the end of
  * each step.
  */
 #ifndef QG_PARAMS_H
@@ -22,7 +22,7 @@ typedef enum qg_group {
     QG_WEIGHTS,             /* of conv2d and dense; the only group that decays by default */
     QG_BIASES,
     QG_NORMS,               /* gamma and beta, slopes of PReLU */
-    QG_SCALES,              /* learned beside the weights: scales, ranges, steps, bounds */
+    QG_SCALES,              /* learned by quantizers: scales, ranges, steps, bounds */
     QG_TRACKED,             /* not trained: running statistics, observed ranges */
     QG_GROUPS
 } qg_group;
@@ -34,18 +34,20 @@ struct qg_param {
     qg_group    group;
     float       lr_scale;   /* multiplies its updates, in addition to its group's; 0: 1 */
     float       decay;      /* its own weight decay, in place of its group's; 0: its group's */
-    float       clip;       /* each step clips the values to [-clip, clip], in its own pass; 0: free */
-    bool        flips;      /* values only change sign: an optimizer must flip them, not move them */
+    float       clip;       /* the update of each step clips values to [-clip, clip]; 0: free */
+    bool        flips;      /* binary weights without latent values: an optimizer may only
+                               change their signs */
     bool        frozen;     /* keeps its value: no gradient, no update */
-    int         rank;       /* of its array in files: 4, 2 [n][c], 1 [c]; 0: the least that holds it */
+    int         rank;       /* axes of its array in files: 4, 2 [n][c], 1 [c]; 0: as few as fit */
 
-    /* In place of the clip, for what one value cannot tell alone: changes a row [h][w][c] of value in
-     * place so that it is legal.  After each step, for every row, rows in parallel.  NULL: nothing to do. */
+    /* For conditions on a row as a whole, such as a mean of 0, in place of the clip:
+     * makes one row [h][w][c] of value legal.  Called after each step for every row, rows in
+     * parallel.  NULL: none. */
     void      (*project)(const qg_param *p, float *row);
 
     float      *value;      /* [shape]; NULL until allocated */
     float      *grad;       /* dL/dvalue, accumulated until the optimizer clears it; NULL if tracked */
-    size_t      offset;     /* in qg_params.value, in floats, a multiple of 16 */
+    size_t      offset;     /* of value in qg_params.value, or .tracked if tracked; in floats */
 };
 
 typedef struct qg_params {
@@ -67,7 +69,8 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec);
 /* One block for all, zeroed.  Fails with QG_ESTATE when called twice, QG_EMEM. */
 QG_MUST_CHECK qg_status qg_params_allocate(qg_params *p);
 
-/* NULL: no parameter has the name, QG_EARG; or p is NULL, and the message stays. */
+/* The parameter with this name.  NULL, QG_EARG: there is none; NULL without a message: p is
+ * NULL. */
 qg_param *qg_params_find(const qg_params *p, const char *name);
 
 /* w within [-clip, clip]; NaN stays NaN. */
@@ -80,8 +83,8 @@ static inline float qg_clipped(float w, float clip)
 /* Projects every row, if p has a projection. */
 void      qg_param_project(const qg_param *p);
 
-/* Clears the gradients, as a step does: drops what was summed before an optimizer refused a step or a
- * backward pass ran out of memory. */
+/* Zeroes the gradients, as an optimizer does after its step.  Needed when no step follows: if an
+ * optimizer has refused one, or a backward pass ran out of memory. */
 void      qg_params_clear_gradients(qg_params *p);
 
 /* The number of trained values, without padding and tracked arrays. */

@@ -3,8 +3,8 @@
  * optim.c checks the gradients, cuts the parameters into blocks and runs them on every thread; it also
  * handles groups, scales, frozen parameters and files.  A rule updates a run of floats.  The rules of the
  * library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any file.  An
- * elementwise loop that is compiled without contraction (-ffp-contract=off) gives the same bits on every
- * instruction set.
+ * elementwise loop gives the same bits on every instruction set if it is compiled with
+ * -ffp-contract=off, so that no multiplication is fused with an addition.
  */
 #ifndef QG_RULE_H
 #define QG_RULE_H
@@ -15,15 +15,17 @@
 
 enum { QG_MOMENTS = 2 };
 
-/* A part of one parameter. */
+/* A run of consecutive floats of one parameter, which one call updates. */
 typedef struct qg_stretch {
     const qg_param *param;                  /* the parameter */
     size_t          n;
     float          *w;                      /* [n] */
     float          *g;                      /* [n], finite; update must leave zeros */
-    float          *moment[QG_MOMENTS];     /* [n] each, n_moments of them; initially 0 */
-    float           lr;                     /* scaled for group and parameter; may be 0 */
-    float           decay;
+    float          *moment[QG_MOMENTS];     /* [n] each, n_moments of them: state, such as a
+                                               velocity, that steps carry on; initially 0 */
+    float           lr;                     /* learning rate of this step, with the factors of group
+                                               and parameter; may be 0 */
+    float           decay;                  /* weight decay: the gradient is g + decay w */
     float           clip;                   /* clip the new w to [-clip, clip]; infinite if free */
     int64_t         step;                   /* counts updates; 1 in the first update */
 } qg_stretch;
@@ -37,7 +39,8 @@ typedef struct qg_rule {
 } qg_rule;
 
 /* Copies spec, which has spec_bytes and may be NULL if that is 0, and passes the copy to every update.
- * weight_decay is that of QG_WEIGHTS.  Fails like qg_sgd. */
+ * weight_decay is that of QG_WEIGHTS.
+ * NULL: lr or weight_decay is not a legal number, p is not allocated, or out of memory. */
 qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay);
 

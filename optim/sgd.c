@@ -2,6 +2,7 @@
 #include "core/kernels/cpu.h"
 #include "optim/rule.h"
 
+/* One copy of each rule for each instruction set. */
 QG_DECLARE_KERNELS(qg_rule, qg__sgd_plain);
 QG_DECLARE_KERNELS(qg_rule, qg__sgd_momentum);
 QG_DECLARE_KERNELS(qg_rule, qg__sgd_nesterov);

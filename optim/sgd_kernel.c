@@ -1,5 +1,9 @@
-/* The rules of SGD: loops that update a run of weights and clear its gradients.  d is the gradient with
- * weight decay. */
+/* The rules of SGD: loops that update a stretch of weights w and clear their gradients g.
+ *
+ *     d          gradient with weight decay, d = g + decay w
+ *     v          velocity, a moment that is 0 before the first step
+ *     clip(x)    x limited to [-clip, clip]
+ */
 #include "core/kernels/cpu.h"
 #include "optim/rule.h"
 
@@ -59,6 +63,10 @@ static void update_nesterov(const void *spec, const qg_stretch *s)
     }
 }
 
-const qg_rule QG_PER_ISA(qg__sgd_plain)    = { "sgd", 0, { NULL }, update_plain, false };
-const qg_rule QG_PER_ISA(qg__sgd_momentum) = { "sgd", 1, { "momentum" }, update_momentum, false };
-const qg_rule QG_PER_ISA(qg__sgd_nesterov) = { "sgd", 1, { "momentum" }, update_nesterov, false };
+const qg_rule QG_PER_ISA(qg__sgd_plain)    = { .name = "sgd", .update = update_plain };
+const qg_rule QG_PER_ISA(qg__sgd_momentum) = {
+    .name = "sgd", .n_moments = 1, .moment = { "momentum" }, .update = update_momentum
+};
+const qg_rule QG_PER_ISA(qg__sgd_nesterov) = {
+    .name = "sgd", .n_moments = 1, .moment = { "momentum" }, .update = update_nesterov
+};

@@ -1,6 +1,7 @@
 /* The forms: their loops for each instruction set, the scales of their codes, and which codes there are. */
 #include "quant/kernels.h"
 
+/* The loops of quant/form_kernel.c for each instruction set. */
 #if defined(__x86_64__)
 #define LOOPS(form) { &qg__form_baseline.form, &qg__form_avx2.form, &qg__form_avx512.form }
 #else
@@ -26,35 +27,43 @@ static void uniform_scales(const qg_constants *k, float *positive, float *negati
 static qg_code_set sign_set(const qg_constants *k)
 {
     (void)k;
-    return (qg_code_set){ -1, 2, 2, 0 };
+    return (qg_code_set){ .lowest = -1, .step = 2, .count = 2 };
 }
 
 static qg_code_set ternary_set(const qg_constants *k)
 {
     (void)k;
-    return (qg_code_set){ -1, 1, 3, 0 };
+    return (qg_code_set){ .lowest = -1, .step = 1, .count = 3 };
 }
 
 static qg_code_set lsq_set(const qg_constants *k)
 {
     const int lo = (int)k->uniform.lo, hi = (int)k->uniform.hi;
-    return (qg_code_set){ lo, 1, hi - lo + 1, 0 };
+    return (qg_code_set){ .lowest = lo, .step = 1, .count = hi - lo + 1 };
 }
 
-/* 0 .. steps, and the odd numbers -steps .. steps. */
-static qg_code_set counted_set(const qg_constants *k) { return (qg_code_set){ 0, 1, (int)k->uniform.steps + 1, 0 }; }
+/* 0 .. steps. */
+static qg_code_set counted_set(const qg_constants *k)
+{
+    return (qg_code_set){ .lowest = 0, .step = 1, .count = (int)k->uniform.steps + 1 };
+}
 
+/* The odd numbers -steps .. steps. */
 static qg_code_set odd_set(const qg_constants *k)
 {
-    return (qg_code_set){ -(int)k->uniform.steps, 2, (int)k->uniform.steps + 1, 0 };
+    const int n = (int)k->uniform.steps;
+    return (qg_code_set){ .lowest = -n, .step = 2, .count = n + 1 };
 }
 
+/* With variant, 0 is a level: -steps .. steps. */
 static qg_code_set unit_set(const qg_constants *k)
 {
     const int n = (int)k->uniform.steps;
-    return k->uniform.variant != 0.0f ? (qg_code_set){ -n, 1, 2 * n + 1, 0 } : odd_set(k);
+    if (k->uniform.variant == 0.0f) return odd_set(k);
+    return (qg_code_set){ .lowest = -n, .step = 1, .count = 2 * n + 1 };
 }
 
+/*                                loops            scales           codes       sums_by_row */
 const qg_form qg_sign_form    = { LOOPS(sign), sign_scales, sign_set, false };
 const qg_form qg_ternary_form = { LOOPS(ternary), ternary_scales, ternary_set, false };
 const qg_form qg_lsq_form     = { LOOPS(lsq), uniform_scales, lsq_set, false };

@@ -2,13 +2,25 @@
  *
  *     sign       y = +a where x >= 0, else -a
  *     ternary    y = +p where x > D,  -n where x < -D,  else 0                 strict on both sides
- *     uniform    y = step times an integer, for x between two ends; one form for each order of float
- *                operations that a source prescribes
+ *     uniform    y = step times an integer, for x clipped to two ends
  *
- * A form has constants.  The numbers that share the same constants are a span: the whole tensor, or one channel.  A
- * scheme computes the constants of a span (qg_scheme.constants).  quant/engine.c derives the rest from the form:
- * threads and channels, the op on the tape, the elementwise function for qg_norm_fused, the operators on plain arrays,
- * the gradients of what is learned, and integer codes.
+ * Sources compute uniform levels in different orders of float operations, which round differently.
+ * Each order is a form; qg_levels holds the constants of all of them:
+ *
+ *     lsq        y = round(clip(x / step, lo, hi)) step             lo and hi are codes
+ *     pact       y = round(clip(x, 0, hi) steps / hi) hi / steps
+ *     linear     y = floor(clip(x, 0, hi) / hi steps + 1/2) / steps hi
+ *     dorefa     y = round(clip(x, 0, 1) steps) / steps
+ *     tanh       y = 2 round((tanh(x) / (2 hi) + 1/2) steps) / steps - 1
+ *     unit       y = round(clip(x / hi, -1, 1) steps) / steps       or odd multiples of 1 / steps
+ *     scaled     y = round(clip(x, lo, hi) steps) step
+ *     nudged     y = round((clip(x, lo, hi) - lo) / step - zero) step
+ *
+ * A form has constants.  The numbers that share the same constants are a span: the whole tensor, or
+ * one channel.  A scheme computes the constants of a span (qg_scheme.constants).  quant/engine.c
+ * derives the rest from the form: threads and channels, the op on the tape, the elementwise
+ * function that a batch norm applies to its result (qg_norm_fused), the operators on plain arrays,
+ * the gradients of learned values, and integer codes.
  */
 #ifndef QG_FORM_H
 #define QG_FORM_H
@@ -20,12 +32,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* a. */
+/* a of sign. */
 typedef struct qg_signed {
     float scale;
 } qg_signed;
 
-/* D, p and n.  If D is NaN, y is 0 everywhere. */
+/* D, p and n of ternary.  If D is NaN, y is 0 everywhere. */
 typedef struct qg_ternary {
     float delta, positive, negative;
 } qg_ternary;
@@ -33,15 +45,19 @@ typedef struct qg_ternary {
 /* Each uniform form reads some of these. */
 typedef struct qg_levels {
     float lo, hi;               /* the ends at which x is clipped; of lsq, the smallest and largest code */
-    float step;                 /* the value of a code of 1 */
-    float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled, nudged: steps per unit */
-    float variant;              /* dorefa, scaled: ties go up.  unit: 0 is a level.  nudged: divides by step instead of
-                                   multiplying by steps, which differs at ties */
-    float from, to;             /* scaled: the ends of the slope, which need not be those at which x is clipped.  unit:
-                                   from is 1 / hi, by which x is multiplied.  nudged: the range before it was shifted */
+    float step;                 /* the value of code 1 */
+    float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled,
+                                   nudged: number of steps in 1.0 */
+    float variant;              /* if not 0: dorefa, scaled: ties go up, not to even.  unit: 0 is a
+                                   level.  nudged: divides by step instead of multiplying by steps,
+                                   which differs at ties */
+    float from, to;             /* scaled: the slope is 1 between these, not between lo and hi.
+                                   unit: from is 1 / hi, by which x is multiplied.  nudged: the
+                                   range before it was shifted */
     float zero;                 /* nudged: steps from lo to 0 */
 } qg_levels;
 
+/* The most sums that a backward loop computes (below), and the most columns of one call. */
 enum { QG_FORM_SUMS = 2, QG_FORM_COLUMNS = 64 };
 
 typedef struct qg_constants {
@@ -50,14 +66,16 @@ typedef struct qg_constants {
         qg_ternary ternary;
         qg_levels  uniform;
     };
-    float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i] with the sums of the form */
+    float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i], with the sum of
+                                   qg_form_loops.backward */
 } qg_constants;
 
 /* The integers that codes may be: lowest, lowest + step, .., count of them.  count 0: unknown. */
 typedef struct qg_code_set {
     int lowest, step, count;
-    int each;               /* of a weight whose channels have zero points of their own: codes of one channel, neighbours
-                               of which 0 is one; .step is 1.  0: each channel may have them all */
+    int each;               /* 0: every channel may have all these codes.  Else each channel of a
+                               weight has a zero point, and `each` consecutive codes that include
+                               0 (.step is 1); .count covers all places where they may begin */
 } qg_code_set;
 
 /* A tensor as integers: value[i] = scale[channel of i] * code[i].  The channel is the row i / qg_row(shape) of a
@@ -78,8 +96,8 @@ typedef struct qg_codes {
 typedef struct qg_form_loops {
     void (*values)(const qg_constants *k, size_t n, const float *x, float *y);
 
-    /* For n <= QG_CHUNK numbers, of nudged any: dx += dy times the slope of the form, sum[] += the sums of dy below.  dx and
-     * sum may be NULL.
+    /* dx += dy times the slope of the form, sum[] += the sums below.  dx and sum may be NULL.
+     * n <= QG_CHUNK (256, quant/reduce.h), or any n for nudged.
      *     sign       slope a                 sum[0]: dy sign(x)
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
@@ -93,8 +111,9 @@ typedef struct qg_form_loops {
     /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
     void (*codes)(const qg_constants *k, size_t n, const float *x, int32_t *code);
 
-    /* Of n <= QG_FORM_COLUMNS columns with constants k[n], in rows `stride` apart, and with sum[n].  Both are NULL, and the engine
-     * then copies each column together, or neither. */
+    /* The same for n <= QG_FORM_COLUMNS neighbouring columns, each a span with its own k[] and
+     * sum[], in rows `stride` floats apart.  Optional: if both are NULL, the engine copies each
+     * column to contiguous memory. */
     void (*columns)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, float *y);
     void (*columns_backward)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, const float *dy,
                              float *dx, double (*sum)[QG_FORM_SUMS]);
@@ -103,23 +122,29 @@ typedef struct qg_form_loops {
 typedef struct qg_form {
     const qg_form_loops *loops[QG_ISA_AVX512 + 1];  /* for each instruction set, by qg_isa; all may be the same */
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
-    qg_code_set (*set)(const qg_constants *k);      /* depends on arguments alone.  NULL: the scheme says it */
-    bool sums_by_row;           /* the order of sums: a row at once, and of an elementwise function each QG_CHUNK numbers times
-                                   gain.  false: QG_CHUNK numbers after the other, and the total times gain */
+    qg_code_set (*set)(const qg_constants *k);      /* by the arguments; NULL: qg_scheme.codes has it */
+    bool sums_by_row;           /* how the sums of backward are added up.  true: one call per row; in
+                                   an elementwise function, each sum of QG_CHUNK numbers is
+                                   multiplied by gain.  false: one call per QG_CHUNK numbers, and
+                                   gain multiplies the total */
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;
 extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form, qg_scaled_form,
                      qg_nudged_form;
 
-/* dx += through s'(x) dy + direct dy + coupled sign(x), where s is the quantizer's surrogate. */
+/* The gradient of x if it is not s'(x) dy, where s is the quantizer's surrogate (qg_scheme.mix):
+ *
+ *     dx += through s'(x) dy + direct dy + coupled sign(x)
+ */
 typedef struct qg_mix {
     float through, direct, coupled;
 } qg_mix;
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Channel `channel` of x, or all of x if the split has one channel. */
+/* Channel `channel` of x, or all of x if the split has one channel.  A split (core/io/array.h)
+ * describes x as [outer][depth][inner], where depth counts the channels. */
 typedef struct qg_span {
     const float *x;
     qg_split    split;
@@ -139,7 +164,7 @@ void   qg_span_min_max(qg_span s, float *min, float *max);          /* NaN is le
 qg_split qg_spans(qg_quant q, qg_shape x);
 qg_span   qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x);
 
-/* --- arrays with the spans of c ------------------------------------------------------------------ */
+/* --- arrays, split into spans by c ----------------------------------------------------------- */
 
 /* The constants of a span; learned[i] holds the values of entry i of the scheme's list, one per span. */
 qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned);

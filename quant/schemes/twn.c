@@ -1,8 +1,15 @@
-/* Ternary weights with one scale; formulas in quant/reference/ternary.h. */
+/* Ternary weights with one scale.                                              [TWN,
+ * arXiv:1605.04711]
+ *
+ *     D    = threshold mean|w|                threshold of the span
+ *     a    = mean{ |w_i| : |w_i| > D }        its scale
+ *     q(w) = +a if w > D,  -a if w < -D,  else 0
+ *     s(w) = w                                surrogate
+ */
 #include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
-enum { THRESHOLD };         /* in arg */
+enum { THRESHOLD };         /* index in qg_quant.arg */
 
 static const qg_key keys[] = {
     QG_AS_KEY,
@@ -12,11 +19,13 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
+/* D; 0 for an empty span. */
 float qg__twn_delta(qg_span w, float threshold)
 {
     return w.n ? (float)((double)threshold * qg_span_sum_abs(w) / (double)w.n) : 0.0f;
 }
 
+/* { D, a, a }: a is the scale of positive and of negative weights. */
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     (void)learned;
@@ -32,10 +41,10 @@ const qg_scheme qg_twn_scheme = {
     .about       = "{-a, 0, +a}, one a per layer or output channel",
     .keys        = keys,
     .bits        = 2,
-    .roles       = QG_WEIGHT,
-    .granularity = QG_EITHER_SCALE,
+    .roles       = QG_WEIGHT,               /* it quantizes weights only */
+    .granularity = QG_EITHER_SCALE,         /* per tensor or per channel */
     .form        = &qg_ternary_form,
-    .ops         = QG_FORM_OPS("twn"),
+    .ops         = QG_FORM_OPS("twn"),      /* the op of a form, under this name */
     .constants   = constants,
     .explain =
         "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
