@@ -47,6 +47,10 @@ static void test_a_run_says_what_it_is(void **state)
     assert_non_null(accuracy);
     assert_int_equal(epochs, 2);
     assert_true(fabs(accuracy[1] - result.test_accuracy) < 1e-6);
+    assert_string_equal(qg_run_column_name(r, 0), "epoch");
+    assert_null(qg_run_column_name(r, -1));
+    assert_null(qg_run_column_name(r, 1000));
+    assert_int_equal(qg_run_which(r), QG_RUN_BEST);
     assert_null(qg_run_column(r, "speed", &epochs));
     assert_non_null(strstr(qg_errmsg(), "metrics.csv: has no column 'speed'"));
     qg_run_close(r);
@@ -55,6 +59,7 @@ static void test_a_run_says_what_it_is(void **state)
     r = qg_run_open(at("alone/any.name"), QG_RUN_BEST);
     if (!r) fail_msg("%s", qg_errmsg());
     assert_string_equal(qg_run_note(r, "kind"), "checkpoint");
+    assert_int_equal(qg_run_which(r), QG_RUN_LAST);     /* as it notes */
     assert_string_equal(qg_run_get(r, "weight"), "twn");
     assert_int_equal(qg_run_steps(r), 2 * N_TRAIN / 24);
     assert_int_equal(qg_run_result(qg_run_directory(r), &result), QG_EIO);
@@ -121,6 +126,59 @@ static void test_what_is_no_run_is_refused(void **state)
     qg_run_close(r);
 }
 
+/* The run that `qgrad quantize` makes, and its mistakes. */
+static void test_a_run_is_quantized(void **state)
+{
+    qg_run_quantized q;
+    train_run();
+    assert_runs("quantize --run @/run --input fake_quant:range=observed --calibrate 20 --out @/verb");
+    qg_run    *r       = qg_run_open(at("run"), QG_RUN_LAST);
+    qg_recipe *changes = qg_recipe_new();
+    assert_non_null(r);
+    assert_ok(qg_recipe_set(changes, "input", "fake_quant:range=observed"));
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", at("here"));
+    qg_run_quantize_spec spec = { .dir = dir, .changes = changes, .images = 20 };
+    assert_ok(qg_run_quantize(r, spec, &q));
+    assert_false(q.misfit);
+    assert_int_equal(q.images, 20);
+    assert_true(q.accuracy >= 0 && q.accuracy <= 1 && isfinite(q.loss_before) && isfinite(q.loss));
+    run_shell("for f in config.toml last.safetensors best.safetensors metrics.csv; do cmp @/verb/$f @/here/$f; done");
+    assert_int_equal(qg_run_quantize(r, spec, &q), QG_ESTATE);
+    assert_non_null(strstr(qg_errmsg(), "already exists"));
+    snprintf(dir, sizeof dir, "%s", at("other"));
+    assert_ok(qg_recipe_set(changes, "layer", "conv9:weight=ttq"));
+    assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
+    assert_true(q.misfit);
+    qg_recipe_free(changes);
+    qg_run_close(r);
+}
+
+/* Bytes of a set, and what is counted of scores that are known. */
+static void test_scores_that_are_known_are_assessed(void **state)
+{
+    qg_assessment a = { 0 };
+    uint8_t       bytes[4]  = { 1, 2, 3, 4 };
+    uint16_t      labels[4] = { 0, 1, 1, 0 };
+    float         scores[4][2] = { { 2, 1 }, { 2, 1 }, { 0, 1 }, { 3, 1 } };
+    qg_loader    *l = qg_arrays((qg_shape){ 4, 1, 1, 1 }, bytes, labels, 2, (qg_loader_spec){ .batch = 3, .in_order = true });
+    assert_non_null(l);
+    assert_int_equal(qg_loader_bytes(l, 2, 1, NULL)[0], 3);
+    assert_int_equal(qg_loader_labels(l)[2], 1);
+    int at_image = 0;
+    for (qg_batch b; qg_loader_next(l, &b); at_image += b.n) {
+        const qg_var s = { .shape = { b.n, 1, 1, 2 }, .data = scores[at_image] };
+        assert_ok(qg_assessment_add(&a, l, &b, &s, 1));
+    }
+    assert_int_equal(a.images, 4);
+    assert_true(a.accuracy == 0.75);
+    assert_int_equal(a.n_confused, 1);
+    assert_int_equal(a.worst[0].image, 1);
+    assert_int_equal(qg_assessment_confusion(&a, 1, 0), 1);
+    qg_assessment_free(&a);
+    qg_loader_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +186,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_run_computes_as_in_its_tests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_averages_are_what_a_run_tested, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_run_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_is_quantized, set_up, tear_down),
+        cmocka_unit_test(test_scores_that_are_known_are_assessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
