@@ -2,9 +2,9 @@
  *
  *     qg_ema *ema = qg_ema_new(params, (qg_ema_spec){ 0 });
  *     each step:  if (qg_optim_step(adam) || qg_ema_update(ema)) ..
- *     to test:    if (qg_ema_swap(ema)) ..       the net has the averages,
- *                 qg_net_forward ..              which qg_net_save would save, too,
- *                 if (qg_ema_swap(ema)) ..       and now its own weights again
+ *     to test:    if (qg_ema_swap(ema)) ..       the net now has the averages, and
+ *                 qg_net_forward ..              qg_net_save would save them
+ *                 if (qg_ema_swap(ema)) ..       the net has its own weights again
  */
 #ifndef QG_EMA_H
 #define QG_EMA_H
@@ -14,7 +14,7 @@
 
 typedef struct qg_ema qg_ema;
 
-/* With n the number of updates, this one included:
+/* With n the number of updates, including this one:
  *
  *     average += (1 - d) (w - average)        initially w
  *     d        = min(decay, (1 + n) / (10 + n))
@@ -25,30 +25,31 @@ typedef struct qg_ema_spec {
     bool  no_warmup;
 } qg_ema_spec;
 
-/* Averages every trained parameter; clips and projections hold for the averages.  A parameter that flips is
- * copied instead, since the mean of signs is no sign.  Tracked arrays, such as running statistics, are not
- * averaged: a net with swapped weights reads the latest ones.
+/* Averages every trained parameter; clips and projections also apply to the averages.  A parameter
+ * that flips is copied instead, because the mean of signs is not a sign.  Tracked arrays, such as
+ * running statistics, are not averaged: a net with swapped weights reads their latest values.
  *
  * Borrows p, which must be allocated and outlive the result.
  * Memory   As many floats as p has.
- * Fails    NULL: decay is out of range, p is not allocated, out of memory.  A NULL p gives NULL and keeps
- *          the message.
- * Papers   Polyak, Juditsky 1992 (averages); the warm-up is that of TensorFlow's ExponentialMovingAverage
- *          with num_updates. */
+ * Fails    NULL: decay is out of range, p is not allocated, or out of memory.  If p is NULL, the
+ *          result is NULL and the message of the last failure stays.
+ * Papers   Polyak, Juditsky 1992 (averages).  The warm-up follows TensorFlow's
+ *          ExponentialMovingAverage with num_updates. */
 qg_ema   *qg_ema_new(qg_params *p, qg_ema_spec spec);
 
-/* After each step of the optimizer.  The result has the same bits for any number of threads.
+/* Call it after each step of the optimizer.  The result has the same bits for any number of
+ * threads.
  * Fails: QG_ESTATE (e is NULL, the averages are swapped in, or a loaded count is out of range). */
 QG_MUST_CHECK qg_status qg_ema_update(qg_ema *e);
 
-/* Forgets what it has averaged: the averages are the weights of this moment, and the count of updates is 0.
- * For a step in which the net becomes another one, as when its quantizers start; otherwise averages of
- * learned scales would keep values that never fitted.  Fails: QG_ESTATE (e is NULL, or the averages are
- * swapped in). */
+/* Starts again: the averages become the current weights, and the count of updates 0.  Use it at a
+ * step that changes what the net computes, such as the start of its quantizers; otherwise averages
+ * of learned scales would include values from before.  Fails: QG_ESTATE (e is NULL, or the
+ * averages are swapped in). */
 QG_MUST_CHECK qg_status qg_ema_restart(qg_ema *e);
 
-/* Exchanges weights and averages; a second call undoes it.  Do not train, or save a checkpoint to resume
- * from, in between.  Fails: QG_ESTATE (e is NULL). */
+/* Exchanges weights and averages; a second call undoes it.  Between the two calls, do not train,
+ * and do not save a checkpoint to resume from.  Fails: QG_ESTATE (e is NULL). */
 QG_MUST_CHECK qg_status qg_ema_swap(qg_ema *e);
 
 /* Adds to s, as views: the average of each parameter with its shape [n,h,w,c], as "ema.conv1.weight", and

@@ -1,5 +1,4 @@
-/* optim/optim.h — turns gradients into updates.  An optimizer sees the parameters as one flat vector in
- * groups. */
+/* optim/optim.h — optimizers turn gradients into updates of the parameters. */
 #ifndef QG_OPTIM_H
 #define QG_OPTIM_H
 
@@ -37,28 +36,29 @@ typedef struct qg_adam_spec {
 /* Both borrow p, which must be allocated and outlive the optimizer.
  *
  * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam stops moving that weight;
- *          every later checkpoint then fails with QG_ENAN.
- * Memory   As many floats as p has, once per moment (plain 0, momentum 1, Adam 2).
+ *          saving a checkpoint then fails with QG_ENAN.
+ * Memory   As many floats as p has, for each moment: none (plain SGD), one (momentum), two (Adam).
  * Fails    NULL: bad spec, p not allocated, out of memory.  A NULL p gives NULL and keeps the message.
  * Papers   Adam, Kingma, Ba 2014, arXiv:1412.6980v9, algorithm 1; decoupled decay, Loshchilov,
  *          Hutter 2017, arXiv:1711.05101v3.
- * Differs  The decay is multiplied by lr, as in PyTorch's AdamW; the paper multiplies by the
- *          schedule's factor alone.
+ * Differs  The decay is multiplied by lr, as in PyTorch's AdamW; the paper multiplies it only by
+ *          the schedule's factor.
  */
 qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec);
 qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 
-/* Trains parameters that flip (qg_param.flips: weights with the scheme bop) by this rule, and every other
- * parameter with Adam.
+/* Trains parameters that flip (qg_param.flips: weights with the scheme bop) by this rule, and all
+ * other parameters with Adam.
  *
  *     m = (1 - gamma) m + gamma g              initially 0
  *     w = -w if m w > 0 and |m| > threshold
  *
- * gamma follows the learning rate of the parameter: it is gamma lr / rest.lr, at most 1, where lr is that of
- * qg_optim_set_lr.  A schedule that divides lr thus divides gamma too.  Decay and
- * clip do not apply to a parameter that flips.
+ * gamma follows the learning rate: each step uses gamma lr / rest.lr, at most 1, where lr is the
+ * rate set with qg_optim_set_lr.  A schedule that divides lr thus divides gamma too.  Decay and
+ * clip do not apply to parameters that flip.
  *
- * Fails    As qg_adam; QG_EARG also for gamma, threshold, or if no parameter flips.
+ * Fails    As qg_adam; also QG_EARG if gamma or threshold is out of range, or if no parameter
+ *          flips.
  * Paper    Helwegen et al. 2019, arXiv:1906.02107, algorithm 1; it divides gamma by ten every 100
  *          epochs and trains the rest with Adam at 0.01. */
 typedef struct qg_bop_spec {
@@ -68,51 +68,55 @@ typedef struct qg_bop_spec {
 } qg_bop_spec;
 qg_optim *qg_bop(qg_params *p, qg_bop_spec spec);
 
-/* Settings of a group.  In the formulas, lr of a parameter is lr * lr_scale of its group * its own lr_scale;
- * decay is its own, or else its group's. */
+/* Settings of a group.  In the formulas, the lr of a parameter is the optimizer's lr, multiplied
+ * by lr_scale of the group and by lr_scale of the parameter.  The decay is the parameter's own, or
+ * else the group's. */
 typedef struct qg_group_spec {
     float lr_scale;         /* 0: 1 */
-    float weight_decay;     /* replaces that of the optimizer's spec, even if 0 */
-    bool  frozen;           /* values and moments stay */
+    float weight_decay;     /* replaces weight_decay of the optimizer's spec, even if 0 */
+    bool  frozen;           /* values and moments keep what they are */
 } qg_group_spec;
 
-/* Both take effect in the next step, which refuses settings that are out of range: a negative, infinite or
- * NaN number, or the group QG_TRACKED.  lr 0 is legal: moments are gathered and w
- * only moves where a clip or a projection moves it. */
+/* Both take effect in the next step, which fails if a setting is out of range: a negative,
+ * infinite or NaN number, or the group QG_TRACKED.  lr may be 0: moments are updated, and w moves
+ * only where a clip or a projection moves it. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 float     qg_optim_lr(const qg_optim *o);               /* of the next step; 0 if o is NULL */
 
-/* Clips gradients by their norm: if the length of the vector of all gradients, without those of frozen
- * parameters, is greater than norm, every gradient is multiplied by norm / length before decay and moments.
- * 0: off, as at first.  Takes effect in the next step, which refuses a negative, infinite or NaN norm.
- * Like lr, norm is not part of qg_optim_state.  qg_optim_norm is the length in the last step that measured
- * it, before clipping; 0: none did.  [Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063v2, algorithm 1.
- * PyTorch adds 1e-6 to the length.] */
+/* Clips gradients by their norm.  Let length be the Euclidean norm of all gradients of parameters
+ * that are not frozen; if it is greater than norm, every gradient is multiplied by norm / length,
+ * before decay and moments.  0, the initial setting: off.  Takes effect in the next step, which
+ * fails if norm is negative, infinite or NaN.  Like lr, norm is not part of qg_optim_state.
+ *
+ * qg_optim_norm returns the length, before clipping, in the last step that measured it; 0: no step
+ * has.
+ *                              [Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063v2, algorithm 1.
+ *                               PyTorch adds 1e-6 to the length.] */
 void      qg_optim_set_clip_norm(qg_optim *o, float norm);
 double    qg_optim_norm(const qg_optim *o);
 
-/* One update: decay, moments, step, clip, and clearing of the gradients in one pass; then projections
- * (qg_param.project), if a parameter has one.  A frozen parameter keeps value and moments; its gradient
- * is checked and cleared like others.  The result has the same bits for any number of threads and on every
- * instruction set.
+/* One update: applies decay, moments, step and clip and clears the gradients, in one pass; then
+ * applies the projections (qg_param.project) of parameters that have one.  A frozen parameter
+ * keeps its value and moments; its gradient is checked and cleared like any other.  The result has
+ * the same bits for any number of threads and on every instruction set.
  *
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:
  *          a setting, or lr_scale, decay or clip of a parameter, is out of range.
- *          QG_ESTATE: o is NULL, or the loaded count of steps is out of range.  A failure changes
- *          nothing.
+ *          QG_ESTATE: o is NULL, or a checkpoint has set the count of steps out of range.  After a
+ *          failure nothing has changed.
  */
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
-int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, in earlier processes too; 0 if o is
-                                                           NULL */
+int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, also before a checkpoint
+                                                           was loaded; 0 if o is NULL */
 const qg_params *qg_optim_params(const qg_optim *o);    /* what it updates; NULL if o is NULL */
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as
  * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam, Bop), and
- * the count of steps, "optim.step", I64.  Includes frozen parameters, but not lr, which is a
- * function of the run's progress (optim/schedule.h). */
+ * the count of steps, "optim.step", I64.  Frozen parameters are included.  lr is not, because it
+ * is a function of the run's progress (optim/schedule.h). */
 void      qg_optim_state(qg_optim *o, qg_state *s);
 void      qg_optim_free(qg_optim *o);
 
