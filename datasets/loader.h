@@ -1,10 +1,10 @@
 /* datasets/loader.h — data sets in batches.
  *
- * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.  Images of
- * a folder that are too many for that are decoded when they are needed (.cache_bytes).  Each epoch contains
- * every image once.  The order is a pure function of (seed, epoch), the augmentation of an image a pure
- * function of (seed, epoch, image).  The same seed therefore gives the same batches on any number of
- * threads and after any seek.
+ * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.
+ * If a folder has too many images for that, they are decoded when they are needed (.cache_bytes).
+ * Each epoch contains every image once.  The order is a pure function of (seed, epoch), and the
+ * augmentation of an image is a pure function of (seed, epoch, image).  The same seed therefore
+ * gives the same batches on any number of threads and after any seek.
  *
  *     qg_loader *train = qg_data_train("cifar10", dir,
  *                                      (qg_loader_spec){ .batch     = 128,
@@ -35,8 +35,8 @@ typedef struct qg_batch {
     int             n;      /* images in the batch: x.shape.n, or of all ranks together (core/dist/ranks.h) */
 } qg_batch;
 
-/* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies of that
- * pixel. */
+/* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies
+ * of the outermost pixel. */
 typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } qg_border;
 
 /* Random changes, drawn anew for each image in each epoch and applied in this order; {0} changes nothing.
@@ -47,43 +47,46 @@ typedef struct qg_augment {
                                offset in -pad..pad is equally likely.  Less than the smaller side */
     qg_border border;       /* what pad adds */
     bool      flip;         /* left to right, with probability 1/2 */
-    int       cutout;       /* side of a square of zeros around a random pixel, clipped at the border;
-                               at most the smaller side.  1708.04552v2 */
+    int       cutout;       /* side of a square of zeros around a random pixel, clipped at the
+                               border; at most the smaller side; 0: none.     arXiv:1708.04552v2 */
 } qg_augment;
 
-/* Images of a training set that are held out for validation: so many, or this share of all, rounded; {0}:
- * none.
+/* Images of a training set that are held out for validation: a number of images, or a fraction of
+ * all, rounded; {0}: none.
  *
- * They are drawn by .seed of the loader, from every class in proportion: of n of N images, a class of m
- * images gives n m / N, rounded down, and the classes with the largest remainders give one more.  A class
- * keeps at least one image.  Statistics of the normalisation are those of the images that remain. */
+ * .seed of the loader determines which.  Each class gives images in proportion to its size: if n
+ * of N images are held out, a class of m images gives n m / N, rounded down, and the classes with
+ * the largest remainders give one more.  A class keeps at least one image.  The statistics of the
+ * normalisation are computed from the images that remain. */
 typedef struct qg_holdout {
-    int    images;          /* fewer than all; 0: share */
-    double share;           /* 0 <= share < 1 */
+    int    images;          /* fewer than all; 0: use share */
+    double share;           /* a fraction, 0 <= share < 1 */
 } qg_holdout;
 
 typedef struct qg_loader_spec {
     int              batch;         /* required, >= 1; the last batch of an epoch may be shorter */
     uint64_t         seed;
-    bool             in_order;      /* default: a new permutation each epoch */
-    qg_normalise     normalise;     /* with the statistics of this set, unless: */
-    const qg_preprocess *preprocess;    /* of the training images or of a checkpoint, copied; or NULL */
+    bool             in_order;      /* in the order of the set; false: a new order each epoch */
+    qg_normalise     normalise;     /* with the statistics of this set; or else: */
+    const qg_preprocess *preprocess;    /* of the training images or of a checkpoint; copied.  NULL:
+                                           use normalise */
     qg_augment       augment;       /* for training only */
-    const uint16_t  *classes;       /* keep only the images of these classes, which become classes 0, 1, ..
-                                       in this order; read during the call; NULL: all */
-    int              n_classes;     /* how many these are */
-    qg_holdout       validation;    /* of a training set: keep these images for qg_loader_validation */
-    size_t           cache_bytes;   /* of a folder: the decoded images that may stay in memory; all others
-                                       are decoded, by all threads, whenever they are needed.  0: as many as
-                                       the set has if they take at most half of the memory, else a quarter
-                                       of the memory, with a warning.  Batches, digest and statistics do not
-                                       depend on it */
+    const uint16_t  *classes;       /* keep only the images of these classes, which become classes
+                                       0, 1, 2 and so on in this order; read during the call; NULL:
+                                       all classes */
+    int              n_classes;     /* length of classes */
+    qg_holdout       validation;    /* of a training set: these images are qg_loader_validation */
+    size_t           cache_bytes;   /* of a folder: bytes of decoded images that may stay in memory;
+                                       other images are decoded, by all threads, whenever they are
+                                       needed.  0: the whole set if it takes at most half of the
+                                       memory, else a quarter of the memory, with a warning.
+                                       Batches, digest and statistics do not depend on it */
 } qg_loader_spec;
 
-/* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
- * augmentation or range that is out of bounds, a class that the set does not have or that is given twice,
- * classes without images, more images for validation than the classes can spare), QG_ESHAPE (preprocess is
- * for images of another size) or QG_EMEM. */
+/* Every function below that returns a loader returns NULL if the spec is illegal.  QG_EARG: batch
+ * < 1, an augmentation or range out of bounds, a class that the set does not have or that is given
+ * twice, classes without images, or more validation images than the classes can spare.  QG_ESHAPE:
+ * preprocess is for images of another size.  QG_EMEM. */
 
 /* The training and the test images of a data set by name.
  *
@@ -102,14 +105,17 @@ typedef struct qg_loader_spec {
  *     arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy,classes=10
  *                      qg_npy of these files in dir; a split that is not opened may be missing
  *
- * mnist:classes=0+1+7 keeps these classes, as .classes does; so do the others but folder and arrays.
+ * mnist:classes=0+1+7 keeps these classes, as .classes does; all others except folder and arrays
+ * have the same key.
  *
- * dir      NULL: datasets/NAME, in the working directory or in $QGRAD_SHARE or PREFIX/share/qgrad.  A
- * folder needs dir.
+ * dir may be NULL, except for folder: it is then datasets/NAME, in the working directory, in
+ * $QGRAD_SHARE or in PREFIX/share/qgrad.
+ *
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EARG: text, with a message that lists what is legal.  QG_EIO: a file is missing or
- *          unreadable; the message names it, and how to get it.  QG_EFORMAT: a file is no such file, is
- *          shorter or longer than it says, or a label is out of range.  QG_EMEM.
+ * Fails    NULL.  QG_EARG: text is illegal; the message lists the legal values.  QG_EIO: a file is
+ *          missing or unreadable; the message names it, and how to get it.  QG_EFORMAT: a file has
+ *          another format, is shorter or longer than its header states, or has a label out of
+ *          range.  QG_EMEM.
  */
 qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec);
 qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
@@ -118,11 +124,12 @@ extern const qg_variant qg_data_sets[];     /* their names and keys */
 extern const qg_variant qg_normalisations[];    /* the kinds of qg_normalise, in this order */
 extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,flip" (qg_recipe_set) */
 
-/* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes and the images
- * of a class are numbered by name, in byte order.  Names that begin with a dot are skipped, as are, with a
- * warning (qg_loader_warning), folders and other kinds of files in a class and files beside the classes.
- * There is a warning of a single class, too, and of classes whose names differ only in case, which other
- * file systems do not distinguish.
+/* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes,
+ * and the images of a class, are numbered by name, in byte order.  Names that begin with a dot are
+ * skipped.  Folders and other kinds of files within a class, and files next to the class folders,
+ * are skipped with a warning (qg_loader_warning).  There is also a warning if there is only one
+ * class, and if the names of classes differ only in case, which other file systems do not
+ * distinguish.
  *
  * Shapes   image is the shape of one image; its n is ignored; c is 1 (grey) or 3 (red, green, blue).
  *          A photograph is turned as its orientation in Exif says.  An image of another size is resized to
@@ -138,7 +145,8 @@ extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,f
  */
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
 
-/* Images from memory: bytes [n][h][w][c] and labels [n], both copied.
+/* Images from memory: bytes [n][h][w][c], where shape is { n, h, w, c }, and labels [n]; both are
+ * copied.
  *
  * Range    1 <= classes <= QG_MAX_CLASSES; labels 0 .. classes-1.
  * Memory   The loader is the caller's; qg_loader_free.
@@ -148,17 +156,18 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
 qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes,
                      qg_loader_spec spec);
 
-/* Images and labels in two files that NumPy's save wrote: versions 1 to 3 of the format, in C order,
- * little-endian.
+/* Images and labels in two files written by NumPy's save: versions 1 to 3 of the format, in C
+ * order, little-endian.
  *
- * Shapes   images: uint8 [n][h][w] (one channel) or [n][h][w][c]; no side and no number of channels above
- *          4096.  labels: any integer type, [n] or [n][1].
- * Range    classes, or 0: as many as the greatest label needs.  Labels 0 .. classes-1.
+ * Shapes   images: uint8 [n][h][w] (one channel) or [n][h][w][c]; h, w and c are at most 4096.
+ *          labels: any integer type, [n] or [n][1].
+ * Range    Labels are 0 .. classes-1.  classes 0: one more than the greatest label.
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: it is no such file, truncated or
- *          too long, has another type, order or shape, other numbers of labels and images, a label out of
- *          range.  QG_EARG and QG_EMEM as above.  The message names the file.  There is a warning
- *          (qg_loader_warning) if the channels seem to come before the height, as PyTorch has them.
+ * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: a file has another format,
+ *          type, order or shape, is truncated or too long, has a label out of range, or the
+ *          numbers of images and labels differ.  QG_EARG and QG_EMEM as above.  The message names
+ *          the file.  There is a warning (qg_loader_warning) if channels seem to come before the
+ *          height, as in PyTorch.
  */
 qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader_spec spec);
 
@@ -178,19 +187,21 @@ qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
  *
  * Memory   b.x and b.y belong to the loader and stay valid until the next call.  Nothing is allocated,
  *          except by the decoders of images that are not in memory.
- * Fails    Only if such an image cannot be decoded again, or has changed since the loader was made: it then
- *          returns false, now and in all later calls, and qg_loader_status tells this from the end of an
- *          epoch.  With NULL it returns false.
+ * Fails    Only if an image that is not in memory cannot be decoded again, or has changed since
+ *          the loader was made: it then returns false, in this call and all later ones, and
+ *          qg_loader_status returns the failure; at the end of an epoch that is QG_OK.  If l is
+ *          NULL, it returns false.
  */
 bool qg_loader_next(qg_loader *l, qg_batch *b);
 
-/* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO: a file has
- * changed. */
+/* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO if
+ * a file has changed. */
 QG_MUST_CHECK
 qg_status qg_loader_status(const qg_loader *l);
 
 /* The position of the loader: the epoch and the batch that qg_loader_next returns next, both counted from 0.
- * batch = qg_loader_batches(l) is the end of the epoch, where the next qg_loader_next returns false.
+ * batch = qg_loader_batches(l) is the end of the epoch: the next call of qg_loader_next returns
+ * false.
  *
  * Range    batch 0..qg_loader_batches(l); epoch such that b.step fits in 64 bits.
  * Fails    qg_loader_seek: QG_EARG; the position does not change.
@@ -201,20 +212,22 @@ qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch);
 
 qg_shape  qg_loader_shape(const qg_loader *l);      /* of the set: n images of [h][w][c] */
 int       qg_loader_classes(const qg_loader *l);    /* labels are 0 .. classes-1 */
-int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one included */
+int       qg_loader_batches(const qg_loader *l);    /* per epoch, including a short last one */
 
-/* The images and labels of the set as they are, in its order, for what preprocesses itself, as the engine
- * does (infer/infer.h): bytes [n][h][w][c] of images first .. first + n - 1, and all labels.
+/* The bytes and labels of the set in its order, before preprocessing, for programs that preprocess
+ * images themselves, as the engine does (infer/infer.h): bytes [n][h][w][c] of images
+ * first .. first + n - 1, and all labels.
  *
- * Memory   Owned by l.  Images that are in memory are not copied; others are decoded by all threads to
- *          room [n][h][w][c], which is then the result.
- * Fails    qg_loader_bytes: NULL.  As qg_loader_next, with the message of the first image that fails;
- *          QG_EARG: the images have been whitened, or they are not in memory and room is NULL. */
+ * Memory   Owned by l.  Images that are in memory are not copied; others are decoded by all threads
+ *          into room [n][h][w][c], which is then the result.
+ * Fails    qg_loader_bytes: NULL.  As qg_loader_next, with the message of the first image that
+ *          fails; QG_EARG: the images have been whitened, or they are not in memory and room is
+ *          NULL. */
 const uint8_t  *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
 const uint16_t *qg_loader_labels(const qg_loader *l);
 
-/* The images that .validation has held out, preprocessed as those of l, in the order of the set and without
- * augmentation; NULL: none.
+/* The images that .validation has held out, preprocessed like those of l, in the order of the set
+ * and without augmentation; NULL: there are none.
  *
  *     qg_loader *train = qg_data_train("cifar10", dir, (qg_loader_spec){ .batch = 128, .seed = 7,
  *                                                                        .validation = { .images = 5000 } });
@@ -223,19 +236,19 @@ const uint16_t *qg_loader_labels(const qg_loader *l);
  * Memory   Owned by l, and freed with it. */
 qg_loader *qg_loader_validation(const qg_loader *l);
 
-/* A hash of the bytes and labels of the set, before normalisation and before images are held out, which
- * tells sets apart. */
+/* A hash that identifies the set: of its bytes and labels, before normalisation and before images
+ * are held out. */
 uint64_t  qg_loader_digest(const qg_loader *l);
 
-/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and
- * 0 if the classes have no names: only those of folders have, and chosen ones (.classes), which are
- * otherwise called by the numbers that they had, "7". */
+/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of the
+ * names.  Classes have names in a folder, and if they were chosen with .classes; without a folder,
+ * the name is then the former number, "7".  Otherwise the results are NULL and 0. */
 const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
 
-/* What may be a mistake in the set, in one line, such as files that were skipped, images of 16 bits per
- * value, of which the high 8 are used, or, unless .in_order, a class without images; NULL: nothing.  It
- * belongs to l. */
+/* A warning, in one line, about what may be a mistake in the set: files that were skipped; images
+ * with 16 bits per value, of which the high 8 are used; unless .in_order, a class without images.
+ * NULL: nothing.  It belongs to l. */
 const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
