@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/file.h"
-#include "core/io/safetensors.h"
-
 enum { KNOWN = 10, NUMBER_BYTES = 12 };
 
 /* In the order of batches.meta.txt of CIFAR-10, and of Fashion-MNIST's table of labels (1708.07747v2, table 2). */
@@ -55,16 +52,6 @@ qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const cha
         c->name[k] = word_for(name, data);
     }
     return QG_OK;
-}
-
-qg_status qg__class_names_of(qg__class_names *c, const char *path, const char *data, int n)
-{
-    qg_archive *a;
-    qg_status   status = qg_safetensors_open(QG_BY_PATH, path, &a);
-    if (status) return status;
-    status = qg__class_names_begin(c, qg_archive_noted(a, "class-names"), data, n);
-    qg_archive_free(a);
-    return status;
 }
 
 void qg__class_names_end(qg__class_names *c)

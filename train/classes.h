@@ -16,9 +16,6 @@ typedef struct qg__class_names {
 QG_MUST_CHECK
 qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n);
 
-/* The same of what the checkpoint at path notes.  Fails with QG_EMEM, and as qg_safetensors_open. */
-QG_MUST_CHECK
-qg_status qg__class_names_of(qg__class_names *c, const char *path, const char *data, int n);
 void      qg__class_names_end(qg__class_names *c);
 
 #endif

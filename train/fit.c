@@ -47,7 +47,7 @@ typedef struct fit {
 static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
 
 /* The split that each epoch is measured on. */
-static qg_loader *chooser(const fit *f) { return f->spec->validation ? f->spec->validation : f->spec->test; }
+static qg_loader *selection(const fit *f) { return f->spec->validation ? f->spec->validation : f->spec->test; }
 
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
@@ -60,44 +60,6 @@ static bool must_stop(fit *f)
 
 /* All files are those of rank 0. */
 static bool keeps_files(void) { return qg_rank() == 0; }
-
-/* Whether it is of an input and starts from the first batch that it quantizes; until then it leaves inputs as they are. */
-static bool needs_batch(const qg_quant *q, qg_role role)
-{
-    if (role != QG_INPUT || !q->scheme->observes) return false;
-    for (int i = 0; i < qg_learned_count(*q); i++)
-        if (!q->scheme->learned[i].tracked) return true;        /* one that is only tracked follows while it waits */
-    return false;
-}
-
-/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does.  done: the step
- * before which it has started, instead. */
-static uint64_t last_start(qg_net *net, uint64_t step, bool done)
-{
-    uint64_t last = 0;
-    for (int i = 0; i < qg_net_layers(net); i++)
-        for (int r = 0; r < QG_ROLES; r++) {
-            const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
-            if (!slot || !slot->q.scheme || slot->q.after == 0 || qg_roles[r] == QG_GRADIENT) continue;
-            const uint64_t at = slot->q.after + (done && needs_batch(&slot->q, qg_roles[r]));
-            if (at > last && at <= step) last = at;
-        }
-    return last;
-}
-
-/* The first epoch that ends with every quantizer started; 0: all do. */
-static uint64_t first_whole(const fit *f)
-{
-    const uint64_t start = last_start(f->run.net, UINT64_MAX, !f->run.starts_in_step);
-    return start / batches(f) + (start % batches(f) > 0);
-}
-
-static bool is_finished(const fit *f)
-{
-    const qg__run_record *at = &f->run.record;
-    if (at->epoch == (uint64_t)f->spec->epochs) return true;
-    return f->spec->patience && at->epoch >= first_whole(f) && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
-}
 
 /* --- what the program is told ------------------------------------------------------------- */
 
@@ -148,7 +110,7 @@ static qg_fit_result result(const fit *f)
                                     .epochs            = at->epoch,
                                     .batch             = at->batch,
                                     .batches           = batches(f),
-                                    .complete          = is_finished(f) && (f->tested || !f->spec->validation),
+                                    .complete          = qg__run_is_finished(&f->run) && (f->tested || !f->spec->validation),
                                     .images_per_second = known > 0 ? known : rate(f),
                                     .seconds           = f->run.metrics.seconds,
                                     .threads           = (uint64_t)qg_threads(),
@@ -186,13 +148,6 @@ static qg_status save_if_due(fit *f)
 
 /* --- one step, one epoch ------------------------------------------------------------------ */
 
-/* The learning rate is a function of the step only, so checkpoints do not store it. */
-static double rate_at(const fit *f, uint64_t step)
-{
-    const double steps = (double)batches(f) * f->spec->epochs;
-    return qg_schedule_lr(&f->spec->schedule, f->spec->lr, (double)step / steps);
-}
-
 /* A weight that was a float until this step has moved away from the one that its scales fitted, and averages of these
  * scales would not fit for long after it. */
 static qg_status start_weights(fit *f, uint64_t step)
@@ -206,7 +161,7 @@ static qg_status start_weights(fit *f, uint64_t step)
 static qg_status begin_step(fit *f, uint64_t step)
 {
     const qg__run *r = &f->run;
-    if (step == 0 || last_start(r->net, step, false) != step) return QG_OK;
+    if (step == 0 || qg__last_start(r->net, step, false) != step) return QG_OK;
     const qg_status status = r->starts_in_step ? start_weights(f, step) : QG_OK;
     return status || !r->ema ? status : qg_ema_restart(r->ema);
 }
@@ -233,7 +188,7 @@ static qg_status step(fit *f, const qg_batch *b)
     qg_var *scores = qg_net_forward(r->net, r->tape, b->x);
     qg_var *loss   = qg__loss(f->spec, r->tape, scores, b);
     if (f->of_teacher) loss = qg__distil(&f->spec->teacher, f->of_teacher, r->tape, scores, loss, b);
-    qg_optim_set_lr(f->spec->optim, (float)rate_at(f, b->step));
+    qg_optim_set_lr(f->spec->optim, (float)qg__run_rate(&f->run, b->step));
     qg_status status = qg_backward(r->tape, loss);
     if (!status) status = qg_optim_step(f->spec->optim);
     if (!status && r->ema) status = qg_ema_update(r->ema);
@@ -304,7 +259,7 @@ static qg_status evaluate(fit *f, bool *stopped)
 {
     qg__run_record *at = &f->run.record;
     qg__measured    m;
-    const qg_status status = measure_last(f, chooser(f), qg__reestimates(&f->run), &m, stopped);
+    const qg_status status = measure_last(f, selection(f), qg__reestimates(&f->run), &m, stopped);
     if (status) {
         char when[32];
         snprintf(when, sizeof when, "epoch %" PRIu64, at->epoch + 1);
@@ -344,9 +299,9 @@ static qg_status end_epoch(fit *f)
 {
     const bool      held   = f->spec->validation;
     qg__run_record *at     = &f->run.record;
-    const double    lr     = rate_at(f, at->epoch * batches(f) + at->batch - 1);
-    const uint64_t  whole  = first_whole(f);
-    const bool      first  = at->best_epoch < whole && at->epoch + 1 >= whole;      /* of the quantized net */
+    const double    lr     = qg__run_rate(&f->run, at->epoch * batches(f) + at->batch - 1);
+    const uint64_t  from   = qg__first_quantized_epoch(&f->run);
+    const bool      first  = at->best_epoch < from && at->epoch + 1 >= from;        /* of the quantized net */
     const bool      better = first || at->best_epoch == 0 || at->test_accuracy > at->best_accuracy;
     at->train_loss         = at->loss / (double)at->images;
     at->train_accuracy     = (double)at->correct / (double)at->images;
@@ -440,7 +395,7 @@ static qg_status train(fit *f)
     bool stopped = false;
     f->saved     = qg__now();
     begin_first_epoch(f);
-    while (!is_finished(f)) {
+    while (!qg__run_is_finished(&f->run)) {
         qg_status status = run_steps(f, &stopped);
         if (!status && !stopped) status = evaluate(f, &stopped);
         if (!status && stopped) {
@@ -451,109 +406,6 @@ static qg_status train(fit *f)
         if (status) return status;
     }
     return f->spec->validation && !f->tested ? test_at_end(f) : QG_OK;
-}
-
-/* --- what can be wrong -------------------------------------------------------------------- */
-
-static bool is_mode(qg_fit_mode mode)
-{
-    switch (mode) {
-    case QG_FIT_RESUME:
-    case QG_FIT_NEW:
-    case QG_FIT_FORCE: return true;
-    }
-    return false;
-}
-
-static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
-{
-    if (!net) return qg__fail_null(QG_EARG, "net");
-    if (!qg_net_params(net)) return qg_errcode();
-    if (!s->train || !s->test) return qg__fail_null(QG_EARG, s->train ? "test" : "train");
-    if (s->train == s->test) return qg_fail(QG_EARG, "fit: train and test are the same loader");
-    if (s->validation && (s->validation == s->train || s->validation == s->test))
-        return qg_fail(QG_EARG, "fit: validation is the same loader as %s", s->validation == s->test ? "test" : "train");
-    if (!s->optim) return qg__fail_null(QG_EARG, "optim");
-    if (qg_optim_params(s->optim) != qg_net_params(net)) return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
-    if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
-    if (!is_mode(s->mode)) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);
-    if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
-    if (!(s->lr > 0 && isfinite(s->lr))) return qg_fail(QG_EARG, "fit: lr is %g, must be greater than 0", s->lr);
-    if (!(s->clip_norm >= 0 && isfinite(s->clip_norm)))
-        return qg_fail(QG_EARG, "fit: clip_norm is %g, must be 0 or more", (double)s->clip_norm);
-    if (isnan(s->budget)) return qg_fail(QG_EARG, "fit: budget is not a number");
-    if (s->patience < 0) return qg_fail(QG_EARG, "fit: patience is %d, must be 0 or more", s->patience);
-    if (!(s->label_smoothing >= 0 && s->label_smoothing < 1))
-        return qg_fail(QG_EARG, "fit: label_smoothing is %g, must be 0 or more and less than 1", (double)s->label_smoothing);
-    if (s->label_smoothing > 0 && s->loss)
-        return qg_fail(QG_EARG, "fit: label_smoothing is part of the cross entropy, but the spec has a loss of its own");
-    return qg_schedule_check(&s->schedule) ? qg_fail(QG_EARG, "fit: %s", qg_errmsg()) : QG_OK;
-}
-
-static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
-
-/* A mismatch would otherwise show in the first step, when there is a run already, or after an epoch. */
-static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
-{
-    const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test), in = qg_net_layer(net, 0)->in;
-    const qg_shape v = qg_loader_shape(s->validation);
-    if (!same_size(a, b))
-        return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w, b.c, a.h, a.w, a.c);
-    if (s->validation && !same_size(a, v))
-        return qg_fail(QG_EFORMAT, "validation images are %dx%dx%d, training images %dx%dx%d", v.h, v.w, v.c, a.h, a.w, a.c);
-    if (same_size(a, in)) return QG_OK;
-    return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h, a.w, a.c, in.h, in.w, in.c);
-}
-
-/* A batch norm with one number per channel in an image, or NULL. */
-static const char *smallest_norm(const qg_net *net)
-{
-    for (int i = 0; i < qg_net_layers(net); i++) {
-        qg_layer           *l  = qg_net_layer(net, i);
-        const qg_batchnorm *bn = qg__batchnorm(l);
-        if (bn && l->in.h == 1 && l->in.w == 1 && (l->in.c == 1 || !bn->spec.whole)) return l->name;
-    }
-    return NULL;
-}
-
-/* How many images norms see at least in a batch of so many. */
-static int seen_images(const qg_net *net, int batch)
-{
-    return net->spec.batchnorm_per_rank && batch >= qg_ranks() ? batch / qg_ranks() : batch;
-}
-
-/* The variance of one number is 0, so such a batch norm gives its shift for any input, and no gradient. */
-static qg_status check_batches(const fit *f, const qg_net *net)
-{
-    const int   n = qg_loader_shape(f->spec->train).n, most = qg__loader_spec(f->spec->train).batch;
-    const int   batch = most < n ? most : n, last = n % batch;
-    const char *norm  = smallest_norm(net);
-    char        text[256], share[64] = "";
-    if (!norm || (seen_images(net, batch) > 1 && (last == 0 || seen_images(net, last) > 1))) return QG_OK;
-    if (seen_images(net, batch) < batch || seen_images(net, last) < last)
-        snprintf(share, sizeof share, " (norm-sync off, on %d ranks)", qg_ranks());
-    if (seen_images(net, batch) == 1)
-        return qg_fail(QG_EARG, "batches of %d image%s%s give %s one value per channel, whose variance is 0; it needs 2 or more",
-                       batch, batch == 1 ? "" : "s", share, norm);
-    snprintf(text, sizeof text, "the last batch of an epoch has %d of the %d images%s, so %s has one value per channel, whose "
-             "variance is 0; choose another batch size", last, n, share, norm);
-    qg__run_notice(&f->run, QG_FIT_SMALL_BATCH, text);
-    return QG_OK;
-}
-
-/* The first layer whose scheme has something to say speaks for all. */
-static void warn_of_schemes(fit *f, qg_net *net)
-{
-    for (int i = 0; i < qg_net_layers(net); i++) {
-        qg_layer      *l    = qg_net_layer(net, i);
-        const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
-        const char    *why  = slot && slot->q.scheme && slot->q.scheme->advice ? slot->q.scheme->advice(slot->q) : NULL;
-        char           spelt[QG_SPELLING_BYTES], text[320];
-        if (!why) continue;
-        snprintf(text, sizeof text, "%s.weight: %s: %s", l->name, qg_scheme_spelling(slot->q.scheme, QG_WEIGHT, spelt, sizeof spelt), why);
-        qg__run_notice(&f->run, QG_FIT_ADVICE, text);
-        return;
-    }
 }
 
 /* --- fine-tuning -------------------------------------------------------------------------- */
@@ -617,59 +469,6 @@ static qg_status check_position(const fit *f)
                    " and %" PRIu64, dir, at->steps, at->epoch, n, at->batch);
 }
 
-/* --- a longer run ------------------------------------------------------------------------- */
-
-static bool is_extended(const fit *f)
-{
-    const qg_fit_spec *s   = f->spec;
-    const qg_fit_span *was = &f->run.was;
-    char               here[256], there[256];
-    qg_schedule_print(&s->schedule, here, sizeof here);
-    qg_schedule_print(&was->schedule, there, sizeof there);
-    return s->epochs != was->epochs || s->patience != was->patience || strcmp(here, there);
-}
-
-static qg_status check_length(const fit *f)
-{
-    const qg_fit_spec    *s   = f->spec;
-    const qg_fit_span    *was = &f->run.was;
-    const qg__run_record *at  = &f->run.record;
-    if (s->epochs < was->epochs)
-        return qg_fail(QG_EARG, "epochs: the run in %s has %d, and cannot be shortened to %d", f->run.paths.dir, was->epochs, s->epochs);
-    if (s->patience && (!was->patience || s->patience < was->patience))
-        return qg_fail(QG_EARG, "patience: the run in %s began with %d; it can go on with more or with 0, not with %d",
-                       f->run.paths.dir, was->patience, s->patience);
-    if (is_finished(f) && s->epochs > was->epochs && at->epoch < (uint64_t)s->epochs)
-        return qg_fail(QG_EARG, "epochs: patience %d ended the run in %s after epoch %" PRIu64 ", and would end one of %d epochs "
-                       "there, too; extend it with more patience, or with 0", s->patience, f->run.paths.dir, at->epoch, s->epochs);
-    return QG_OK;
-}
-
-/* The rate of each step so far, rounded as the optimizer gets it. */
-static qg_status check_rates(const fit *f)
-{
-    const qg_fit_spec *s     = f->spec;
-    const qg_fit_span *was   = &f->run.was;
-    const double       steps = (double)batches(f) * was->epochs;
-    char               text[256];
-    for (uint64_t i = 0; i < f->run.record.steps; i++) {
-        const double here = rate_at(f, i), there = qg_schedule_lr(&was->schedule, s->lr, (double)i / steps);
-        if ((float)here == (float)there) continue;
-        qg_schedule_print(&s->schedule, text, sizeof text);
-        return qg_fail(QG_EARG, "epochs: the run in %s cannot be extended: with %d epochs and schedule %s its step %" PRIu64
-                       " would have had the rate %.9g, but had %.9g; start a new run from its weights instead, or name a schedule "
-                       "that agrees so far", f->run.paths.dir, s->epochs, text, i + 1, here, there);
-    }
-    return QG_OK;
-}
-
-/* Whether a run with this spec would be where this one is. */
-static qg_status check_extension(const fit *f)
-{
-    const qg_status status = check_length(f);
-    return status ? status : check_rates(f);
-}
-
 /* result.json lists all that have worked on the run. */
 static void warn_of_kernels(const fit *f)
 {
@@ -683,26 +482,26 @@ static void warn_of_kernels(const fit *f)
 }
 
 /* Continues from the checkpoint. */
-static qg_status take_up(fit *f)
+static qg_status continue_run(fit *f)
 {
     qg_status status = qg__run_check_version(&f->run);
     if (!status) status = qg__run_load(&f->run);
     if (!status) status = qg__run_check_best(&f->run);
     if (!status) status = read_before(f);
-    const bool extends = !status && is_extended(f);
-    if (extends) status = check_extension(f);
-    f->before.complete &= is_finished(f);
+    const bool extends = !status && qg__run_is_extended(&f->run);
+    if (extends) status = qg__run_check_extension(&f->run);
+    f->before.complete &= qg__run_is_finished(&f->run);
     f->tested = f->spec->validation && f->before.complete;
     if (f->tested) {
         f->last = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.test_accuracy };
         f->best = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.best_test_accuracy };
     }
     if (!status) status = check_position(f);
-    if (!status && !is_finished(f)) warn_of_kernels(f);
-    if (!status && !is_finished(f)) status = qg__run_check_whitening(&f->run);
+    if (!status && !qg__run_is_finished(&f->run)) warn_of_kernels(f);
+    if (!status && !qg__run_is_finished(&f->run)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     if (!status && extends) status = qg__run_extend(&f->run);
-    if (!status && !is_finished(f)) status = qg__run_cut_metrics(&f->run);
+    if (!status && !qg__run_is_finished(&f->run)) status = qg__run_cut_metrics(&f->run);
     if (status || !extends) return status;
     begin_first_epoch(f);
     return save(f);
@@ -713,41 +512,6 @@ static qg_status check_unused(const qg_optim *o)
 {
     if (qg_optim_steps(o) == 0) return QG_OK;
     return qg_fail(QG_EARG, "fit: a new run needs a new optimizer, but this one has taken %lld steps", (long long)qg_optim_steps(o));
-}
-
-/* The number of bytes before the first line in which a and b differ. */
-static size_t same_lines(const char *a, const char *b)
-{
-    size_t same = 0;
-    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
-        if (a[i] == '\n') same = i + 1;
-    return same;
-}
-
-/* The text of every rank.  Ranks that differ would end in different weights, or wait for each other forever. */
-static qg_status check_ranks(const fit *f)
-{
-    static const char *const mine = "%scommit = \"%s\"\nkernels = \"%s\"\nblas-core = \"%s\"\nweights = \"%s\"\n";
-    char                     digest[17], said[512] = "";
-    if (qg_ranks() == 1) return QG_OK;
-    qg__digest(f->run.net, digest);
-    const int n = snprintf(NULL, 0, mine, f->run.identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
-    char     *here  = malloc((size_t)n + 1), *there = NULL;
-    size_t    bytes = (size_t)n + 1;
-    if (here) snprintf(here, bytes, mine, f->run.identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
-    qg_status status = qg_ranks_broadcast(&bytes, sizeof bytes);
-    if (!status) there = qg_rank() ? malloc(bytes) : here;
-    if (qg_ranks_any(!here || !there)) status = qg_fail(QG_EMEM, "out of memory for the configurations of ranks");
-    if (!status) status = qg_ranks_broadcast(there, bytes);
-    if (!status && strcmp(here, there)) {
-        const size_t at = same_lines(here, there);
-        snprintf(said, sizeof said, "rank %d has '%.*s', but rank 0 has '%.*s'", qg_rank(), (int)strcspn(here + at, "\n"), here + at,
-                 (int)strcspn(there + at, "\n"), there + at);
-    }
-    if (there != here) free(there);
-    free(here);
-    if (!status) status = qg__ranks_tell(said, sizeof said);
-    return !status && *said ? qg_fail(QG_EARG, "ranks do not agree: %s", said) : status;
 }
 
 /* Rank 0 opens the files, and the others take over what it has read. */
@@ -772,21 +536,19 @@ static qg_status open_files(fit *f)
     if (!status) status = qg__run_has(&f->run, QG__RUN_LAST, &loads);
     if (!status && !loads) status = check_unused(optim);
     if (status) return status;
-    return loads ? take_up(f) : qg__run_create(&f->run);
+    return loads ? continue_run(f) : qg__run_create(&f->run);
 }
 
 static qg_status open_run(fit *f, qg_net *net)
 {
     const qg_fit_spec *s      = f->spec;
     qg_status status = qg__run_paths_of(s->dir, &f->run.paths);
-    if (!status) status = check_images(net, s);
-    if (!status) status = check_batches(f, net);
-    if (!status) warn_of_schemes(f, net);
+    if (!status) status = qg__fit_check_net(&f->run, net);
     if (!status) status = qg__run_compose(&f->run, net, s);
     if (!status && s->mode != QG_FIT_RESUME) status = check_unused(s->optim);
-    if (!status) status = check_ranks(f);
+    if (!status) status = qg__run_check_ranks(&f->run);
     if (!status) status = share_run(f, keeps_files() ? open_files(f) : QG_OK);
-    if (!status && !is_finished(f)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
+    if (!status && !qg__run_is_finished(&f->run)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
     if (!status && s->validation) status = qg_loader_seek(s->validation, 0, 0);
     return status ? status : qg_loader_seek(s->test, 0, 0);
 }
@@ -796,7 +558,7 @@ qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
     fit f = { .spec = &spec, .run = { .spec = &spec, .lock = QG_BY_PATH }, .began = qg__now() };
     if (!keeps_files()) spec.events = (qg_fit_events){ 0 };
     if (spec.lr == 0 && spec.optim) spec.lr = (double)qg_optim_lr(spec.optim);
-    qg_status status = check_spec(net, &spec);
+    qg_status status = qg__fit_check(net, &spec);
     if (!status && spec.teacher.net) status = qg__teacher_check(net, &spec.teacher);
     if (status) return status;
     if (spec.clip_norm != 0) qg_optim_set_clip_norm(spec.optim, spec.clip_norm);

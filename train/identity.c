@@ -1,4 +1,4 @@
-/* What the configuration of a run is: the text that checkpoints contain, and that a run must have to continue. */
+/* What the configuration of a run is: the text that checkpoints contain, and that a run must have to continue, on all ranks. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +7,13 @@
 #include "core/io/hash.h"
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "core/dist/ranks.h"
+#include "core/dist/exchange.h"
+#include "core/kernels/cpu.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "quant/scheme.h"
 #include "train/distil.h"
+#include "train/result.h"
 #include "train/run.h"
 
 /* Values are hashed one by one, since structs have padding. */
@@ -202,6 +204,41 @@ qg_status qg__run_same(const qg__run *r, const char *noted, const char *path, qg
     const qg_fit_spec *s = r->spec;
     *was = (qg_fit_span){ .epochs = s->epochs, .patience = s->patience, .schedule = s->schedule };
     return s->same ? s->same(s->user, noted, path, was) : same_text(r, noted, path, was);
+}
+
+/* The number of bytes before the first line in which a and b differ. */
+static size_t same_lines(const char *a, const char *b)
+{
+    size_t same = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '\n') same = i + 1;
+    return same;
+}
+
+/* Ranks that differ would end in different weights, or wait for each other forever. */
+qg_status qg__run_check_ranks(const qg__run *r)
+{
+    static const char *const mine = "%scommit = \"%s\"\nkernels = \"%s\"\nblas-core = \"%s\"\nweights = \"%s\"\n";
+    char                     digest[17], said[512] = "";
+    if (qg_ranks() == 1) return QG_OK;
+    qg__digest(r->net, digest);
+    const int n = snprintf(NULL, 0, mine, r->identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
+    char     *here  = malloc((size_t)n + 1), *there = NULL;
+    size_t    bytes = (size_t)n + 1;
+    if (here) snprintf(here, bytes, mine, r->identity, qg_commit(), qg_cpu_path(), qg_blas_core(), digest);
+    qg_status status = qg_ranks_broadcast(&bytes, sizeof bytes);
+    if (!status) there = qg_rank() ? malloc(bytes) : here;
+    if (qg_ranks_any(!here || !there)) status = qg_fail(QG_EMEM, "out of memory for the configurations of ranks");
+    if (!status) status = qg_ranks_broadcast(there, bytes);
+    if (!status && strcmp(here, there)) {
+        const size_t at = same_lines(here, there);
+        snprintf(said, sizeof said, "rank %d has '%.*s', but rank 0 has '%.*s'", qg_rank(), (int)strcspn(here + at, "\n"), here + at,
+                 (int)strcspn(there + at, "\n"), there + at);
+    }
+    if (there != here) free(there);
+    free(here);
+    if (!status) status = qg__ranks_tell(said, sizeof said);
+    return !status && *said ? qg_fail(QG_EARG, "ranks do not agree: %s", said) : status;
 }
 
 /* --- operands ----------------------------------------------------------------------------- */

@@ -50,14 +50,10 @@
 static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                               "best.safetensors", QG_WHITENING_FILE };
 
-/* Files of FORMAT have a checksum; those of FORMAT_BEFORE have a digest of their weights, or, if they are older, nothing. */
-
 /* When delayed quantizers of weights start. */
 #define STARTS "delayed-quantizers-start"
 
 /* --- the directory ------------------------------------------------------------------------ */
-
-const char *qg__run_file_name(qg__run_file f) { return files[f]; }
 
 qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
 {
@@ -324,23 +320,19 @@ qg_status qg__run_create(qg__run *r)
 
 /* --- loading ------------------------------------------------------------------------------ */
 
-/* Checks the notes of a file: it belongs to this run's configuration, and has the checksum that its format demands. */
-static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path,
-                             qg_fit_span *was)
+qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum)
 {
     const bool current = format && !strcmp(format, QG__RUN_FORMAT);
-    if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
+    if (!recipe || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
-    if (current && !checksum) return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
-    return qg__run_same(r, said, path, was);
+    return !current || checksum ? QG_OK : qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
 }
 
-/* Checks that the weights just loaded are those that were saved, in a file of QG__RUN_FORMAT_BEFORE. */
-static qg_status check_digest(const qg__run *r, const qg_state *s, const char *path)
+qg_status qg__run_check_digest(const char *path, const qg_state *s, const qg_net *net)
 {
     const char *noted = qg_state_find_note(s, "digest");
     char        found[17];
-    qg__digest(r->net, found);
+    qg__digest(net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, but were saved with %s", path, found, noted);
 }
@@ -387,10 +379,11 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     qg_fit_span ignored;
     qg_status   status = qg_state_load_in(s, r->lock, path);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
+    const char *noted = qg_state_find_note(s, "recipe");
     if (!status)
-        status = check_notes(r, qg_state_find_note(s, "format"), qg_state_find_note(s, "recipe"),
-                             qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM), path, s == r->last ? &r->was : &ignored);
-    if (!status) status = check_digest(r, s, path);
+        status = qg__run_check_format(path, qg_state_find_note(s, "format"), noted, qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM));
+    if (!status) status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
+    if (!status) status = qg__run_check_digest(path, s, r->net);
     if (status) return status;
     qg_state_set_note(s, "digest", NULL);       /* the file is saved again as one of this format */
     note(s, r);
@@ -513,9 +506,9 @@ qg_status qg__run_check_best(const qg__run *r)
         status = qg_fail(QG_EFORMAT, "%s: is from epoch %s, but the best was epoch %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
     qg_fit_span ignored;
-    if (!status)
-        status = check_notes(r, qg_archive_noted(a, "format"), qg_archive_noted(a, "recipe"),
-                             qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM), path, &ignored);
+    const char *noted = qg_archive_noted(a, "recipe");
+    if (!status) status = qg__run_check_format(path, qg_archive_noted(a, "format"), noted, qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM));
+    if (!status) status = qg__run_same(r, noted, path, &ignored);
     qg_archive_free(a);
     return status;
 }
@@ -531,17 +524,12 @@ qg_status qg__run_size_parse(const char *path, const char *size, const char *cou
     return QG_OK;
 }
 
-qg_status qg__run_noted_size(const qg__run *r, qg__run_file f, qg_shape *image, int *classes)
+qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *steps)
 {
-    const char *path   = r->paths.file[f];
-    qg_archive *a;
-    qg_status   status = qg_safetensors_open(r->lock, path, &a);     /* the notes are in the header */
-    *classes           = 0;
-    if (status) return status;
-    const char *size = qg_archive_noted(a, "image"), *count = qg_archive_noted(a, "classes");
-    if (size && count) status = qg__run_size_parse(path, size, count, image, classes);
-    qg_archive_free(a);
-    return status;
+    const char *text = qg_state_find_note(s, "steps");
+    char       *end  = NULL;
+    if (text) *steps = strtoull(text, &end, 10);
+    return end && end != text && !*end ? QG_OK : qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);
 }
 
 void qg__run_swap(qg__run *r)
@@ -556,11 +544,7 @@ qg_status qg__run_load_weights(qg__run *r, qg__run_file f)
     const qg_status status = last ? load_last(r) : load(r, r->best, path);
     if (!status && last) qg__run_swap(r);
     if (status || last) return status;
-    const char *steps = qg_state_find_note(r->best, "steps");
-    char       *end   = NULL;
-    if (steps) r->record.steps = strtoull(steps, &end, 10);
-    return end && end != steps && !*end ? QG_OK
-                                        : qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);
+    return qg__run_noted_steps(path, r->best, &r->record.steps);
 }
 
 /* --- saving ------------------------------------------------------------------------------- */

@@ -38,8 +38,7 @@ typedef struct qg__run_paths {
 
 /* Fails with QG_EARG: a path is too long, or dir is empty. */
 QG_MUST_CHECK
-qg_status   qg__run_paths_of(const char *dir, qg__run_paths *p);
-const char *qg__run_file_name(qg__run_file f);      /* "last.safetensors" */
+qg_status qg__run_paths_of(const char *dir, qg__run_paths *p);
 
 typedef struct qg__run {
     qg__run_paths       paths;
@@ -65,6 +64,28 @@ typedef struct qg__run {
     qg_tape            *tape;
 } qg__run;
 
+/* Checks a spec by itself.  Fails as qg_fit. */
+QG_MUST_CHECK
+qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s);
+
+/* Checks that images and batches of r->spec suit the net, and tells the program what is legal but bad.  Fails as qg_fit. */
+QG_MUST_CHECK
+qg_status qg__fit_check_net(const qg__run *r, const qg_net *net);
+
+/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does.  done: the step before
+ * which it has started, instead. */
+uint64_t  qg__last_start(qg_net *net, uint64_t step, bool done);
+uint64_t  qg__first_quantized_epoch(const qg__run *r);      /* that ends with every quantizer started; 0: all do */
+
+bool      qg__run_is_finished(const qg__run *r);
+double    qg__run_rate(const qg__run *r, uint64_t step);    /* the learning rate */
+
+/* Whether the spec has another span than the run that was loaded, and whether a run with this spec would be where this one is.  Fails with
+ * QG_EARG. */
+bool      qg__run_is_extended(const qg__run *r);
+QG_MUST_CHECK
+qg_status qg__run_check_extension(const qg__run *r);
+
 /* Creates the directory of r->paths if necessary and locks it against other processes.
  * Fails with QG_EIO, QG_EARG, and QG_ESTATE if the mode of r->spec excludes the run that it contains or another process
  * is training in it. */
@@ -79,6 +100,19 @@ qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 /* Checkpoints of the first have a checksum; those of the second have a digest of their weights, or, if they are older, nothing. */
 #define QG__RUN_FORMAT        "qgrad 2"
 #define QG__RUN_FORMAT_BEFORE "qgrad 1"
+
+/* Checks that a file with these notes, NULL where it lacks one, is a checkpoint, and that it has the checksum that its format demands.
+ * Fails with QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum);
+
+/* Checks that the weights just loaded into net are those that were saved, in a file of QG__RUN_FORMAT_BEFORE.  Fails with QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status qg__run_check_digest(const char *path, const qg_state *s, const qg_net *net);
+
+/* The note "steps" of QG__RUN_BEST.  Fails with QG_EFORMAT. */
+QG_MUST_CHECK
+qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *steps);
 
 /* The notes "28x28x1" and "10" of the checkpoint at path.  Fails with QG_EFORMAT. */
 QG_MUST_CHECK
@@ -98,6 +132,11 @@ char     *qg__run_identity(const qg__run *r);
  * the message names the first line that differs; QG_EFORMAT. */
 QG_MUST_CHECK
 qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, qg_fit_span *was);
+
+/* Checks that all ranks have the identity, the program, the kernels and the weights of rank 0; otherwise they would end in different
+ * weights, or wait for each other forever.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__run_check_ranks(const qg__run *r);
 
 /* The value of a key in such a text, up to the end of its line; NULL: it has no such line. */
 const char *qg__identity_value(const char *text, const char *key);
@@ -142,11 +181,6 @@ qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it 
  * completes that, and until then the run can be extended again. */
 QG_MUST_CHECK
 qg_status qg__run_extend(qg__run *r);
-
-/* The image size and number of classes recorded in f, QG__RUN_LAST or QG__RUN_BEST; 0 classes if an older version wrote
- * the file.  Fails as qg_archive_open. */
-QG_MUST_CHECK
-qg_status qg__run_noted_size(const qg__run *r, qg__run_file f, qg_shape *image, int *classes);
 
 /* Loads the parameters, tracked arrays and record.steps of f, QG__RUN_LAST or QG__RUN_BEST, to use the net but not to
  * continue the run.  A run with averages loads these. */

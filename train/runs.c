@@ -208,27 +208,11 @@ const double *qg_run_column(qg_run *r, const char *name, int *epochs)
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-/* Whether the checkpoint is one of this run, in a format that is known. */
-static qg_status check_notes(const qg_run *r, const qg_state *s, const char *path)
+/* Whether a checkpoint that notes this configuration is one of this run. */
+static qg_status check_recipe(const qg_run *r, const char *noted, const char *path)
 {
-    const char *format  = qg_state_find_note(s, "format"), *said = qg_state_find_note(s, "recipe");
-    const bool  current = format && !strcmp(format, QG__RUN_FORMAT);
     qg_fit_span ignored = { .epochs = r->recipe.epochs };
-    if (!said || (!current && (!format || strcmp(format, QG__RUN_FORMAT_BEFORE))))
-        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
-    if (current && !qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM))
-        return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
-    return r->said ? QG_OK : qg__recipe_same(&r->recipe, said, path, &ignored);
-}
-
-/* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
-static qg_status check_digest(const qg_net *net, const qg_state *s, const char *path)
-{
-    const char *noted = qg_state_find_note(s, "digest");
-    char        found[17];
-    qg__digest(net, found);
-    if (!noted || !strcmp(noted, found)) return QG_OK;
-    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, but were saved with %s", path, found, noted);
+    return r->said || !noted ? QG_OK : qg__recipe_same(&r->recipe, noted, path, &ignored);
 }
 
 /* The arrays of the net, and of a checkpoint the number of steps. */
@@ -240,22 +224,17 @@ static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
     if (last) qg_state_add(s, "run.steps", (qg_array){ .dtype = QG_U64, .data = &r->steps });
     qg_status status = last ? qg__state_load_part(s, path) : qg_state_load(s, path);
     if (status == QG_ESHAPE) {              /* because config.toml is that of another run, or else for the reason that is told already */
-        char        why[512];
-        qg_fit_span ignored = { .epochs = r->recipe.epochs };
-        const char *said    = qg_run_note(r, "recipe");
+        char why[512];
         snprintf(why, sizeof why, "%s", qg_errmsg());
-        status = said && !r->said ? qg__recipe_same(&r->recipe, said, path, &ignored) : QG_OK;
+        status = check_recipe(r, qg_run_note(r, "recipe"), path);
         if (!status) status = qg_fail(QG_ESHAPE, "%s", why);
     } else if (!status) {
-        status = check_notes(r, s, path);
+        const char *noted = qg_state_find_note(s, "recipe");
+        status = qg__run_check_format(path, qg_state_find_note(s, "format"), noted, qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM));
+        if (!status) status = check_recipe(r, noted, path);
     }
-    if (!status) status = check_digest(net, s, path);
-    if (!status && !last) {
-        const char *steps = qg_state_find_note(s, "steps");
-        char       *end   = NULL;
-        if (steps) r->steps = strtoull(steps, &end, 10);
-        if (!end || end == steps || *end) status = qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);
-    }
+    if (!status) status = qg__run_check_digest(path, s, net);
+    if (!status && !last) status = qg__run_noted_steps(path, s, &r->steps);
     qg_state_free(s);
     return status;
 }
