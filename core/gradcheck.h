@@ -1,7 +1,7 @@
-/* core/gradcheck.h — is a derivative the derivative of what was computed?
+/* core/gradcheck.h — checks whether a gradient is the derivative of what was computed.
  *
- * For authors of ops and layers.  A check is a spec, so a table can hold many.  Its outcome is a struct; nothing
- * is printed.
+ * For authors of ops and layers.  A check is a spec, so a table can hold many checks.  The result
+ * is a struct; nothing is printed.
  *
  *     static qg_var *build(qg_tape *t, const qg_params *p, void *context)
  *     {
@@ -19,10 +19,10 @@
 
 typedef struct qg_gradcheck_spec {
     const char *name;       /* for messages and the result */
-    qg_params  *params;     /* allocated and filled; checked if trained and not frozen */
+    qg_params  *params;     /* allocated and filled; checks those trained and not frozen */
     qg_var   *(*build)(qg_tape *t, const qg_params *p, void *context);     /* of any shape */
     qg_var   *(*surrogate)(qg_tape *t, const qg_params *p, void *context); /* NULL: build */
-    void       *context;    /* handed to both */
+    void       *context;    /* passed to both */
     float       h;          /* 0: 1/64; how far a value moves */
     float       tolerance;  /* 0: 1e-3 */
     const char *reason;     /* why the tolerance is what it is; NULL: the default's */
@@ -37,7 +37,7 @@ typedef struct qg_gradcheck_result {
     const char *reason;     /* never NULL */
     char        worst[64];  /* the name of the parameter with that error, cut if need be */
     double      least;      /* the smallest |dL/dp| of the parameters; 0: one of the checks was vacuous */
-    bool        pass;       /* error <= tolerance; false for a NaN */
+    bool        pass;       /* error <= tolerance; false if error is NaN */
 } qg_gradcheck_result;
 
 /* Compare dL/dp, p each parameter in turn, with central differences in random directions.
@@ -65,7 +65,7 @@ typedef struct qg_slopecheck_spec {
     const char *name;
     qg_var   *(*op)(qg_tape *t, qg_var *x, void *context);      /* elementwise, same shape */
     double    (*surrogate)(double x, void *context);            /* s, as its author declares it */
-    void       *context;    /* handed to both */
+    void       *context;    /* passed to both */
     float       lo, hi;     /* the interval; lo < hi */
     int         points;     /* 0: 1021 */
     float       tolerance;  /* 0: 1e-5 */

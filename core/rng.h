@@ -1,7 +1,8 @@
 /* core/rng.h — keyed random numbers.
  *
- * A stream is a 64-bit key; draw i of it is a pure function of (key, i).  Generators have no state, so a draw
- * depends neither on earlier draws, nor on the thread, nor on whether the run was resumed.
+ * A stream is a 64-bit key, and draw i of a stream is a pure function of (key, i).  Generators
+ * have no state, so a draw depends neither on earlier draws, nor on the thread, nor on whether the
+ * run was resumed.
  * The generator is the SplitMix64 finaliser of key and counter (Steele, Lea, Flood 2014).
  */
 #ifndef QG_RNG_H
@@ -31,7 +32,7 @@ static inline float qg_uniform(uint64_t key, uint64_t i)
     return (float)(qg_bits(key, i) >> 40) * (1.0f / 16777216);
 }
 
-float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, deviation 1 */
+float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, variance 1 */
 void  qg_permutation(uint64_t key, size_t n, uint32_t *order);          /* of 0 .. n-1, n < 2^32 */
 
 /* What a seed is forked for.  Files and results depend on these numbers. */

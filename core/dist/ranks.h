@@ -11,12 +11,14 @@
  * ranks: those of one process, to the bit.  All ranks must call the same functions of the library in the same order.
  * A batch with fewer images than ranks is not divided; every rank computes all of it.
  *
- * If a rank cannot go on, or a step fails on one of them, the others would wait for it: the program calls qg_ranks_abort, which
- * ends all of them, instead of going on or returning from main.  If another rank has gone, the step that needs it fails with
- * QG_ESTATE, unless MPI ends the program first, as mpirun does when a process is killed.
+ * If a step fails on one rank, or a rank cannot continue, the others would wait for it forever.
+ * The program must then call qg_ranks_abort, which ends all ranks, instead of continuing or
+ * returning from main.  If another rank has ended, the step that needs it fails with QG_ESTATE,
+ * unless MPI ends the program first, as mpirun does when a process is killed.
  *
- * A batch that no loader has served is computed by every rank, so it must be the same on all of them.  An op of your
- * own may read the numbers of its images; if it sums over the batch, it sees a part of them.
+ * A batch that does not come from a loader is computed by every rank, so it must be the same on
+ * all of them.  An op of your own sees only the images of its rank; a sum over the batch in it is
+ * incomplete.
  *
  * Programs are linked with a library built by `make mpi` (build/libqgrad-mpi.a).  In any other there is one rank.
  */
@@ -28,7 +30,7 @@
 
 #include "core/status.h"
 
-/* The most ranks; their number divides it. */
+/* The largest number of ranks; the number of ranks must divide it. */
 enum { QG_MAX_RANKS = 16 };
 
 /* Begin, once in a program.  argc and argv are main's, or NULL.
@@ -41,9 +43,9 @@ void      qg_ranks_end(void);           /* waits for the other ranks; from then 
 int       qg_ranks(void);               /* 1 before qg_ranks_begin */
 int       qg_rank(void);                /* 0 .. qg_ranks() - 1; rank 0 writes files */
 
-/* Ends the program on all ranks with exit code `code`: this one cannot go on, and the others would wait for it forever.
- * The line, or qg_errmsg() if it is NULL, is printed on stderr: once if all ranks fail alike, else by the rank that fails,
- * with its number.  Returns, and prints nothing, if there is one rank. */
+/* Ends the program on all ranks with exit code `code`, because this rank cannot continue.  line,
+ * or qg_errmsg() if line is NULL, is printed on stderr: once if all ranks fail alike, else by the
+ * rank that fails, with its number.  If there is only one rank, it prints nothing and returns. */
 void      qg_ranks_abort(int code, const char *line);
 
 /* How many processes mpirun or srun says that it has started, before qg_ranks_begin and in a program without MPI, too, whose
@@ -55,7 +57,7 @@ int       qg_ranks_started(void);
 QG_MUST_CHECK
 qg_status qg_ranks_broadcast(void *data, size_t bytes);
 
-/* Whether any rank says so.  All ranks call it. */
+/* Whether here is true on any rank.  All ranks must call it. */
 bool      qg_ranks_any(bool here);
 
 #endif

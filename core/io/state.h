@@ -1,13 +1,15 @@
 /* core/io/state.h — everything a run has to remember, as one file.
  *
- * A state is a list of named arrays and of notes.  Net, optimizer and run each append theirs; then the
- * list is saved, or filled from a file, as a whole.  Other programs can read the file too: it is in the
- * safetensors format, a length, a JSON header, then the arrays, little-endian and row-major.
+ * A state is a list of named arrays and of notes.  The net, the optimizer and the run append
+ * theirs; then the list is saved, or filled from a file, as a whole.  Other programs can read the
+ * file: it has the safetensors format, which is a length, a JSON header and the arrays,
+ * little-endian and row-major.
  *
- * The file has a checksum, the note "qgrad-checksum", of its names, types, shapes, data and other notes.  Every
- * function that reads a file verifies it, and fails with QG_EFORMAT and "is damaged" before anything is changed.  No
- * single flipped bit changes what is read; other damage goes unnoticed with a probability of about 2^-64.  Files of
- * other programs have no checksum and are read without one.  A program that changes a file must remove this note.
+ * The note "qgrad-checksum" is a checksum of the names, types, shapes, data and other notes of a
+ * file.  Every function that reads a file verifies it first, and fails with QG_EFORMAT and "is
+ * damaged".  Every single flipped bit is detected; other damage goes unnoticed with a probability
+ * of about 2^-64.  Files written by other programs have no checksum and are read without
+ * verification.  A program that changes a file must remove this note.
  */
 #ifndef QG_STATE_H
 #define QG_STATE_H
@@ -54,10 +56,12 @@ void        qg_state_fail(qg_state *s, qg_status why);           /* make it fail
 void        qg_state_free(qg_state *s);
 
 /* Write the list to path, all or nothing: the bytes go to path.PID-N.tmp, which is flushed to the disk and renamed.
- * Any number of threads and processes may save to one path, and read it, at the same time; each reader gets the whole
- * of one file.  A process that is killed may leave its temporary file behind; remove it when nobody saves to path.
+ * Any number of threads and processes may save to one path, and read it, at the same time; each
+ * reader gets one complete file.  A process that is killed may leave its temporary file; remove it
+ * when no process saves to path.
  *
- * The bytes are a function of names, values and notes alone, not of the order in which they were added: the checksum
+ * The bytes depend only on names, values and notes, not on the order in which they were added: the
+ * checksum
  * is first, the other notes are sorted by key, arrays by descending element size and then by name, without gaps.
  * Spaces pad the header to a multiple of eight, so that every array of a mapped file is aligned.
  *

@@ -18,15 +18,15 @@ enum { QG_SLICES = 16 };
 /* Runs one piece.  worker is 0 .. qg_threads()-1; it selects per-thread scratch and nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
-/* Run every piece once and return when all have run.  A loop runs on the calling thread alone if it is nested
- * in a piece, or if another thread is in qg_parallel at that time.  If the system starts fewer threads than
- * qg_threads() (RLIMIT_NPROC, memory), the loop runs on those that there are.  A process may fork at any time; the
- * child starts threads of its own. */
+/* Runs every piece once and returns when all have run.  A loop uses only the calling thread if it
+ * is nested in a piece, or if another thread is in qg_parallel at that time.  If the system starts
+ * fewer threads than qg_threads() (RLIMIT_NPROC, memory), the loop uses those.  A process may fork
+ * at any time; the child starts its own threads. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
 /* The same for pieces that call BLAS or LAPACK.  Each of their products uses one thread, since more would
  * change where its sums are cut.  OpenBLAS has one number of threads for the whole process: until the loop
- * ends it is 1 for the program's other threads too, then it is what it was before.
+ * ends it is 1 for the program's other threads too, then its former value is restored.
  *
  * OpenBLAS needs a buffer of 128 MiB of address space for each thread that multiplies, and retries forever if it gets
  * none.  So the buffers are reserved before the loop, which runs on fewer threads if there is room for fewer.
