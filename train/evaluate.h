@@ -1,5 +1,5 @@
-/* train/evaluate.h — what a net gets right and wrong: accuracy, which classes it confuses, how far its probabilities can be
- * trusted, and its worst mistakes.
+/* train/evaluate.h — measures a net on images: its accuracy, which classes it confuses, how
+ * reliable its probabilities are, and its worst mistakes.
  *
  *     qg_assessment a;
  *     if (qg_evaluate(net, test, (qg_evaluate_spec){ .worst = 10 }, &a)) ..
@@ -23,7 +23,7 @@
 
 enum { QG_CALIBRATION_BINS = 15 };
 
-/* Images of one class that were taken for another. */
+/* Images of one class that were predicted as another. */
 typedef struct qg_confused {
     int      label, predicted;
     uint64_t count;
@@ -55,7 +55,7 @@ typedef struct qg_assessment {
 } qg_assessment;                /* {0} is empty */
 
 typedef struct qg_evaluate_spec {
-    int         worst;          /* how many mistakes to keep */
+    int         worst;          /* how many of the worst mistakes to keep */
     uint64_t    seed;           /* of noise, which a few schemes need */
     uint64_t    steps;          /* of training so far, since a quantizer may start late; 0: long after any delay */
     qg_var   *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);    /* as in qg_fit_spec; NULL: cross entropy */
@@ -81,8 +81,8 @@ qg_status qg_assessment_add(qg_assessment *a, const qg_loader *images, const qg_
 /* Images of class label that were predicted as another or the same. */
 uint64_t  qg_assessment_confusion(const qg_assessment *a, int label, int predicted);
 
-/* Of the images of class k, the share that was predicted as k; of those predicted as k, the share that is.  NaN: there are
- * none. */
+/* Recall: the fraction of the images of class k that were predicted as k.  Precision: the fraction
+ * of the images predicted as k that are of class k.  NaN if there are no such images. */
 double    qg_assessment_recall(const qg_assessment *a, int k);
 double    qg_assessment_precision(const qg_assessment *a, int k);
 
@@ -91,7 +91,7 @@ static inline double qg_proportion_error(double p, uint64_t n) { return n ? sqrt
 
 /* The expected calibration error over 15 bins of equal width:
  *
- *     ECE = sum_m |B_m| / n |acc(B_m) - conf(B_m)|        0: of images with probability p, a share p is right
+ *     ECE = sum_m |B_m| / n |acc(B_m) - conf(B_m)|        0: where p is predicted, a fraction p is right
  *
  * with acc and conf the means of correctness and of the predicted class's probability over the images of a bin.
  * NaN: no images.
