@@ -59,7 +59,7 @@ void qg_share_gradient(qg_var *y)
 
 bool qg__gradient_shared(const qg_var *v) { return v->in[0] && v->grad == v->in[0]->grad; }
 
-void qg__product(qg_var *y) { y->marks |= PRODUCT; }
+void qg__mark_product(qg_var *y) { y->marks |= PRODUCT; }
 
 /* A product that only a batch norm reads: these are the larger half of the activations of a step. */
 static bool gives_value(const qg_op *reader, const qg_var *x)

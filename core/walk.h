@@ -9,7 +9,7 @@
 
 /* y is a product of in[0] with the weight in[1].  Its backward does not read y->data, and nobody reads in[1] after it, if that was
  * computed from a parameter.  The memory of both may then serve gradients. */
-void qg__product(qg_var *y);
+void qg__mark_product(qg_var *y);
 
 /* Whether y->grad stays as it is (qg_tape_retain); else backward, its last reader, may write to it. */
 bool qg__retained(const qg_tape *t);

@@ -81,7 +81,8 @@ static const char *layer_name(qg_net *net, const char *prefix, const char *name,
     return qg__arena_text(&net->arena, text);
 }
 
-static bool room(qg_net *net)
+/* Makes room for one more layer.  false: out of memory. */
+static bool reserve(qg_net *net)
 {
     if (net->layers < net->capacity) return true;
     const int  capacity = net->capacity ? 2 * net->capacity : 64;
@@ -130,7 +131,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                   after->name));
         return NULL;
     }
-    qg_layer *l = room(net) ? qg__arena_take(&net->arena, type->size) : NULL;
+    qg_layer *l = reserve(net) ? qg__arena_take(&net->arena, type->size) : NULL;
     if (l) {
         memset(l, 0, type->size);
         l->type  = type;
@@ -176,6 +177,7 @@ static qg_status build_layer(qg_net *net, qg_layer *l)
                    QG_SHAPE_ARGS(l->out));
 }
 
+/* The key of a layer's random numbers. */
 static uint64_t key_of(uint64_t key, const char *name)
 {
     for (; *name; name++) key = qg_bits(key, (unsigned char)*name);
@@ -333,6 +335,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
                          QG_SHAPE_ARGS(images.shape), net->spec.height, net->spec.width, net->spec.channels);
     qg_var *image = qg_input(t, images);
     if (!image) return NULL;
+    /* A status: QG_OK, or QG_ENAN. */
     if (qg_tape_mode(t) == QG_EVAL && qg__evaluation_takes(images)) return qg_reject(t, QG_ENAN, "%s", qg_errmsg());
     /* Results by layer, on the tape, so that several tapes can run one net. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);

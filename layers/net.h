@@ -5,18 +5,20 @@
  * declaration, every further call on the net does nothing.  Declaring a layer after qg_net_build makes
  * every further qg_net_forward fail.
  *
- * What qg_net_build folds.  A batch norm runs as one qg_norm_fused together with the sum, relu, max pooling and
- * elementwise quantizer that follow it, unless windows overlap or are padded.  The layers stay as they were
- * declared, and the summary shows them.  A product whose only reader is a batch norm gets no bias, because the
- * batch mean would subtract it again.
+ * qg_net_build folds layers that can run together.  A batch norm and the sum, relu, max pooling and
+ * elementwise quantizer that follow it run in one pass over memory (qg_norm_fused), unless windows
+ * overlap or are padded.  The layers stay as they were declared, and the summary shows them.  A
+ * conv2d or dense whose only reader is a batch norm gets no bias, because the batch mean would
+ * subtract it again.
  *
- * .fold_batchnorm folds the other way, for weights that will be integers: a batch norm directly after a
- * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
- * quantized, and disappears (core/ops/ops.h, qg_fold_weight).  A norm with .no_shift or .whole is not
- * folded, nor one after a product whose input quantizer scales the result (qg_xnor_activation).  If nothing can
- * be folded, qg_net_build fails with QG_EARG.  Until the statistics are frozen, a
+ * .fold_batchnorm folds a batch norm into the conv2d or dense before it, for weights that will be
+ * integers: the weight is multiplied by gamma / sqrt(var + eps) before it is quantized, and the
+ * norm itself is not run (core/ops/ops.h, qg_fold_weight).  A norm with .no_shift or .whole is not
+ * folded, nor one after a product whose input quantizer scales the result (qg_xnor_activation).  If
+ * nothing can be folded, qg_net_build fails with QG_EARG.  Until the statistics are frozen, a
  * training step computes the product twice.  The folded weight changes size when gamma and the
- * statistics move.  With 8 bits a range that follows it (QG_RANGE_CURRENT) fits better than a learned one.
+ * statistics move.  With 8 bits a range that follows it (QG_RANGE_CURRENT) fits better than a
+ * learned one.
  */
 #ifndef QG_NET_H
 #define QG_NET_H
@@ -36,9 +38,10 @@ typedef struct qg_net_spec {
     bool     fold_batchnorm;                /* into the quantized weight before it; see above */
     uint64_t freeze_batchnorm_after;        /* steps; training then uses the running statistics
                                                and no longer updates them.  0: never */
-    uint64_t quantize_weights_after;        /* steps, of which an epoch has qg_loader_batches, before the quantizers of weights
-                                               start; 0: none.  A quantizer */
-    uint64_t quantize_inputs_after;         /* with an .after of its own keeps that.  The same for inputs */
+    uint64_t quantize_weights_after;        /* delay of quantizers of weights without an .after,
+                                               in training steps (qg_loader_batches per
+                                               epoch); 0: none */
+    uint64_t quantize_inputs_after;         /* the same for inputs */
     bool     batchnorm_per_rank;            /* training uses the statistics of each rank's own images (core/dist/ranks.h), so
                                                results depend on the number of ranks; not with fold_batchnorm */
 } qg_net_spec;
@@ -88,7 +91,7 @@ typedef struct qg_pool2d_spec {
     int         size;       /* of the square window; required */
     int         stride;     /* 0: size */
     int         pad;        /* on each side, less than size */
-    bool        exclude_pad;    /* of means: as in qg_pool_spec */
+    bool        exclude_pad;    /* the mean of avgpool counts pixels of the image only */
     qg_layer   *after;      /* NULL: the layer declared before this one */
     const char *name;       /* NULL: "pool1", "pool2", .. */
 } qg_pool2d_spec;
@@ -109,8 +112,8 @@ qg_layer *qg_net_relu(qg_net *net);
 qg_layer *qg_net_hardtanh(qg_net *net);
 qg_layer *qg_net_sigmoid(qg_net *net);
 qg_layer *qg_net_tanh(qg_net *net);
-qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec);       /* a learned slope below 0: qg_prelu */
-qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec);      /* and learned shifts, at first 0: qg_rprelu */
+qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec);       /* slope x where x < 0: qg_prelu */
+qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec);      /* and shifts, initially 0 */
 qg_layer *qg_net_affine(qg_net *net, float a, float b);        /* a x + b: 2 x - 1 of an image */
 qg_layer *qg_net_maxpool(qg_net *net, int size);               /* stride = size */
 qg_layer *qg_net_avgpool(qg_net *net, int size);
@@ -123,14 +126,15 @@ qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes mus
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b);    /* the channels of a, then those of b; the
                                                                       heights and widths must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_mark_output(qg_layer *l);  /* returns l; the caller reads it (qg_net_output, qg_apply), so no layer needs
-                                               to, and it is not folded into another */
+qg_layer *qg_net_mark_output(qg_layer *l);  /* returns l.  The program reads its result
+                                               (qg_net_output, qg_apply): it needs no
+                                               other reader and is not folded */
 
-/* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
- * error, unless it is the last or declared as a result.  Initially the weights of products are uniform in
- * +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1, slopes are
- * those of qg_prelu_spec, the rest is 0.  The net owns the parameters.
- * NULL on failure. */
+/* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is
+ * an error, unless it is the last or marked by qg_net_mark_output.  Initially the weights of
+ * products are uniform in +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1,
+ * slopes are those of qg_prelu_spec, the rest is 0.  The net owns the parameters.  NULL on
+ * failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 
@@ -138,23 +142,27 @@ qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg
  * if the net is not built. */
 qg_layer  *qg_net_find(const qg_net *net, const char *name);
 
-/* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its quantizers learn
- * included, and so do the ranges that these observe, once they have observed one batch.  A frozen batch norm uses its
- * running statistics in training, too.  The batch norm per channel that alone reads a frozen product is frozen with it.
- * A layer without parameters is legal and stays as it is.
+/* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its
+ * quantizers learn included, and so do observed ranges, once they have observed a batch.  A frozen
+ * batch norm uses its running statistics in training, too.  A batch norm per channel that is the
+ * only reader of a frozen conv2d or dense is frozen with it.  A layer without parameters may be
+ * named, too, and nothing changes.
  *
  * Fails    QG_EARG: no layer has this name; the message lists those that have parameters.  QG_ESTATE: the net is not
  *          built. */
 QG_MUST_CHECK
 qg_status  qg_net_freeze(qg_net *net, const char *layer);
 
-/* Runs every layer in order and returns the result of the last.  In QG_EVAL, QG_ENAN: a value of x is not finite. */
+/* Runs every layer in order and returns the result of the last.
+ * Fails    As the ops, and in QG_EVAL with QG_ENAN if a value of x is not finite. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
-/* The result of the layer with this name in the newest qg_net_forward of net in this step of t, as a second head needs
- * it.  A layer that is folded into another has no result of its own, unless it was declared as a result (qg_net_mark_output).  In
- * QG_EVAL a product that only a batch norm reads is folded with it, too.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
- * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has not run in this step. */
+/* The result of the layer with this name in the newest qg_net_forward of net in this step of t, for
+ * example of a second head.  A layer that is folded into another has no result of its own, unless
+ * it was marked by qg_net_mark_output.  In QG_EVAL a product that only a batch norm reads is folded
+ * with it, too.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
+ * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has
+ * not run in this step. */
 qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);
 
 /* Runs one layer as it was declared, with nothing folded into it; the caller chooses the order.  For a
@@ -166,10 +174,11 @@ void       qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
 qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */
 
-/* Bytes of all parameters that evaluation reads, as floats: a batch norm counts as two per channel, or as one if it is
- * folded into a weight.  And of the packed file without normalisation and notes (layers/export/packed.h), which has in
- * addition a header and the steps.  0 before qg_net_build, and packed if no packed file can express the net; qg_errmsg then
- * says why. */
+/* float_bytes: bytes of all parameters that evaluation reads, as floats; a batch norm has two per
+ * channel, or one if it is folded into a weight.  packed_bytes: bytes of the packed file
+ * (layers/export/packed.h) without normalisation and notes, which adds a header and the steps.  0
+ * before qg_net_build; packed_bytes is also 0, with the reason in qg_errmsg, if no packed file can
+ * express the net. */
 size_t     qg_net_float_bytes(const qg_net *net);
 size_t     qg_net_packed_bytes(const qg_net *net);
 

@@ -1,4 +1,6 @@
-/* Batch norm, sum, activation and pooling become one pass over memory. */
+/* The plan of a net.  A batch norm takes in the layers after it (sum, relu, pooling, quantizer),
+ * which then run in the same pass over memory; with .fold_batchnorm, a product takes in the batch
+ * norm after it. */
 #include "layers/plan.h"
 
 /* The only layer that reads l; NULL if there are others, which would see the folded result. */
@@ -18,7 +20,7 @@ qg_batchnorm *qg__only_batchnorm(const qg_layer *l)
     return bn && !bn->spec.whole ? bn : NULL;
 }
 
-/* From now on s also computes l. */
+/* s also computes l, whose own step is dropped. */
 static void cover(qg_step *s, qg_layer *l)
 {
     l->net->step[l->index].layer = NULL;
@@ -36,14 +38,15 @@ static void fold_into_batchnorm(qg_step *s)
         cover(s, l);
 }
 
-/* Folding requires a quantized weight, no layer between product and norm, and an offset of the norm, which becomes
- * the bias. */
+/* A batch norm can be folded into a quantized weight, if the product's result is not scaled before
+ * the norm, and if the norm has a beta, which becomes the bias. */
 static bool foldable(const qg_product *p, const qg_batchnorm *bn)
 {
     const qg_scheme *input = p->input_slot.q.scheme;
     return p->weight_slot.q.scheme && !(input && input->scale_output) && !bn->spec.no_shift;
 }
 
+/* Takes the layers after s into it. */
 static void fold(qg_step *s)
 {
     const qg_product   *product = qg_layer_product(s->layer);
@@ -66,9 +69,10 @@ qg_status qg__net_plan(qg_net *net)
         qg_layer *l  = net->layer[i];
         net->step[i] = (qg_step){ .layer = l, .x = l->after, .z = l->with, .result = l };
     }
+    /* In order of declaration, so a step has been taken in before its own turn comes. */
     for (int i = 0; i < net->layers; i++)
         if (net->step[i].layer) fold(&net->step[i]);
-    bool folded = false;
+    bool folded = false;            /* now close the gaps */
     for (int i = 0; i < net->layers; i++) {
         if (!net->step[i].layer) continue;
         folded = folded || net->step[i].norm;

@@ -6,7 +6,7 @@
  * them would.  qg_net_forward runs the steps in order.  qg_apply runs a single layer, as a step into
  * which nothing is folded.
  *
- * Two kinds of layer take others in:
+ * Other layers are folded into two kinds of layer:
  *
  *     batch norm    the sum, relu, max pooling (windows side by side) and activation quantizer that follow it become
  *                   one qg_norm_fused; each of them says whether it can (qg_layer_type.join)
@@ -24,7 +24,8 @@ typedef struct qg_batchnorm {
     qg_param         *gamma, *beta, *mean, *var;    /* gamma, beta NULL: left out */
 } qg_batchnorm;
 
-/* 2^53: more whole numbers no key can tell apart. */
+/* 2^53, the most training steps of a key: arguments are doubles, which hold every whole number up
+ * to it. */
 #define QG__MAX_STEPS 9007199254740992.0
 
 struct qg_step {
@@ -32,7 +33,7 @@ struct qg_step {
     const qg_layer     *x, *z;          /* whose results it reads; NULL: the image, nothing */
     const qg_layer     *result;         /* whose result it computes: the last layer it covers */
 
-    /* Of a batch norm: what it does afterwards.  If z is set, it adds z first. */
+    /* Of a batch norm: what follows in the same pass, after z is added if it is set. */
     int                 pool;           /* window of the max pooling; 0: none */
     bool                relu;
     const qg_slot      *slot;           /* the quantizer; NULL: none */
@@ -54,7 +55,8 @@ struct qg_net {
     qg_status   status;         /* the first failure, and its message */
     char        why[512];
     bool        built;
-    bool        skips;          /* in every mode, layers that QG_EVAL passes (train/calibrate.c) */
+    bool        skips;          /* leaves out layers with QG_PASSES (dropout) in every mode;
+                                   otherwise only QG_EVAL does (train/calibrate.c) */
 };
 
 /* Plans a declared net, whose layers know their readers.  Fails with QG_EMEM, and with QG_EARG if
@@ -65,8 +67,8 @@ QG_MUST_CHECK qg_status qg__net_plan(qg_net *net);
 const qg_step *qg__net_step(const qg_net *net, const qg_layer *l);
 qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
-/* The batch norm per channel that alone reads l; its batch mean subtracts again what l adds per channel.
- * NULL: l has other readers. */
+/* The batch norm per channel that is the only reader of l, so that a bias of l would have no
+ * effect: the batch mean would subtract it.  NULL: l has other readers. */
 qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
@@ -76,7 +78,7 @@ void           qg__net_fail(qg_net *net, qg_status s);
 
 qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l does not normalise */
 const qg_slot *qg__quantize_slot(qg_layer *l);      /* NULL: l does more than quantize */
-bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* one of these, at least */
+bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* at least one of traits */
 
 
 qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
@@ -86,9 +88,9 @@ qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: 
 uint64_t       qg__slot_delay(const qg_net *net, qg_role role);        /* the net's, in steps */
 
 
-/* qg_slot_apply as part of a qg_norm_fused: sets with->act, or with->relu while the quantizer waits.
- * false: the quantizer must see all values in this step (qg_scheme.observes), so call qg_slot_apply
- * on the result of the norm.  Both give the same bits. */
+/* qg_slot_apply as part of a qg_norm_fused: sets with->act, or with->relu while the quantizer is
+ * delayed.  false: the quantizer must see all values in this step (qg_scheme.observes), so call
+ * qg_slot_apply on the result of the norm.  Both give the same bits. */
 bool           qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with);
 
 qg_tensor      qg__product_weight(const qg_product *p, float *folded);      /* as qg_layer_weight */

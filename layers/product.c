@@ -19,7 +19,7 @@ typedef struct dense {
 
 /* --- what they share ---------------------------------------------------------------------- */
 
-/* Subtracts their mean from n weights, then clips them. */
+/* Subtracts the mean of the n weights w from each, then clips them. */
 static void centre(const qg_param *p, float *w, size_t n)
 {
     const float bound = p->clip > 0 ? p->clip : INFINITY;
@@ -29,8 +29,8 @@ static void centre(const qg_param *p, float *w, size_t n)
     for (size_t i = 0; i < n; i++) w[i] = qg_clipped(w[i] - mean, bound);
 }
 
-/* Projections that remove the mean over the input channels from latent weights: per pixel of a kernel, or over all
- * inputs of a dense layer. */
+/* Projections (qg_param.project) of latent weights: their mean over the input channels becomes 0,
+ * for each pixel of a kernel, or over all inputs of a dense layer. */
 static void centre_pixels(const qg_param *p, float *row)
 {
     const size_t n = (size_t)p->shape.c;
@@ -39,7 +39,9 @@ static void centre_pixels(const qg_param *p, float *row)
 
 static void centre_row(const qg_param *p, float *row) { centre(p, row, qg_row(p->shape)); }
 
-/* rank: of the weight in files.  inputs: input channels, over which weights may be centred. */
+/* Declares weight, bias and the learned values of the slots.  w, x: shapes of the weight and of an
+ * image; rank: axes of the weight in files; inputs: input channels of one output; fan_out: see
+ * start. */
 static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
 {
     p->weight_slot.q.inputs = inputs;
@@ -61,7 +63,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .lr_scale = scheme && scheme->lr_scale ? scheme->lr_scale(q, (double)qg_row(w), fan_out) : 0 });
     if (!p->weight) return qg_errcode();
     p->weight_slot.of = p->weight;
-    p->batchnorm = qg__only_batchnorm(l);
+    p->batchnorm = qg__only_batchnorm(l);       /* it would subtract a bias again */
     if (!p->no_bias && !p->batchnorm) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
         if (!p->bias) return qg_errcode();
@@ -91,30 +93,39 @@ static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
 
 static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
 
-/* The input quantizer scales the result; bias and batch statistics come after it. */
+/* Whether the input quantizer also scales the result, as XNOR-Net's does; a bias is added
+ * afterwards. */
 static bool scales_output(const qg_product *p, const qg_tape *t)
 {
     const qg_quant q = p->input_slot.q;
     return t && q.scheme && q.scheme->scale_output && !qg_quant_is_delayed(q, t);
 }
 
-/* x w + b: a convolution or a dense product. */
+/* Records y = x w^T + b, a convolution or a dense product; b may be NULL. */
 typedef qg_var *(*multiply)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
-/* The same, its gradient quantized before its backward. */
+/* Records a product, and the quantizer of its gradient, which runs before the backward of the
+ * product. */
 static qg_var *slotted_product(const qg_step *s, qg_tape *t, multiply product, qg_var *x, qg_var *w, qg_var *b)
 {
     return qg_slot_apply(&((const qg_product *)s->layer)->gradient_slot, t, product(s, t, x, w, b));
 }
 
-/* The same with the shape of its result and its op in QG_EVAL. */
+/* What conv2d and dense differ in: the product, the shape of its result, and the op that QG_EVAL
+ * records in its place. */
 typedef struct product_ops {
     multiply      product;
     qg_shape    (*shape)(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w);
     const qg_op   evaluated;
 } product_ops;
 
-/* With the batch norm that follows folded into the weight; see core/ops/ops.h. */
+/* The product and the batch norm after it, which is folded into the weight before that is
+ * quantized:
+ *
+ *     y = x Q(w gamma / sqrt(var + eps))^T + beta - mean gamma / sqrt(var + eps)
+ *
+ * With statistics of the batch, var and mean are those of z = x w^T, so there are two products
+ * (core/ops/ops.h, qg_fold_weight). */
 static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 {
     const qg_product   *p     = (const qg_product *)s->layer;
@@ -133,6 +144,7 @@ static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 
 static qg_var *biased(const qg_product *p, qg_tape *t, qg_var *y) { return p->bias ? qg_bias(t, y, bias(p, t)) : y; }
 
+/* The result y of a product, scaled by the input quantizer, plus the bias. */
 static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
 {
     const qg_quant q = p->input_slot.q;
@@ -140,7 +152,7 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
     return biased(p, t, q.scheme->scale_output(t, q, x, windows, y));
 }
 
-/* Whatever it does in other modes; see layers/evaluate.h.  q: x quantized. */
+/* The product in QG_EVAL, folded and scaled or not (layers/evaluate.h).  q: x quantized. */
 static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const product_ops *k,
                          qg_windows windows)
 {
@@ -153,7 +165,11 @@ static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, con
     return scales_output(p, t) ? scaled(p, t, x, windows, y) : biased(p, t, y);
 }
 
-/* windows: the part of x that each result reads. */
+/* Runs a product, where Q quantizes the input, the weight, or the gradient on its way back:
+ *
+ *     y = Q(x) Q(w)^T + b,   dL/dy replaced by Q(dL/dy)
+ *
+ * windows: the parts of x that the results read. */
 static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
@@ -189,7 +205,8 @@ qg_tensor qg__product_weight(const qg_product *p, float *folded)
     return (qg_tensor){ shape, folded };
 }
 
-/* The batch norm before it quantizes its input. */
+/* The step of a batch norm before l takes over the quantizer of l's input, if that is elementwise,
+ * but not the product itself: false. */
 static bool join(qg_layer *l, qg_step *s)
 {
     const qg_product *p = (const qg_product *)l;
@@ -238,7 +255,7 @@ static double conv2d_fan_out(const conv2d *c, qg_shape w)
     return (double)(qg_count(w) / (size_t)w.c / (size_t)c->product.conv.groups);
 }
 
-/* Padding of an extent for as many windows as there are strides in it, rounded up. */
+/* Padding of an extent, on both sides together, for ceil(extent / stride) windows. */
 static int same_padding(int extent, int kernel, int stride)
 {
     const int last = (extent - 1) / stride * stride;            /* where the last window begins */
@@ -315,8 +332,9 @@ static qg_status conv2d_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
-/* The batch norm that follows reads the batch statistics of the product. */
-static bool gathers(const qg_step *s, const qg_tape *t)
+/* Whether the product also sums its results per channel, for the batch statistics of the batch norm
+ * after it. */
+static bool sums_results(const qg_step *s, const qg_tape *t)
 {
     const qg_product *p = (const qg_product *)s->layer;
     if (!p->batchnorm || s->norm || scales_output(p, t)) return false;
@@ -326,7 +344,7 @@ static bool gathers(const qg_step *s, const qg_tape *t)
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     const qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
-    return (gathers(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
+    return (sums_results(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
 }
 
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
@@ -460,8 +478,8 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
     return &d->product.layer;
 }
 
-/* A window that is the whole input has the shape of the weight, also where the input is a row of as
- * many numbers. */
+/* If the window covers the whole input, x gets the h, w and c of the weight: a dense layer reads
+ * any input with as many numbers as a row of its weight. */
 void qg__product_sizes(const qg_product *p, qg_shape x, qg__product *sizes)
 {
     const qg_shape     w = p->weight->shape;

@@ -25,7 +25,7 @@ typedef struct qg_stretch {
                                                velocity, that steps carry on; initially 0 */
     float           lr;                     /* learning rate of this step, with the factors of group
                                                and parameter; may be 0 */
-    float           decay;                  /* weight decay: the gradient is g + decay w */
+    float           decay;                  /* weight decay of this parameter */
     float           clip;                   /* clip the new w to [-clip, clip]; infinite if free */
     int64_t         step;                   /* counts updates; 1 in the first update */
 } qg_stretch;

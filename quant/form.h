@@ -122,7 +122,7 @@ typedef struct qg_form_loops {
 typedef struct qg_form {
     const qg_form_loops *loops[QG_ISA_AVX512 + 1];  /* for each instruction set, by qg_isa; all may be the same */
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
-    qg_code_set (*set)(const qg_constants *k);      /* by the arguments; NULL: qg_scheme.codes has it */
+    qg_code_set (*set)(const qg_constants *k);      /* by arguments; NULL: qg_scheme.codes has it */
     bool sums_by_row;           /* how the sums of backward are added up.  true: one call per row; in
                                    an elementwise function, each sum of QG_CHUNK numbers is
                                    multiplied by gain.  false: one call per QG_CHUNK numbers, and

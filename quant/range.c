@@ -7,10 +7,12 @@
 #include "quant/reduce.h"
 #include "quant/round.h"
 
-enum { MIN, MAX, SEEN, SPAN };      /* of what is learned or tracked */
-enum { SPAN_STEPS = 1024 };
+enum { MIN, MAX, SEEN, RATIO };     /* indices of the learned values below */
+enum { RATIO_STEPS = 1024 };        /* training steps between measurements of the ratio */
 
-/* A span of a learned range outside these limits wastes two bits, or clips nearly everything: the range has lost its tensor. */
+/* The value "span" is the width of the tensor divided by the width of the range, and not a span as
+ * in quant/form.h.  Below its limits two bits are wasted, and above them nearly everything is
+ * clipped: the range no longer fits its tensor. */
 const qg_learned qg_learned_range[] = {
     { .name = "min", .per_channel = true },
     { .name = "max", .per_channel = true },
@@ -28,9 +30,10 @@ const qg_learned qg_tracked_range[] = { { .name = "min", .per_channel = true, .t
 
 /* --- the ends --------------------------------------------------------------------------------- */
 
-static const float smallest = 0x1p-30f;
+static const float smallest = 0x1p-30f;     /* width of a range */
 
-/* NaN passes. */
+/* Includes 0 in a range, and widens a learned one, or empties another, that is too narrow.  NaN
+ * stays NaN. */
 static void make_legal(qg_range r, float *min, float *max)
 {
     if (!r.with_zero) return;
@@ -121,29 +124,33 @@ qg_status qg__nudge(int bits, bool narrow, float min, float max, qg_levels *u, i
 
 /* --- observers -------------------------------------------------------------------------------- */
 
-enum { CHANNELS = 64 };         /* observed together */
+enum { CHANNELS = 64 };         /* the most that are observed together */
 
-static void look(qg_range r, qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
+/* lo, hi [n]: the ends of this batch in channels first .. first + n - 1. */
+static void observe_channels(qg_range r, qg_split c, size_t first, size_t n, const float *x,
+                             float *lo, float *hi)
 {
     if (r.kind == QG_RANGE_PERCENTILE) qg__percentiles(c, first, n, x, r.percentile, lo, hi);
     else qg__min_max(c, first, n, x, lo, hi);
 }
 
+/* min = decay min + (1 - decay) lo, and max likewise; the first batch sets min = lo.  A channel
+ * whose ends are not finite is skipped, and the batch then does not count as the first. */
 static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
     const qg_split c     = qg_spans(q, x.shape);
     const bool     seen  = *learned[SEEN] != 0.0f;
     const float    decay = r.decay;
-    bool           whole = true;
+    bool           finite = true;
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
-        look(r, c, first, n, x.data, lo, hi);
+        observe_channels(r, c, first, n, x.data, lo, hi);
         for (size_t i = 0; i < n; i++) {
             float *min = &learned[MIN][first + i], *max = &learned[MAX][first + i];
             if (!isfinite(lo[i]) || !isfinite(hi[i])) {
-                whole = false;
+                finite = false;
                 continue;
             }
             const float low  = r.with_zero && lo[i] > 0.0f ? 0.0f : lo[i];
@@ -152,10 +159,10 @@ static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
             *max = seen ? decay * *max + (1.0f - decay) * high : high;
         }
     }
-    if (whole) *learned[SEEN] = 1.0f;
+    if (finite) *learned[SEEN] = 1.0f;
 }
 
-/* A given range does not need x, which an input does not have yet. */
+/* Starts at given ends.  This needs no x: before the first step inputs have no values. */
 static void start_at(size_t channels, float min, float max, float *const *learned)
 {
     for (size_t i = 0; i < channels; i++) {
@@ -165,7 +172,7 @@ static void start_at(size_t channels, float min, float max, float *const *learne
     *learned[SEEN] = 1.0f;
 }
 
-static void measure_span(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
+static void measure_ratio(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
 {
     const qg_split c = qg_spans(q, x.shape);
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
@@ -175,8 +182,8 @@ static void measure_span(qg_quant q, qg_range r, qg_tensor x, float *const *lear
         for (size_t i = 0; i < n; i++) {
             float min = learned[MIN][first + i], max = learned[MAX][first + i];
             make_legal(r, &min, &max);
-            const float span = (hi[i] - lo[i]) / (max - min);
-            if (isfinite(span)) learned[SPAN][first + i] = span;
+            const float ratio = (hi[i] - lo[i]) / (max - min);
+            if (isfinite(ratio)) learned[RATIO][first + i] = ratio;
         }
     }
 }
@@ -194,7 +201,7 @@ void qg_range_observe(qg_quant q, qg_tensor x, float *const *learned)
         if (r.given) start_at(qg_spans(q, x.shape).depth, r.min, r.max, learned);
         else average(q, r, x, learned);
     }
-    if (x.data && *learned[SEEN] != 0.0f) measure_span(q, r, x, learned);
+    if (x.data && *learned[SEEN] != 0.0f) measure_ratio(q, r, x, learned);
 }
 
 void qg_range_start(qg_quant q, qg_tensor x, float *const *learned)
@@ -203,7 +210,7 @@ void qg_range_start(qg_quant q, qg_tensor x, float *const *learned)
     qg_range_observe(q, x, learned);
 }
 
-/* A learned range observes just before its first use, and then measures its span from time to time. */
+/* A learned range observes in the step in which it starts, and every RATIO_STEPS steps. */
 bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     const qg_range r    = q.scheme->range(q);
@@ -211,7 +218,8 @@ bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
     if (r.kind == QG_RANGE_LEARNED && qg_quant_is_delayed(q, t)) return false;
     if (learned[SEEN]->data[0] == 0.0f) return true;
     if (qg_tape_mode(t) != QG_TRAIN) return false;
-    return r.kind == QG_RANGE_LEARNED ? step % SPAN_STEPS == 0 : !(r.freeze_after && step >= r.freeze_after);
+    if (r.kind == QG_RANGE_LEARNED) return step % RATIO_STEPS == 0;
+    return !(r.freeze_after && step >= r.freeze_after);
 }
 
 bool qg_range_ready(qg_quant q, const float *const *learned)

@@ -29,7 +29,7 @@ static const double CHECKPOINT_SECONDS = 10;
 typedef struct fit {
     const qg_fit_spec *spec;
     qg__run            run;
-    qg_tape           *of_teacher;  /* NULL: no teacher */
+    qg_tape           *of_teacher;  /* the tape on which the teacher runs; NULL: no teacher */
     qg_fit_result      before;      /* what earlier processes left; {0}: nothing */
     qg_fit_result      now;         /* what result.json has */
     double             began;       /* the call, for the budget */
@@ -40,25 +40,26 @@ typedef struct fit {
     qg_fit_end         ended;
     bool               asked;       /* to stop, on some rank */
     bool               warned;      /* that the accuracy is that of chance */
-    bool               tested;      /* with validation: the test images have been read, */
-    qg__measured       last, best;  /* and this is what they gave, for the last and for the best weights */
+    bool               tested;      /* with validation: the test images have been measured */
+    qg__measured       last, best;  /* their results, with the last and with the best weights */
 } fit;
 
 static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
 
-/* The split that each epoch is measured on. */
+/* The images that each epoch is measured on, and that choose the best epoch. */
 static qg_loader *selection(const fit *f) { return f->spec->validation ? f->spec->validation : f->spec->test; }
 
+/* Images per second. */
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
-/* Ranks agree, since all of them take each step or none does. */
+/* All ranks must return the same: they stop after the same step. */
 static bool must_stop(fit *f)
 {
     f->asked = qg_ranks_any(f->spec->stop && *f->spec->stop);
     return f->asked || (f->spec->budget != 0 && qg_ranks_any(qg__now() - f->began >= f->spec->budget));
 }
 
-/* All files are those of rank 0. */
+/* Only rank 0 writes files. */
 static bool keeps_files(void) { return qg_rank() == 0; }
 
 /* --- what the program is told ------------------------------------------------------------- */
@@ -84,7 +85,8 @@ static void report(const fit *f, void (*event)(void *user, const qg_fit_progress
     if (event) event(f->spec->events.user, &p);
 }
 
-/* With validation, the record has what these images gave, and the test comes at the end. */
+/* With validation, the test fields of the record hold the results of the validation images, and the
+ * test images are measured at the end of the run. */
 static void put_accuracies(const fit *f, qg_fit_result *to)
 {
     const qg__run_record *at   = &f->run.record;
@@ -99,7 +101,7 @@ static void put_accuracies(const fit *f, qg_fit_result *to)
     to->validation_images        = held ? (uint64_t)qg_loader_shape(f->spec->validation).n : 0;
 }
 
-/* A process that finds the run complete has not worked on it. */
+/* A process that found the run complete is not listed in result.json. */
 static qg_fit_result result(const fit *f)
 {
     const qg__run_record *at    = &f->run.record;
@@ -148,8 +150,9 @@ static qg_status save_if_due(fit *f)
 
 /* --- one step, one epoch ------------------------------------------------------------------ */
 
-/* A weight that was a float until this step has moved away from the one that its scales fitted, and averages of these
- * scales would not fit for long after it. */
+/* Starts the quantizers of weights that are delayed until this step.  Their scales are computed
+ * from the weights of now, and averages that still contain older scales would fit neither, so the
+ * averages begin anew. */
 static qg_status start_weights(fit *f, uint64_t step)
 {
     bool      any;
@@ -157,7 +160,7 @@ static qg_status start_weights(fit *f, uint64_t step)
     return any && !status && f->run.ema ? qg_ema_restart(f->run.ema) : status;
 }
 
-/* Averages begin anew with any quantizer. */
+/* When a quantizer starts, the averages of the weights begin anew. */
 static qg_status begin_step(fit *f, uint64_t step)
 {
     const qg__run *r = &f->run;
@@ -168,7 +171,8 @@ static qg_status begin_step(fit *f, uint64_t step)
 
 static const char REMEDIES[] = "a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps";
 
-/* Why a step or a test could not be done, with the epoch and, of a loss or gradient that is not finite, where that began. */
+/* The message of a failed step or test: when it was, and for a loss or gradient that is not finite,
+ * the layer where that began. */
 static qg_status failed(const fit *f, qg_status status, const char *when, const qg_var *loss)
 {
     char why[QG__DIVERGED_BYTES] = "", text[1024];
@@ -231,8 +235,9 @@ static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopp
     return status;
 }
 
-/* The same with the statistics of the weights as they are, which stay if it succeeds.  A run that is
- * stopped meanwhile saves those of its last step, and estimates anew when it continues. */
+/* The same, after the running statistics of batch norms were estimated anew, which the net keeps.
+ * If this is stopped, the statistics of the last step return, and the run estimates again when it
+ * continues. */
 static qg_status measure_anew(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
 {
     qg__statistics s;
@@ -279,7 +284,7 @@ static void begin_epoch(fit *f)
     f->stepped     = 0;
 }
 
-/* A range or scale that has drifted costs accuracy and shows nowhere else. */
+/* A learned range or scale that no longer fits costs accuracy, and nothing else would show it. */
 static void warn_of_learned(fit *f)
 {
     char text[1024];
@@ -336,7 +341,8 @@ static qg_status end_epoch(fit *f)
     return QG_OK;
 }
 
-/* All arrays of s, and other bytes, become those of rank 0, if that has succeeded. */
+/* Copies all arrays of s and the number of steps from rank 0 to the other ranks.  of_first: the
+ * status of rank 0, which read them from files; if it failed, all ranks fail. */
 static qg_status take_from_first(fit *f, const qg_state *s, qg_status of_first)
 {
     size_t                n;
@@ -381,8 +387,9 @@ static qg_status test_at_end(fit *f)
     return save(f);
 }
 
-/* With the time of earlier processes that metrics.csv does not include: that of this epoch, or of an epoch whose checkpoint
- * was not written and that is repeated. */
+/* The first epoch of this process also counts the seconds that earlier processes spent on it: those
+ * in result.json that metrics.csv does not include.  They may also come from an epoch whose
+ * checkpoint was not written, and which is repeated. */
 static void begin_first_epoch(fit *f)
 {
     const double unlogged = f->before.seconds - f->run.metrics.seconds;

@@ -14,12 +14,12 @@
  * The directory contains
  *
  *     config.toml        the configuration
- *     metrics.csv        one row per epoch: losses, accuracies, the share of codes that flipped in each layer with
- *                        quantized weights, learned values
+ *     metrics.csv        one row per epoch: losses, accuracies, the fraction of codes that flipped
+ *                        in each layer with quantized weights, learned values
  *     result.json        the accuracy so far, and its cost
  *     last.safetensors   the checkpoint, saved after each epoch, every ten seconds, and when training stops
- *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads; once every
- *                        delayed quantizer has started, of the epochs that end after that
+ *     best.safetensors   the weights of the epoch with the highest test accuracy, for qg_net_load;
+ *                        once every delayed quantizer has started, earlier epochs no longer count
  *
  * `qgrad report` and `qgrad inspect` read such a directory.
  *
@@ -53,8 +53,8 @@ typedef enum qg_fit_mode {
 typedef struct qg_epoch {
     double epoch, lr;                       /* counted from 1; of the epoch's last step */
     double train_loss, train_accuracy;      /* over the epoch's steps, measured during training */
-    double test_loss, test_accuracy;        /* NaN, and not in metrics.csv, if there are validation images, */
-    double validation_loss, validation_accuracy;    /* and otherwise these */
+    double test_loss, test_accuracy;        /* NaN, and not in metrics.csv, with .validation */
+    double validation_loss, validation_accuracy;    /* likewise without .validation */
     double images_per_second;               /* of the training steps alone */
     double seconds;                         /* steps, evaluation, checkpoints between steps, in all processes */
 } qg_epoch;
@@ -102,13 +102,16 @@ typedef enum qg_fit_notice {
     QG_FIT_RENAMED,         /* an existing run was renamed */
     QG_FIT_UNLOCKED,        /* the file system has no locks */
     QG_FIT_ADVICE,          /* a scheme does not train with these arguments, at the start of a run (qg_scheme.advice) */
-    QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank, which a batch norm cannot normalise */
+    QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank: too few
+                               for the variance of a batch norm */
     QG_FIT_DRIFTED,         /* learned values have left the normal range of their scheme, or are far from those that it
                                would start with; each is named once, with what usually helps */
-    QG_FIT_OTHER_KERNELS,   /* a run goes on with other kernels or another OpenBLAS core than it was trained with, which round
-                               otherwise: it ends in other bytes than on one machine.  result.json lists all of them */
-    QG_FIT_AT_CHANCE        /* after 100 or more steps the images that choose the best epoch are classified no better than
-                               if all got one class; told once by each process, with the likely cause */
+    QG_FIT_OTHER_KERNELS,   /* a run continues with kernels or an OpenBLAS core that round
+                               differently from those it was trained with, so its files will differ
+                               from those of a run on one machine; result.json lists all of them */
+    QG_FIT_AT_CHANCE        /* after 100 or more steps the images that choose the best epoch are
+                               classified no better than by always naming the same class; at most
+                               once per process, with the likely cause */
 } qg_fit_notice;
 
 /* What a program may watch; each may be NULL.  None of them can change what is trained.  Of several ranks (core/dist/ranks.h) only rank
@@ -130,12 +133,13 @@ typedef struct qg_fit_events {
  * It reads the same augmented images, in QG_EVAL.  Tests measure L alone. */
 typedef struct qg_fit_teacher {
     qg_net  *net;                   /* built and loaded, with images and scores of the same size; NULL: no teacher */
-    uint64_t steps;                 /* for how many it was trained, as its delayed quantizers ask; 0: longer than any delay */
+    uint64_t steps;                 /* it was trained for so many; 0: for more than any delay
+                                       of its quantizers */
     float    temperature;           /* T; 0: 4 */
     float    weight;                /* at most 1; 0: 0.9 */
 } qg_fit_teacher;
 
-/* How long a run is: what may change when it goes on. */
+/* The length of a run, which may change when the run continues. */
 typedef struct qg_fit_span {
     int         epochs, patience;
     qg_schedule schedule;
@@ -180,9 +184,10 @@ typedef struct qg_fit_spec {
      * entropy.  In a test the mode of the tape is QG_EVAL. */
     qg_var    *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);
 
-    /* Whether said, the configuration in the file at path, is that of this run, but for its span, of which *was gets what said
-     * has; a failure ends qg_fit.  NULL: it must be the same text, and qg_fit adds to config what it knows itself.
-     * With a function of its own the program states the whole configuration. */
+    /* Compares `said`, the configuration in the file at path, with that of this run.  The lengths
+     * of the runs may differ: *was receives the one in `said`.  A failure ends qg_fit.  NULL: both
+     * must be the same text, to which qg_fit adds what it knows itself; a program with a function
+     * of its own puts the whole configuration into .config. */
     qg_status  (*same)(void *user, const char *said, const char *path, qg_fit_span *was);
     void        *user;              /* passed to loss and same */
 
@@ -192,10 +197,11 @@ typedef struct qg_fit_spec {
     int          abouts;
 } qg_fit_spec;
 
-/* Trains net, which qg_net_build has built and whose values are the initial weights, to the end of the last epoch or
- * until it must stop.  Then *r, unless r is NULL, says how far it came: if it is not complete, call qg_fit again, in this
- * or in another process, with a net and an optimizer that were made in the same way.  Afterwards the net has the
- * weights of the last step, and the optimizer has the rate of the start, so the same two can go on, too.
+/* Trains net, which qg_net_build has built and whose values are the initial weights, to the end of
+ * the last epoch or until it must stop.  Then *r, unless r is NULL, says how far it came: if it is
+ * not complete, call qg_fit again, in this or in another process, with a net and an optimizer that
+ * were made in the same way.  Afterwards the net has the weights of the last step, and the
+ * optimizer has the rate of the start, so the program can train the same two again.
  *
  * Continuing a run with another configuration would end with bytes that no configuration gives, so the checkpoint
  * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they
@@ -213,8 +219,8 @@ typedef struct qg_fit_spec {
  * batch norms of a net with quantized weights, unless they are frozen, get new statistics before each
  * test: mean and variance over all images of the first batches of the next epoch, in QG_ESTIMATE, with
  * the weights that are tested.  These are a sixteenth of the batches, at least 4 and at most 32, and
- * take about 2 % of the time of an epoch.  Runs that versions without this have begun go on without
- * it.                                             [Nagel et al. 2022, arXiv:2203.11086]
+ * take about 2 % of the time of an epoch.  Runs that were begun by versions without this continue
+ * without it.                                             [Nagel et al. 2022, arXiv:2203.11086]
  *
  * The source of .init is read each time, so keep it until the run is complete.
  *

@@ -116,7 +116,7 @@ static qg_status check_batches(const qg__run *r, const qg_net *net)
     return QG_OK;
 }
 
-/* The first layer whose scheme has something to say speaks for all. */
+/* Passes on the advice of a scheme, of the first layer only that has one. */
 static void warn_of_schemes(const qg__run *r, const qg_net *net)
 {
     for (int i = 0; i < qg_net_layers(net); i++) {

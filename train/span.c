@@ -11,18 +11,19 @@ static uint64_t epoch_steps(const qg__run *r)
     return (uint64_t)qg_loader_batches(r->spec->train);
 }
 
-/* Whether it is of an input and starts from the first batch that it quantizes; until then it leaves inputs as they are. */
+/* Whether q quantizes an input and must see a batch first, in the step in which it starts. */
 static bool needs_batch(const qg_quant *q, qg_role role)
 {
     if (role != QG_INPUT || !q->scheme->observes) return false;
     for (int i = 0; i < qg_learned_count(*q); i++)
         if (!q->scheme->learned[i].tracked)
-            return true; /* one that is only tracked follows while it waits */
+            return true; /* tracked values are observed before it starts */
     return false;
 }
 
-/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does.  done: the step
- * before which it has started, instead. */
+/* The last step <= step in which a delayed quantizer of a weight or an input starts; 0: there is
+ * none.  done: the first step before which it has started, instead, which is later if it must see a
+ * batch first. */
 uint64_t qg__last_start(qg_net *net, uint64_t step, bool done)
 {
     uint64_t last = 0;
@@ -37,7 +38,8 @@ uint64_t qg__last_start(qg_net *net, uint64_t step, bool done)
     return last;
 }
 
-/* The first epoch that ends with every quantizer started; 0: all do. */
+/* The first epoch, counted from 1, that ends with every quantizer started; 0: no quantizer is
+ * delayed. */
 uint64_t qg__first_quantized_epoch(const qg__run *r)
 {
     const uint64_t start = qg__last_start(r->net, UINT64_MAX, !r->starts_in_step);
@@ -86,7 +88,8 @@ static qg_status check_length(const qg__run *r)
     return QG_OK;
 }
 
-/* The learning rate is a function of the step only, so checkpoints do not store it. */
+/* The learning rate in a step.  It is a function of the step only, so checkpoints do not store
+ * it. */
 static double rate_of(const qg__run *r, int epochs, const qg_schedule *s, uint64_t step)
 {
     return qg_schedule_lr(s, r->spec->lr, (double)step / ((double)epoch_steps(r) * epochs));
@@ -117,7 +120,7 @@ static qg_status check_rates(const qg__run *r)
     return QG_OK;
 }
 
-/* Whether a run with this spec would be where this one is. */
+/* Whether a run with this spec would have taken the same steps so far. */
 qg_status qg__run_check_extension(const qg__run *r)
 {
     const qg_status status = check_length(r);

@@ -58,7 +58,7 @@ static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec 
 {
     qg_var *y = qg_record(t, &qg__conv2d_op, shape, x, w, b);
     if (!y) return NULL;
-    qg__product(y);
+    qg__mark_product(y);
     qg__convolution *c = qg__save_with_sums(t, y, sizeof *c, summed);
     if (!c) return NULL;
     const qg__conv g      = qg__conv_geometry(x, w, spec);

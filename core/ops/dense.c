@@ -166,7 +166,7 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!y) return NULL;
     dense             d   = sizes(y);
     const qg__columns out = qg__columns_of(d.at, d.n, d.o);
-    qg__product(y);                     /* gradients may reuse memory of y and w (core/walk.h) */
+    qg__mark_product(y);                /* gradients may reuse memory of y and w (core/walk.h) */
     y->flops = 2.0 * d.n * d.o * d.k;
     if (d.at.shared && !gather_values(t, &d)) return NULL;
     if (!multiply(t, &d, value_piece, out) || !qg__columns_gather(t, out, d.out)) return NULL;

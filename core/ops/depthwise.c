@@ -185,7 +185,7 @@ qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_con
 {
     qg_var *y = qg_record(t, &qg__depthwise_op, shape, x, w, b);
     if (!y) return NULL;
-    qg__product(y);
+    qg__mark_product(y);
     depthwise *d = qg__save_with_sums(t, y, sizeof *d, sums);
     if (!d) return NULL;
     *d = (depthwise){

@@ -1,17 +1,17 @@
-/* Fake quantization of weights and inputs: the nudged form with each kind of range (quant/scheme.h).  Formulas in
- * quant/reference/fake_quant.h. */
+/* Fake quantization of weights and inputs: the nudged form, with one scheme for each kind of range.
+ * The formulas are those of EXPLAIN_RANGE below, and with their roundings in qg__nudge. */
 #include <math.h>
 
 #include "quant/range.h"
 
-enum { KIND, MIN, MAX, NARROW, DECAY, PERCENTILE, FREEZE, SUM };    /* in arg */
-enum { AT_MIN, AT_MAX };                                            /* of what is learned or tracked */
+enum { KIND, MIN, MAX, NARROW, DECAY, PERCENTILE, FREEZE, SUM };    /* indices in arg */
+enum { AT_MIN, AT_MAX };                                            /* and in the learned values */
 
 /* Values of min and max that were not given. */
 #define NO_MIN (-1e9)
 #define NO_MAX 1e9
 
-/* A range is given by its ends where that means something. */
+/* The kinds of range for which a key has a meaning. */
 #define GIVEN    .when = "range=learned|fixed"
 #define AVERAGED .when = "range=observed|percentile"
 #define KEYS(ranges)                                                                                                 \
@@ -37,7 +37,8 @@ enum { AT_MIN, AT_MAX };                                            /* of what i
     }
 #define RANGES "learned|observed|percentile|fixed"
 static const qg_key keys[] = KEYS(RANGES), weight_keys[] = KEYS(RANGES "|current");
-#define BEFORE "range=current,gradient=scaled"          /* of weights; inputs have no such range */
+/* Version 1 of the defaults, for weights: inputs have no range=current. */
+#define BEFORE "range=current,gradient=scaled"
 
 /* --- the range -------------------------------------------------------------------------------- */
 
@@ -68,8 +69,9 @@ static qg_status nudge(qg_quant q, float min, float max, qg_levels *u)
  * the numbers of one image count); 1 with gradient=sum. */
 static double grad_scale(qg_quant q, double n) { return q.arg[SUM] != 0 ? 1 : 1 / sqrt(n); }
 
-/* TensorFlow's operators disagree at ties, and each kind of range follows the operator it stands for.  A range that
- * check_constants will refuse has no step. */
+/* TensorFlow's operators disagree at ties, and each kind of range follows the operator it stands
+ * for.  The step of a range that check_constants will reject is NaN.  q.numbers / x.split.depth
+ * numbers share the range. */
 static qg_constants constants(qg_quant q, qg_span x, const float *end)
 {
     const bool trained = kind_of(q) == QG_RANGE_LEARNED;
@@ -102,7 +104,9 @@ static qg_status check(qg_quant q)
     return nudge(q, end[0], end[1], &u);
 }
 
-/* The nudged range at `at`, whose ends move as min and max do: the zero point stays. */
+/* s(to): the clip at the nudged ends.  The ends are nudged at `at`; from there to `to` they move as
+ * far as min and max do, times g, and the zero point stays (qg_scheme.surrogate, for gradient
+ * checks). */
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const double all = (double)(q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
@@ -119,7 +123,8 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
-/* The code 0 of a range lies anywhere between its ends, so ranges per channel together may have any codes -most .. most. */
+/* A range has the codes 0 .. most, shifted so that 0 stands for the value 0.  Where that is differs
+ * from channel to channel, so that all channels together may have any of -most .. most. */
 static qg_code_set codes(qg_quant q)
 {
     const int most = (1 << q.bits) - (q.arg[NARROW] != 0 ? 2 : 1), half = (1 << (q.bits - 1)) - 1;
@@ -127,7 +132,7 @@ static qg_code_set codes(qg_quant q)
     return q.per_channel ? (qg_code_set){ -most, 1, 2 * most + 1, most + 1 } : (qg_code_set){ 0, 1, most + 1, 0 };
 }
 
-/* Of a single range the lowest code is known. */
+/* With a single range the learned values say where its codes begin. */
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_split  c = qg_spans(q, x.shape);
@@ -162,7 +167,8 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 static qg_quant complete(qg_quant q);
 
-/* What they share, and what those have of which qg_norm_fused can fuse the quantizer of an input. */
+/* SCHEME: the members that all of them have.  INPUTS_TOO: those of schemes that also quantize
+ * inputs, where a batch norm may apply the quantizer to its result (.activation). */
 #define SCHEME                                                                                              \
     .name = "fake_quant", .about = "2^bits levels over a range", .keys = keys, .weight_keys = weight_keys,  \
     .paper = "gradient=sum", .before = BEFORE, .complete = complete, .check = check, .range = range,        \
@@ -276,7 +282,7 @@ static qg_quant complete(qg_quant q)
                                                [QG_RANGE_FIXED]      = &fixed_range,
                                                [QG_RANGE_CURRENT]    = &current_range };
     const bool known = (unsigned)kind_of(q) < sizeof scheme / sizeof *scheme;
-    q.scheme = known ? scheme[kind_of(q)] : &fixed_range;     /* the keys refuse it */
+    q.scheme = known ? scheme[kind_of(q)] : &fixed_range;     /* no such kind: the keys reject it */
     return q;
 }
 
