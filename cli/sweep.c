@@ -208,7 +208,6 @@ static qg_status examine(const sweep *s, job *j, config *one, qg_recipe *c)
     bool      usage;
     qg_status status = lists_pick(s->asked, j->combination, one);
     if (!status) status = config_resolve(one, NULL, c, &usage);
-    if (!status) status = qg__recipe_check(c);
     if (!status) status = qg__recipe_trains(c);
     if (!status) status = name_run(s, j->combination, one, qg__recipe_value(c, "seed"), dir);
     if (status) return status;

@@ -91,8 +91,7 @@ static qg_status configure(training *t, bool *usage)
         return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
     if (status) return status;
     *usage = true;
-    status = qg__recipe_check(&t->config);
-    if (!status) status = qg__recipe_trains(&t->config);
+    status = qg__recipe_trains(&t->config);
     if (!status && t->asked->resume && t->asked->force)
         status = qg_fail(QG_EARG, "--resume and --force exclude each other");
     return status;

@@ -45,6 +45,9 @@ qg_status qg__preprocess_allocate(qg_preprocess *p);
 QG_MUST_CHECK
 qg_status qg__preprocess_range(qg_preprocess *p);
 
+/* qg_preprocess_open of a file whose header has been read. */
+qg_preprocess *qg__preprocess_read(const qg_archive *a, const char *path);
+
 /* Values k .. k + n - 1 of an image; p must not be for whitening. */
 void      qg__normalise(const qg_preprocess *p, const uint8_t *image, size_t k, size_t n, float *to);
 

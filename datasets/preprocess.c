@@ -278,6 +278,19 @@ static qg_status read_statistics(qg_preprocess *p, const qg_archive *a, const ch
     return status ? status : read_numbers(p, a, "normalise.deviation", p->deviation, true);
 }
 
+qg_preprocess *qg__preprocess_read(const qg_archive *a, const char *path)
+{
+    qg_preprocess *p = calloc(1, sizeof *p);
+    qg_status status = p ? read_notes(p, a) : qg_fail(QG_EMEM, "out of memory");
+    if (!status) status = read_statistics(p, a, path);
+    if (!status) return p;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qg_errmsg());
+    qg_fail(status, "%s: %s", path, why);
+    qg_preprocess_free(p);
+    return NULL;
+}
+
 qg_preprocess *qg_preprocess_open(const char *path)
 {
     qg_archive *a;
@@ -285,16 +298,9 @@ qg_preprocess *qg_preprocess_open(const char *path)
         if (!path) qg_fail(QG_EARG, "the path of a checkpoint is NULL");
         return NULL;
     }
-    qg_preprocess *p = calloc(1, sizeof *p);
-    qg_status status = p ? read_notes(p, a) : qg_fail(QG_EMEM, "out of memory");
-    if (!status) status = read_statistics(p, a, path);
+    qg_preprocess *p = qg__preprocess_read(a, path);
     qg_archive_free(a);
-    if (!status) return p;
-    char why[512];
-    snprintf(why, sizeof why, "%s", qg_errmsg());
-    qg_fail(status, "%s: %s", path, why);
-    qg_preprocess_free(p);
-    return NULL;
+    return p;
 }
 
 void qg_preprocess_free(qg_preprocess *p)

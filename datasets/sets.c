@@ -204,7 +204,7 @@ static const qg__data sets[] = {
 _Static_assert(sizeof sets / sizeof *sets == sizeof qg_data_sets / sizeof *qg_data_sets - 1,
                "the tables have the same rows");
 
-void qg__data_names(char *text, size_t bytes)
+static void names_of_sets(char *text, size_t bytes)
 {
     *text = '\0';
     for (const qg_variant *v = qg_data_sets; v->name; v++) qg__list_append(text, bytes, v->name);
@@ -227,7 +227,7 @@ qg_status qg__data_parse(const char *text, qg__data *d, char *canonical, size_t 
     while (qg_data_sets[i].name && strcmp(qg_data_sets[i].name, name)) i++;
     if (!qg_data_sets[i].name) {
         char names[256] = "";
-        qg__data_names(names, sizeof names);
+        names_of_sets(names, sizeof names);
         return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
     }
     const qg_key *keys = qg_data_sets[i].keys;

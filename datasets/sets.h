@@ -27,7 +27,6 @@ typedef struct qg__data {
 QG_MUST_CHECK
 qg_status       qg__data_parse(const char *text, qg__data *d, char *canonical, size_t bytes);
 
-void            qg__data_names(char *text, size_t bytes);       /* "mnist, cifar10, .." */
 bool            qg__data_is_folder(const qg__data *d);
 
 /* Whether it names files itself, as arrays do, and the same set without them, whose split cannot be opened:

@@ -172,14 +172,14 @@ void qg__norm_scales(const qg_batchnorm *bn, float *a, float *b)
     }
 }
 
-static bool scales_output(const qg_product *p)
+bool qg__evaluation_scales(const qg_product *p)
 {
     return p->input_slot.q.scheme && p->input_slot.q.scheme->scale_output;
 }
 
 bool qg__evaluation_has_norm(const qg_product *p)
 {
-    return p->batchnorm && !p->layer.result && !qg_product_is_folded(p) && !scales_output(p);
+    return p->batchnorm && !p->layer.result && !qg_product_is_folded(p) && !qg__evaluation_scales(p);
 }
 
 /* --- what is multiplied -------------------------------------------------------------------------- */
@@ -352,7 +352,7 @@ static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, q
 static void set_scales(place at, buffers r, qg__evaluation *e)
 {
     const qg_product *p      = at.p;
-    const bool        bias = p->bias && !scales_output(p);
+    const bool        bias = p->bias && !qg__evaluation_scales(p);
     for (size_t o = 0; o < (size_t)p->weight->shape.n; o++) {
         double a = 1.0, b = bias ? (double)p->bias->value[o] : 0.0;
         if (at.norm || at.folded) line_of(p->batchnorm, o, &a, &b);

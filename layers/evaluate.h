@@ -58,6 +58,9 @@ size_t    qg__evaluation_row(const qg__product *p);
  * takes no account of steps of training. */
 void      qg__evaluation_shape(const qg_product *p, qg__product *shape);
 
+/* Whether the quantizer of its input scales the result of p, to which bias and batch norm are added afterwards. */
+bool      qg__evaluation_scales(const qg_product *p);
+
 /* Whether the batch norm that follows p is part of a and b in QG_EVAL. */
 bool      qg__evaluation_has_norm(const qg_product *p);
 

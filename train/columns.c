@@ -63,7 +63,8 @@ static qg_status take_rows(qg__columns *t, const char *at, const char *path)
     return QG_OK;
 }
 
-bool qg__columns_allocate(qg__columns *t)
+/* Memory for t->columns and t->rows. */
+static bool allocate(qg__columns *t)
 {
     const size_t columns = (size_t)t->columns, rows = (size_t)t->rows;
     t->name    = calloc(columns, sizeof *t->name);
@@ -88,7 +89,7 @@ qg_status qg__columns_read(qg__columns *t, const char *path)
     if (!status) {
         t->columns = count(t->text, (size_t)(end - t->text), ',') + 1;
         t->rows    = count(end + 1, n - (size_t)(end + 1 - t->text), '\n');
-        if (!qg__columns_allocate(t)) status = qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
+        if (!allocate(t)) status = qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
     }
     if (!status) take_names(t);
     if (!status && !qg__columns_find(t, "epoch"))

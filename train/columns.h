@@ -19,8 +19,6 @@ QG_MUST_CHECK
 qg_status     qg__columns_read(qg__columns *t, const char *path);
 const double *qg__columns_find(const qg__columns *t, const char *name);     /* NULL: there is none */
 
-/* Memory for t->columns and t->rows; false: there is none. */
-bool          qg__columns_allocate(qg__columns *t);
 void          qg__columns_free(qg__columns *t);
 
 #endif

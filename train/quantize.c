@@ -110,7 +110,7 @@ static qg_status open_images(quantization *z)
     qg_preprocess *noted = NULL;
     plain.augment = (qg_augment){ 0 };
     if (qg_normalise_fits(plain.normalise)) {
-        noted = qg_preprocess_open(qg_run_file(z->of));
+        noted = qg__preprocess_read(z->of->header, qg_run_file(z->of));
         if (!noted && qg_errcode() != QG_ESTATE)
             return qg_errcode(); /* earlier versions noted nothing */
     }

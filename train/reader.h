@@ -22,13 +22,9 @@ struct qg_run {                         /* {0} is empty */
     uint64_t        steps;
     qg_tape        *tape;
     qg_preprocess  *as;                 /* NULL: not read yet */
-    float          *x;                  /* [qg__reader_most][h][w][c] */
+    float          *x;                  /* the images that are preprocessed at a time, [n][h][w][c] */
     qg__columns     columns;
 };
-
-/* Opens what path names, in an empty run, which is to be closed also after a failure.  Fails as qg_run_open. */
-QG_MUST_CHECK
-qg_status qg__reader_find(qg_run *r, const char *path, qg_run_weights which);
 
 /* Makes the net for such images and loads the weights, unless they are.  Fails as qg_run_net. */
 QG_MUST_CHECK
@@ -37,9 +33,6 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes);
 /* Fails with QG_EARG: only the program that trained it can compute the net of r. */
 QG_MUST_CHECK
 qg_status qg__reader_of_program(const qg_run *r);
-
-/* The images that qg_run_predict preprocesses at a time: as many as need 16 MiB as floats, 1 to 64. */
-int       qg__reader_most(qg_shape image);
 
 /* qg_run_evaluate of a loaded run, with its own net or another one. */
 QG_MUST_CHECK

@@ -214,7 +214,6 @@ const char *qg_recipe_get(qg_recipe *r, const char *key)
 
 qg_status qg_recipe_check(qg_recipe *r)
 {
-    const qg_recipe *full   = qg__recipe_full(r);
-    const qg_status  status = full ? qg__recipe_check(full) : qg_errcode();
-    return status ? status : qg__recipe_trains(full);
+    const qg_recipe *full = qg__recipe_full(r);
+    return full ? qg__recipe_trains(full) : qg_errcode();
 }

@@ -104,7 +104,23 @@ qg_status qg__recipe_check_cache(const qg_recipe *r)
     return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
 }
 
-qg_status qg__recipe_check_net(const qg_recipe *r)
+/* Only the optimizer bop flips weights, and it trains no others. */
+static qg_status check_flips(const qg_recipe *r, const qg_net *net)
+{
+    const bool bop   = r->optimizer == QG__BOP;
+    bool       flips = false;
+    for (int k = 0; k < qg_net_layers(net); k++) {
+        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, k), QG_WEIGHT);
+        flips |= slot && slot->q.scheme && slot->q.scheme->flips;
+    }
+    if (flips == bop) return QG_OK;
+    return bop ? qg_fail(QG_EARG, "optimizer: bop only trains weights of the scheme bop; "
+                                  "use --weight bop")
+               : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; pass --optimizer bop",
+                         r->optimizer == QG__ADAM ? "adam" : "sgd");
+}
+
+qg_status qg__recipe_check_net(const qg_recipe *r, bool trains)
 {
     if (r->label_smoothing > 0 && r->loss != QG__CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
@@ -116,28 +132,9 @@ qg_status qg__recipe_check_net(const qg_recipe *r)
     if (!net) return qg_errcode();
     qg_status failed = check_quantizers(r, net);
     if (!failed) failed = check_frozen(r, net);
+    if (!failed && trains) failed = check_flips(r, net);
     qg_net_free(net);
     return failed;
-}
-
-qg_status qg__recipe_trains(const qg_recipe *r)
-{
-    const bool bop   = r->optimizer == QG__BOP;
-    bool       flips = false;
-    const qg_shape image = qg__data_image(&r->data, r->data_dir);
-    if (!image.h) return QG_OK;
-    qg_net    *net   = declare(r, image, r->data.classes);
-    if (!net) return qg_errcode();
-    for (int k = 0; k < qg_net_layers(net); k++) {
-        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, k), QG_WEIGHT);
-        flips |= slot && slot->q.scheme && slot->q.scheme->flips;
-    }
-    qg_net_free(net);
-    if (flips == bop) return QG_OK;
-    return bop ? qg_fail(QG_EARG, "optimizer: bop only trains weights of the scheme bop; "
-                                  "use --weight bop")
-               : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; pass --optimizer bop",
-                         r->optimizer == QG__ADAM ? "adam" : "sgd");
 }
 
 /* --- what is built from it ---------------------------------------------------------------- */

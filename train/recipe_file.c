@@ -69,7 +69,7 @@ static qg_status put(qg_recipe *c, const reader *r, const qg__option *o, const c
 {
     char      current[QG__VALUE_BYTES];
     qg_status status = QG_OK;
-    if (o->use & QG__SCHEMES) {
+    if (o->use & QG__SCHEMES && r->defaults < QG_DEFAULTS) {
         status = qg__scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
         text   = current;
     }

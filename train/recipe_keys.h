@@ -212,11 +212,14 @@ qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bo
 QG_MUST_CHECK
 qg_status   qg__recipe_resolve_as(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *run, qg_recipe *out);
 
-/* Checks that the values of a resolved recipe are compatible.  Fails with QG_EARG. */
+/* Checks that the values of a resolved recipe are compatible, or of one that trains, that the optimizer can train these
+ * weights, too.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg__recipe_check(const qg_recipe *r);
 QG_MUST_CHECK
-qg_status   qg__recipe_check_net(const qg_recipe *r);           /* what the model is asked about */
+qg_status   qg__recipe_trains(const qg_recipe *r);
+QG_MUST_CHECK
+qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what the model is asked about */
 QG_MUST_CHECK
 qg_status   qg__recipe_check_cache(const qg_recipe *r);         /* which is part of it */
 
@@ -236,10 +239,6 @@ qg_status   qg__recipe_of_run(const char *path, qg_recipe *r);
 
 /* Whether a delay counts epochs. */
 bool        qg__recipe_waits_epochs(const qg_recipe *r);
-
-/* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status   qg__recipe_trains(const qg_recipe *r);
 
 /* Whether a training that has finished so many epochs, the best of which counts from 1, is over. */
 bool        qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch);

@@ -203,7 +203,13 @@ qg_status qg__recipe_resolve_as(const qg_recipe *asked, const qg_recipe *file, b
 qg_status qg__recipe_check(const qg_recipe *r)
 {
     const qg_status status = check_optimizer(r);
-    return status ? status : qg__recipe_check_net(r);
+    return status ? status : qg__recipe_check_net(r, false);
+}
+
+qg_status qg__recipe_trains(const qg_recipe *r)
+{
+    const qg_status status = check_optimizer(r);
+    return status ? status : qg__recipe_check_net(r, true);
 }
 
 qg_status qg__recipe_as_stored(const qg_recipe *stored, qg_recipe *out)

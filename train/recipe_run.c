@@ -172,7 +172,6 @@ static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec 
     if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
     if (!status) status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, &t->recipe, &usage);
     qg__recipe_clear(&stored);
-    if (!status) status = qg__recipe_check(&t->recipe);
     return status ? status : qg__recipe_trains(&t->recipe);
 }
 

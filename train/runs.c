@@ -122,7 +122,8 @@ static qg_status take_sizes(qg_run *r)
     return status;
 }
 
-qg_status qg__reader_find(qg_run *r, const char *path, qg_run_weights which)
+/* Opens what path names, in an empty run, which is to be closed also after a failure. */
+static qg_status find(qg_run *r, const char *path, qg_run_weights which)
 {
     char   name[QG__PATH_BYTES];
     size_t n = path ? strlen(path) : 0;
@@ -138,7 +139,7 @@ qg_run *qg_run_open(const char *path, qg_run_weights which)
 {
     qg_run *r = calloc(1, sizeof *r);
     if (!r) qg_fail(QG_EMEM, "out of memory for a run");
-    if (!r || !qg__reader_find(r, path, which)) return r;
+    if (!r || !find(r, path, which)) return r;
     qg_run_close(r);
     return NULL;
 }
@@ -306,11 +307,12 @@ uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
 
 const qg_preprocess *qg_run_preprocess(qg_run *r)
 {
-    if (!r->as) r->as = qg_preprocess_open(r->paths.file[r->file]);
+    if (!r->as) r->as = qg__preprocess_read(r->header, r->paths.file[r->file]);
     return r->as;
 }
 
-int qg__reader_most(qg_shape image)
+/* The images that are preprocessed at a time: as many as need 16 MiB as floats, 1 to 64. */
+static int images_at_once(qg_shape image)
 {
     enum { BYTES = 16 << 20, MOST = 64 };
     const size_t most = BYTES / (qg_row(image) * sizeof(float));
@@ -335,7 +337,7 @@ static qg_status score(qg_run *r, int n, const uint8_t *bytes, float *scores)
 qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
 {
     if (qg__reader_of_program(r) || !qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
-    const int    most   = qg__reader_most(r->image);
+    const int    most   = images_at_once(r->image);
     const size_t row    = qg_row(r->image);
     qg_status    status = QG_OK;
     if (!r->x) r->x = malloc((size_t)most * row * sizeof *r->x);
@@ -420,27 +422,27 @@ static qg_status check_names(const char *path, const qg_recipe *c, const qg_load
 }
 
 /* The teacher reads the batch of its student. */
-static qg_status check_preprocessing(const char *path, const qg_recipe *c, const qg_recipe *student, const qg_loader *images)
+static qg_status check_preprocessing(qg_run *r, const qg_recipe *student, const qg_loader *images)
 {
-    const char    *is = qg__recipe_value(c, "normalise"), *of = qg__recipe_value(student, "normalise");
-    qg_preprocess *p  = qg_preprocess_open(path);
+    const char *is = qg__recipe_value(&r->recipe, "normalise"), *of = qg__recipe_value(student, "normalise");
+    qg_preprocess *p = qg__preprocess_read(r->header, qg_run_file(r));
     if (!p) return qg_errcode();
     const bool same = qg_preprocess_equal(p, qg_loader_preprocess(images));
     qg_preprocess_free(p);
     if (same) return QG_OK;
-    return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", path, is, of,
+    return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", qg_run_file(r), is, of,
                    strcmp(is, of) ? "" : ", with other statistics");
 }
 
 qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student, const qg_loader *images)
 {
-    qg_status      status = qg__reader_find(r, path, QG_RUN_LAST);
+    qg_status      status = find(r, path, QG_RUN_LAST);
     const char    *file   = r->paths.file[r->file];
     const qg_shape image  = r->classes ? r->image : qg_loader_shape(images);
     const int      n      = r->classes ? r->classes : qg_loader_classes(images);
     if (!status) status = qg__reader_of_program(r);
     if (!status) status = check_size(file, image, n, images);
     if (!status) status = check_names(file, &r->recipe, images);
-    if (!status) status = check_preprocessing(file, &r->recipe, student, images);
+    if (!status) status = check_preprocessing(r, student, images);
     return status ? status : qg__reader_load(r, image, n);
 }

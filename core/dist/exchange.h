@@ -53,9 +53,8 @@ qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, 
 QG_MUST_CHECK
 qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all);
 /* What is still under way, since the step has failed.  No exchange succeeds from then on, and other ranks may still read and
- * write the memory of these messages, so it must not be freed (qg__ranks_lost). */
+ * write the memory of these messages, so it must not be freed. */
 void      qg__ranks_forget(qg__transfer *m);
-bool      qg__ranks_lost(void);
 
 /* For measurements: from now on this process acts as rank of ranks, and reaches the others by `exchange` and `post`, which leaves
  * the transfer empty; NULL: as the program began. */

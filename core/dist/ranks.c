@@ -74,8 +74,6 @@ static void count(double began, size_t bytes_out)
     job.traffic.messages++;
 }
 
-bool qg__ranks_lost(void) { return job.lost; }
-
 /* What arrives next may be of the step that has failed. */
 static qg_status check_lost(void)
 {

@@ -298,15 +298,10 @@ static int quantized(qg_graph *g, const qg_layer *l, const char *part, const qg_
 
 /* --- what a product reads ------------------------------------------------------------------- */
 
-static bool scales_output(const qg_product *p)
-{
-    return p->input_slot.q.scheme && p->input_slot.q.scheme->scale_output;
-}
-
 /* Its result, without bias and norm, is multiplied by K, unless the quantizer still waits. */
 static bool has_K(const qg_graph *g, const qg_product *p)
 {
-    return scales_output(p) && (g->sizes_only || g->step >= p->input_slot.q.after);
+    return qg__evaluation_scales(p) && (g->sizes_only || g->step >= p->input_slot.q.after);
 }
 
 static qg_status check_finite(const qg_layer *l, const char *what, size_t n, const float *x)
@@ -357,7 +352,7 @@ static qg_product *source_of(qg_layer *l)
 {
     for (; l && only_read_once(l); l = l->after) {
         qg_product *p = qg_layer_product(l);
-        if (p) return scales_output(p) ? NULL : p;
+        if (p) return qg__evaluation_scales(p) ? NULL : p;
         if (!qg__has_trait(l, QG_RECTIFIES | QG_CHOOSES | QG_PASSES) && !is_in_product(l))
             return NULL;
     }
@@ -426,7 +421,7 @@ static void take_relu(qg_graph *g, qg_layer *l)
     while (at && only_read_once(at) && (is_in_product(at) || qg__has_trait(at, QG_PASSES)))
         at = at->after;
     const qg_product *p = at && only_read_once(at) ? qg_layer_product(at) : NULL;
-    if (!p || scales_output(p)) return;
+    if (!p || qg__evaluation_scales(p)) return;
     node_of(g, at)->relu = true;
     node_of(g, l)->covered = true;
 }
@@ -573,7 +568,7 @@ static int product(qg_graph *g, qg_product *p)
     int              x = p->input_slot.q.scheme && !done ? floats : value_of(g, l->after, form);
     if (p->input_slot.q.scheme && !done)
         x = quantized(g, l, "input", &p->input_slot, l->in, x, form);
-    if (!scales_output(p)) return product_step(g, p, NULL, x);
+    if (!qg__evaluation_scales(p)) return product_step(g, p, NULL, x);
     int y = product_step(g, p, has_K(g, p) || p->bias ? "product" : NULL, x);
     if (has_K(g, p)) y = times_K(g, p, floats, y);
     return p->bias ? plus_bias(g, p, y) : y;

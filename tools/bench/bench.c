@@ -185,8 +185,7 @@ static int run_bench(bench *b)
     if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
-        status = qg__recipe_check(&b->config);
-        if (!status && !b->forward) status = qg__recipe_trains(&b->config);
+        status = b->forward ? qg__recipe_check(&b->config) : qg__recipe_trains(&b->config);
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);

@@ -565,7 +565,6 @@ static int run(scaling *s)
     if (!status) status = bench_choose_data(s->asked);
     if (!status) status = config_resolve(s->asked, NULL, &s->config, &usage);
     if (!status) usage = true;
-    if (!status) status = qg__recipe_check(&s->config);
     if (!status) status = qg__recipe_trains(&s->config);
     if (!status) status = check_batch(&s->config, most, project);
     if (!status && s->asked->out && qg_rank() == 0) {
