@@ -313,8 +313,9 @@ static void one_run(FILE *out, const page *p, int i)
     origins(out, r);
 }
 
-void page_print(const page *p, FILE *out)
+static qg_status print(const void *what, FILE *out)
 {
+    const page *p = what;
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>", out);
     svg_text(out, p->run->dir);
@@ -335,11 +336,6 @@ void page_print(const page *p, FILE *out)
     }
     if (p->whole) fputs("<p class=\"dim\">Each of the others has a page of its own: qgrad report RUN.</p>", out);
     fputs("</body></html>\n", out);
-}
-
-static qg_status print(const void *p, FILE *out)
-{
-    page_print(p, out);
     return QG_OK;
 }
 

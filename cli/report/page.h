@@ -24,9 +24,7 @@ typedef struct page {
  * one by one, if there are more of them. */
 enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 
-void      page_print(const page *p, FILE *out);
-
-/* The same as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE. */
+/* Writes it as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE. */
 QG_MUST_CHECK
 qg_status page_write(const page *p, const char *path, output_kind kind);
 

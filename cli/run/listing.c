@@ -13,10 +13,9 @@
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
 #include "train/metrics.h"
-
 #include "train/runs.h"
 
-const char *listed_state_name(listed_state s)
+static const char *state_name(listed_state s)
 {
     static const char *const name[LISTED_STATES] = { "running", "finished", "budget", "stopped", "killed", "damaged", "foreign" };
     return name[s];
@@ -269,10 +268,11 @@ static double number_of(const listed *r, int c)
 
 static const char *word_of(const listed *r, int c)
 {
-    return c == RUN ? r->dir : c == STATE ? listed_state_name(r->state) : c == WHY ? r->why : NULL;
+    return c == RUN ? r->dir : c == STATE ? state_name(r->state) : c == WHY ? r->why : NULL;
 }
 
-void listed_value(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES])
+/* The value of an option, "" if it is unset; a list on one line. */
+static void value_of(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES])
 {
     const char *value = of->configured ? of->config.text[o - qg__recipe_keys] : NULL;
     snprintf(text, QG__VALUE_BYTES, "%s", value ? value : "");
@@ -286,13 +286,14 @@ static bool is_off(const qg__option *o, const char *value)
     return !*value || (off && !strcmp(value, off));
 }
 
-bool listing_differs(const listing *l, const qg__option *o)
+/* Whether the runs that are configured differ in an option that decides their bytes. */
+static bool differs(const listing *l, const qg__option *o)
 {
     char          first[QG__VALUE_BYTES], value[QG__VALUE_BYTES];
     const listed *one = NULL;
     for (size_t i = 0; i < l->count; i++) {
         if (!l->item[i].configured) continue;
-        listed_value(&l->item[i], o, one ? value : first);
+        value_of(&l->item[i], o, one ? value : first);
         if (one && strcmp(first, value) && !(is_off(o, first) && is_off(o, value))) return true;
         one = &l->item[i];
     }
@@ -303,11 +304,22 @@ bool listing_differs(const listing *l, const qg__option *o)
 static bool is_shown(const listing *l, const qg__option *o)
 {
     const bool of_data = !strcmp(o->name, "data-digest") || !strcmp(o->name, "class-digest");
-    return (o->use & QG__IDENTITY) == QG__IDENTITY && strcmp(o->name, "epochs") && listing_differs(l, o) &&
-           !(of_data && listing_differs(l, qg__recipe_key("data")));
+    return (o->use & QG__IDENTITY) == QG__IDENTITY && strcmp(o->name, "epochs") && differs(l, o) &&
+           !(of_data && differs(l, qg__recipe_key("data")));
 }
 
-int listing_columns(const listing *l, listing_column c[LISTING_COLUMNS])
+/* What a table of runs shows: a column of every run, or an option. */
+typedef struct listing_column {
+    const char       *name;     /* "test", "lr" */
+    const char       *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
+    const qg__option *option;   /* NULL: a column of every run */
+    int               index;    /* of such a column */
+} listing_column;
+
+enum { LISTING_COLUMNS = PLAIN + QG__RECIPE_KEYS };
+
+/* The columns of every run, and then the options in which they differ; epochs is a column anyway.  Returns how many. */
+static int columns_of(const listing *l, listing_column c[LISTING_COLUMNS])
 {
     int n = 0;
     for (int i = 0; i < PLAIN; i++) c[n++] = (listing_column){ plain[i].name, plain[i].member, NULL, i };
@@ -362,7 +374,7 @@ static rank rank_of(const listing *l, size_t at, const listing_column *by)
     const listed *r = &l->item[at];
     rank          k = { .at = at, .number = NAN, .dir = r->dir };
     if (by && by->option) {
-        listed_value(r, by->option, k.text);
+        value_of(r, by->option, k.text);
         if (!qg_number_read(k.text, strlen(k.text), &k.number)) k.number = NAN;
     } else if (by) {
         const char *word = word_of(r, by->index);
@@ -376,7 +388,7 @@ static qg_status find_column(const listing *l, const char *key, listing_column *
 {
     listing_column c[LISTING_COLUMNS];
     char           names[1024] = "";
-    const int      n           = listing_columns(l, c);
+    const int      n           = columns_of(l, c);
     for (int i = 0; i < n; i++) {
         *by = c[i];
         if (c[i].name && !strcmp(c[i].name, key)) return QG_OK;
@@ -416,7 +428,7 @@ static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES]
     strcpy(text, "-");
     if (c->option) {
         char whole[QG__VALUE_BYTES];
-        listed_value(r, c->option, whole);
+        value_of(r, c->option, whole);
         const bool fits = strlen(whole) <= WIDEST_OPTION;
         if (*whole) snprintf(text, CELL_BYTES, "%.*s%s", fits ? WIDEST_OPTION : WIDEST_OPTION - 2, whole, fits ? "" : "..");
     } else if (word) {
@@ -455,7 +467,7 @@ static qg_status print_table(const listing *l, FILE *out)
     listing_column c[LISTING_COLUMNS];
     char           text[CELL_BYTES], head[64];
     int            n   = 0;
-    const int      all = listing_columns(l, c);
+    const int      all = columns_of(l, c);
     for (int i = 0; i < all; i++)
         if (c[i].name && is_used(l, &c[i])) c[n++] = c[i];
     table t = table_begin(n);
@@ -482,7 +494,7 @@ static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
     char         text[QG__VALUE_BYTES];
     const char  *word  = c->option ? NULL : word_of(r, c->index);
     const double value = c->option ? NAN : number_of(r, c->index);
-    if (c->option) listed_value(r, c->option, text), word = text;
+    if (c->option) value_of(r, c->option, text), word = text;
     if (word) table_put_csv(word, out);
     if (isnan(value)) return;
     qg_number_print(text, 9, value);
@@ -492,7 +504,7 @@ static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
 static void print_csv(const listing *l, FILE *out)
 {
     listing_column c[LISTING_COLUMNS];
-    const int      n = listing_columns(l, c);
+    const int      n = columns_of(l, c);
     for (int i = 0; i < n; i++) fprintf(out, "%s%s", c[i].member, i == n - 1 ? "\n" : ",");
     for (size_t k = 0; k < l->count; k++)
         for (int i = 0; i < n; i++) {
@@ -522,7 +534,7 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
     qg__json_open(j, "options", '{');
     for (int i = 0; i < n; i++) {
         if (!c[i].option || !r->configured) continue;
-        listed_value(r, c[i].option, text);
+        value_of(r, c[i].option, text);
         qg__json_text(j, c[i].member, *text ? text : NULL);
     }
     qg__json_close(j, '}');
@@ -532,7 +544,7 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
 void listing_put(qg__json *j, const listing *l)
 {
     listing_column c[LISTING_COLUMNS];
-    const int      n = listing_columns(l, c);
+    const int      n = columns_of(l, c);
     qg__json_open(j, "runs", '[');
     for (size_t k = 0; k < l->count; k++) put_run(j, &l->item[k], c, n);
     qg__json_close(j, ']');

@@ -45,27 +45,6 @@ QG_MUST_CHECK
 qg_status   listing_walk(listing *l, const char *dir);
 void        listing_free(listing *l);
 
-const char *listed_state_name(listed_state s);          /* "running" */
-
-/* The value of an option, "" if it is unset; a list on one line. */
-void        listed_value(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES]);
-
-/* Whether the runs that are configured differ in an option that decides their bytes. */
-bool        listing_differs(const listing *l, const qg__option *o);
-
-/* What a table of runs shows: a column of every run, or an option. */
-typedef struct listing_column {
-    const char   *name;     /* "test", "lr" */
-    const char   *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
-    const qg__option *option;   /* NULL: a column of every run */
-    int           index;    /* of such a column */
-} listing_column;
-
-enum { LISTING_COLUMNS = 11 + QG__RECIPE_KEYS };
-
-/* The columns of every run, and then the options in which they differ; epochs is a column anyway.  Returns how many. */
-int         listing_columns(const listing *l, listing_column c[LISTING_COLUMNS]);
-
 /* Sorts by the column that key names: accuracies from the highest, everything else upwards, numbers before other texts and
  * what is not known last; NULL: by directory.  Fails with QG_EARG: there is no such column. */
 QG_MUST_CHECK
