@@ -72,9 +72,9 @@ static qg_status slopes(qg_quantizer *z, float *dy)
 static qg_status evaluate(qg_quant q, qg_role role, const float *sample, double range, float *x, float *y, curves *c)
 {
     const qg_shape shape = role == QG_WEIGHT ? (qg_shape){ 1, 1, 1, NUMBERS } : (qg_shape){ 1, 1, NUMBERS, 1 };
-    q.frozen             = true;            /* an observed range stays that of the first numbers */
     qg_quantizer *z      = qg_quantizer_new(q, role, shape);
     if (!z) return qg_errcode();
+    qg_quantizer_freeze(z);                 /* an observed range stays that of the first numbers */
     fill(sample, 0, x);
     qg_status s = quantize(z, role, x, y);
     fill(sample, range, x);

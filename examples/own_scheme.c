@@ -14,10 +14,10 @@ static float power_of_two(float w)
 
 static const qg_op power_op = { .name = "power-of-two", .backward = qg_surrogate_backward };
 
-static qg_var *power_apply(qg_tape *t, qg_quant q, qg_var *w, qg_var *const *learned)
+static qg_var *power_apply(qg_tape *t, const qg_binding *b, qg_var *w, qg_var *const *learned)
 {
     (void)learned;
-    qg_var *y = qg_record_surrogate(t, &power_op, w, q.surrogate);
+    qg_var *y = qg_record_surrogate(t, &power_op, w, qg_surrogate_now(t, b->q));
     for (size_t i = 0, n = y ? qg_count(y->shape) : 0; i < n; i++)
         y->data[i] = power_of_two(w->data[i]);
     return y;

@@ -93,10 +93,11 @@ struct qg_layer {
 
 /* A quantizer in a layer, and the parameters that its scheme learns. */
 struct qg_slot {
-    qg_quant  q;
-    qg_param *of;                           /* what it quantizes: the weight, whether q is {0} or not; NULL: what the
+    qg_quant   q;                           /* as declared; qg_slot_declare sets its role and delay */
+    qg_binding bound;                       /* q and its tensor, once declared */
+    qg_param  *of;                          /* what it quantizes: the weight, whether q is {0} or not; NULL: what the
                                                layer reads, or a gradient */
-    qg_param *param[QG_MAX_LEARNED];
+    qg_param  *param[QG_MAX_LEARNED];
 };
 
 /* A product, conv2d or dense: its parameters and quantizers. */

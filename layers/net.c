@@ -298,7 +298,7 @@ static void freeze(qg_layer *l)
         if (owns(l, l->net->params.item[i])) l->net->params.item[i]->frozen = true;
     for (int i = 0; i < QG_ROLES; i++) {
         qg_slot *slot = (qg_slot *)qg_layer_slot(l, qg_roles[i]);
-        if (slot) slot->q.frozen = true;
+        if (slot) slot->bound.frozen = true;
     }
 }
 

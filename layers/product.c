@@ -44,7 +44,6 @@ static void centre_row(const qg_param *p, float *row) { centre(p, row, qg_row(p-
  * start. */
 static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
 {
-    p->weight_slot.q.inputs = inputs;
     qg_layer        *l       = &p->layer;
     const qg_quant   q       = p->weight_slot.q;
     const qg_scheme *scheme  = q.scheme;
@@ -69,6 +68,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
         if (!p->bias) return qg_errcode();
     }
     qg_status s = qg_slot_declare(l, &p->weight_slot, QG_WEIGHT, w);
+    p->weight_slot.bound.inputs = inputs;
     if (!s) s = qg_slot_declare(l, &p->input_slot, QG_INPUT, x);
     return s ? s : qg_slot_declare(l, &p->gradient_slot, QG_GRADIENT, l->out);
 }

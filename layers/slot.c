@@ -21,9 +21,8 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
 {
     const qg_scheme *scheme = slot->q.scheme;
     if (!scheme) return QG_OK;
-    qg_quant q        = slot->q;
-    q.role            = role;
-    const qg_status s = qg_quant_check(q);
+    qg_binding      b;
+    const qg_status s = qg_bind(slot->q, role, l->in, &b);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (scheme->scale_output && !qg_layer_product(l))
         return qg_fail(QG_EARG, "%s: %s scales the result of a product; use it as the input of conv2d or dense",
@@ -41,10 +40,9 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     const qg_scheme *scheme = slot->q.scheme;
     const qg_status  s      = qg_slot_check(l, slot, role);
     if (!scheme || s) return s;
-    slot->q.role    = role;
-    slot->q.numbers = qg_count(x);
-    if (slot->q.inputs == 0) slot->q.inputs = (size_t)x.c;
     if (slot->q.after == 0) slot->q.after = qg__slot_delay(l->net, role);
+    if (qg_bind(slot->q, role, x, &slot->bound)) return qg_errcode();
+    slot->q = slot->bound.q;
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
@@ -79,10 +77,11 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
 {
     qg_var *learned[QG_MAX_LEARNED];
     if (!x || !slot->q.scheme) return x;
+    if (!slot->bound.q.scheme) return qg_reject(t, QG_ESTATE, "%s: the quantizer is not declared", slot->q.scheme->name);
     vars(slot, t, learned);
-    bool declared = slot->q.role != 0;          /* qg_slot_declare has checked it, so no step does again */
-    for (int i = 0; i < qg_learned_count(slot->q); i++) declared &= learned[i] != NULL;
-    return (declared ? qg__quantize_checked : qg_quantize)(t, slot->q, x, learned);
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (!learned[i]) return NULL;
+    return qg_quantize_bound(t, &slot->bound, x, learned);
 }
 
 bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
@@ -91,11 +90,9 @@ bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
     vars(slot, t, learned);
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;
-    if (qg_quant_observes(slot->q, t, learned)) return false;
+    if (qg_quant_observes(&slot->bound, t, learned)) return false;
     if (!qg_quant_is_delayed(slot->q, t)) {
-        qg_quant q  = slot->q;
-        q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
-        with->act   = q.scheme->activation(q, learned);
+        with->act = slot->q.scheme->activation(t, &slot->bound, learned);
         if (!with->act.forward) return false;
     } else if (slot->q.scheme->rectifies) {
         with->relu = true;

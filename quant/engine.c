@@ -29,10 +29,11 @@ qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learne
     return q.scheme->constants(q, s, value);
 }
 
-static qg_surrogate surrogate_of(qg_quant q)
+/* s, or if it is {0} what the scheme has in its place. */
+static qg_surrogate surrogate_of(qg_quant q, qg_surrogate s)
 {
-    if (!q.surrogate.slope && q.scheme->own) q.surrogate = q.scheme->own(q);
-    return q.surrogate.slope || q.scheme->own_slope ? q.surrogate : qg_surrogate_identity();
+    if (!s.slope && q.scheme->own) s = q.scheme->own(q);
+    return s.slope || q.scheme->own_slope ? s : qg_surrogate_identity();
 }
 
 qg_surrogate qg_straight_through(qg_quant q)
@@ -55,7 +56,7 @@ qg_mix qg_relative_mix(bool scaled, qg_span w)
 
 double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    const qg_surrogate s = surrogate_of(q);
+    const qg_surrogate s = surrogate_of(q, q.surrogate);
     return s.value ? s.value(s.arg, to->x[i]) / (scaled ? qg_point_mean_abs(q, i, at) : 1) : (double)NAN;
 }
 
@@ -81,7 +82,8 @@ static void take_learned(qg_quant q, qg_var *const *learned, const float **value
 /* --- arrays: forward -------------------------------------------------------------------------- */
 
 typedef struct work {
-    qg_quant            q;
+    const qg_binding   *b;
+    qg_surrogate        s;
     const qg_form_loops *loops;
     qg_split           c;
     qg_isa              isa;
@@ -94,12 +96,20 @@ typedef struct work {
     double            (*sum)[QG_FORM_SUMS];
 } work;
 
+static qg_span span_of(const work *w, size_t channel)
+{
+    qg_span s = qg_span_at(w->isa, w->c, channel, w->x);
+    s.numbers = w->b->numbers;
+    s.inputs  = w->b->inputs;
+    return s;
+}
+
 static qg_constants constants_of(const work *w, size_t channel)
 {
-    const qg_constants k = qg_form_constants(w->q, qg_span_at(w->isa, w->c, channel, w->x), w->learned);
+    const qg_constants k = qg_form_constants(w->b->q, span_of(w, channel), w->learned);
     float              negative;
     if (w->into) w->into[channel] = k;
-    if (w->scale) w->q.scheme->form->scales(&k, &w->scale[channel], &negative);
+    if (w->scale) w->b->q.scheme->form->scales(&k, &w->scale[channel], &negative);
     return k;
 }
 
@@ -196,7 +206,7 @@ static void forward_columns(const work *w)
         const size_t n = qg__smaller(w->c.depth - first, QG_FORM_COLUMNS);
         qg_constants k[QG_FORM_COLUMNS];
         for (size_t i = 0; i < n; i++) k[i] = constants_of(w, first + i);
-        qg__form_columns(w->q.scheme->form, k, n, w->c.outer, w->c.depth, w->x + first, w->y + first);
+        qg__form_columns(w->b->q.scheme->form, k, n, w->c.outer, w->c.depth, w->x + first, w->y + first);
     }
 }
 
@@ -219,11 +229,12 @@ static void forward_channels(void *context, size_t first, size_t count)
     }
 }
 
-void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
+void qg_form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
                      float *scale)
 {
     const qg_isa isa = qg__isa();
-    work         w   = { .q = q, .loops = q.scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .learned = learned, .y = y };
+    const qg_form *form = b->q.scheme->form;
+    work         w   = { .b = b, .loops = form->loops[isa], .c = c, .isa = isa, .x = x, .learned = learned, .y = y };
     w.into  = k;
     w.scale = scale;
     if (c.depth != 1) {
@@ -232,7 +243,7 @@ void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const 
         return;
     }
     const qg_constants one = constants_of(&w, 0);
-    qg_form_values(q.scheme->form, &one, qg__channel_size(c), x, y);
+    qg_form_values(form, &one, qg__channel_size(c), x, y);
 }
 
 /* --- arrays: backward ------------------------------------------------------------------------- */
@@ -245,7 +256,7 @@ static void backward_run(const void *context, size_t first, size_t n, double *su
 
 static void backward_channel(const work *w, size_t channel, const qg_constants *k, float *to, double *sum)
 {
-    const size_t size = qg__channel_size(w->c), most = w->q.scheme->form->sums_by_row ? qg__part_size(w->c) : QG_CHUNK;
+    const size_t size = qg__channel_size(w->c), most = w->b->q.scheme->form->sums_by_row ? qg__part_size(w->c) : QG_CHUNK;
     for (size_t at = 0; at < size; at += most) {
         const size_t n = qg__smaller(size - at, most);
         float        px[QG_CHUNK], pdy[QG_CHUNK], pdx[QG_CHUNK];
@@ -276,7 +287,7 @@ static void mix_channel(const work *w, size_t channel, qg_mix m)
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
         float       *dx = qg__open_part(w->c, channel, at, n, w->dx, pdx);
         QG_KERNELS_OF(w->isa, qg__form)->mix(n, x, dy, m, dx, scaled);
-        w->q.surrogate.slope(w->q.surrogate.arg, n, x, scaled, dx);
+        w->s.slope(w->s.arg, n, x, scaled, dx);
         qg__close_part(w->c, channel, at, n, dx, w->dx);
     }
 }
@@ -285,8 +296,8 @@ static qg_mix mix_of(const work *w, size_t channel)
 {
     const qg_constants k = w->k ? w->k[channel] : constants_of(w, channel);
     double             sum[QG_FORM_SUMS] = { 0.0 };
-    if (w->q.scheme->mixes_sums) backward_channel(w, channel, &k, NULL, sum);
-    return w->q.scheme->mix(w->q, qg_span_at(w->isa, w->c, channel, w->x), &k, sum);
+    if (w->b->q.scheme->mixes_sums) backward_channel(w, channel, &k, NULL, sum);
+    return w->b->q.scheme->mix(w->b->q, span_of(w, channel), &k, sum);
 }
 
 static void mix_channels(void *context, size_t first, size_t count)
@@ -307,15 +318,17 @@ static void mix_block(void *context, size_t at, size_t n)
     mix_channel(&part, 0, *w->mix);
 }
 
-void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
+void qg_form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
                       double (*sum)[QG_FORM_SUMS])
 {
     const size_t n   = qg__channel_size(c) * c.depth;
     const qg_isa isa = qg__isa();
-    q.surrogate = surrogate_of(q);
-    work w = { .q = q, .loops = q.scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .dy = dy, .k = k, .sum = sum };
+    const qg_scheme *scheme = b->q.scheme;
+    work w = { .b = b, .loops = scheme->form->loops[isa], .c = c, .isa = isa, .x = x, .dy = dy, .k = k, .sum = sum };
+    s    = surrogate_of(b->q, s);
+    w.s  = s;
     w.dx = dx;
-    if (dx && q.scheme->mix) {
+    if (dx && scheme->mix) {
         if (c.depth != 1) {
             qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
         } else {
@@ -325,19 +338,19 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
         }
         return;
     }
-    if (q.surrogate.slope) {
-        if (dx && q.surrogate.whole) q.surrogate.whole(q.surrogate.arg, c, x, dy, dx);
-        else if (dx) qg_surrogate_slope(q.surrogate, n, x, dy, dx);
+    if (s.slope) {
+        if (dx && s.whole) s.whole(s.arg, c, x, dy, dx);
+        else if (dx) qg_surrogate_slope(s, n, x, dy, dx);
         w.dx = NULL;
     }
     if (!w.dx && !sum) return;
     if (by_columns(w.loops, c)) {
         if (sum) memset(sum, 0, c.depth * sizeof *sum);
-        qg__form_columns_gradient(q.scheme->form, k, c.depth, c.outer, c.depth, x, dy, w.dx, sum);
-    } else if (c.depth == 1 && !q.scheme->form->sums_by_row) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
+        qg__form_columns_gradient(scheme->form, k, c.depth, c.outer, c.depth, x, dy, w.dx, sum);
+    } else if (c.depth == 1 && !scheme->form->sums_by_row) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
     else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, backward_channels, &w);
-    for (size_t i = 0; w.dx && q.scheme->adds && i < c.depth; i++)
-        q.scheme->adds(q, qg_span_at(w.isa, c, i, x), &k[i], dy + i * c.inner, dx + i * c.inner);
+    for (size_t i = 0; w.dx && scheme->adds && i < c.depth; i++)
+        scheme->adds(b->q, span_of(&w, i), &k[i], dy + i * c.inner, dx + i * c.inner);
 }
 
 /* --- codes ------------------------------------------------------------------------------------ */
@@ -436,20 +449,21 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
 }
 
 /* {0}: the constants cannot quantize. */
-qg_activation qg_form_activation(qg_quant q, qg_var *const *learned)
+qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *const *learned)
 {
-    const float *value[QG_MAX_LEARNED] = { NULL };
-    q.surrogate = surrogate_of(q);
+    const qg_quant     q = b->q;
+    const qg_surrogate s = surrogate_of(q, qg_surrogate_now(t, q));
+    const float       *value[QG_MAX_LEARNED] = { NULL };
     take_learned(q, learned, value);
     if (q.scheme->range) qg__range_confine(q, learned);
-    const qg_split     all = { 1, 1, 0 };
-    const qg_constants k   = qg_form_constants(q, (qg_span){ .split = all }, value);
+    const qg_span      all = { .split = { 1, 1, 0 }, .numbers = b->numbers, .inputs = b->inputs };
+    const qg_constants k   = qg_form_constants(q, all, value);
     if (check_constants(q, 0, &k)) return (qg_activation){ 0 };
     qg_activation      f = { .forward   = activation_forward,
                              .backward  = activation_backward,
                              .of        = q.scheme->form,
-                             .slope     = q.surrogate.slope,
-                             .arg       = q.surrogate.arg,
+                             .slope     = s.slope,
+                             .arg       = s.arg,
                              .n_learned = trained_count(q),
                              .isa       = qg__isa() };
     for (int i = 0; i < f.n_learned; i++) f.learned[i] = learned[i];
@@ -460,8 +474,9 @@ qg_activation qg_form_activation(qg_quant q, qg_var *const *learned)
 /* --- the op ----------------------------------------------------------------------------------- */
 
 typedef struct formed {
-    qg_quant     q;
-    qg_split    spans;
+    qg_binding   b;
+    qg_surrogate s;
+    qg_split     spans;
     qg_constants k[];           /* [spans.depth] */
 } formed;
 
@@ -473,43 +488,45 @@ static bool forward_whole(qg_tape *t, const formed *f, const qg_var *x, const fl
     const size_t     row = qg_row(x->shape);
     float           *out = all.data ? qg_scratch(t, qg_count(all.shape) * sizeof *out) : NULL;
     if (!out) return false;
-    qg_form_forward(f->q, qg_spans(f->q, all.shape), all.data, value, out, k, NULL);
+    qg_form_forward(&f->b, qg_spans(f->b.q, all.shape), all.data, value, out, k, NULL);
     memcpy(y->data, out + (size_t)at.first * row, qg_count(y->shape) * sizeof *out);
     return true;
 }
 
-qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+qg_var *qg_form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
-    const qg_scheme *scheme = q.scheme;
-    const float     *value[QG_MAX_LEARNED] = { NULL };
-    q.surrogate = surrogate_of(q);
+    const qg_quant     q = b->q;
+    const qg_scheme   *scheme = q.scheme;
+    const qg_surrogate s = surrogate_of(q, qg_surrogate_now(t, q));
+    const float       *value[QG_MAX_LEARNED] = { NULL };
     take_learned(q, learned, value);
     if (scheme->ready && !scheme->ready(q, value)) return qg_quant_bypass(t, q, x);
-    if (qg_quant_fuses(q)) {
-        const qg_activation f = scheme->activation(q, learned);
+    if (qg__quant_is_activation(q)) {
+        const qg_activation f = scheme->activation(t, b, learned);
         return f.forward ? qg_record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
     }
     if (scheme->range) qg__range_confine(q, learned);
 
     const int  trained  = trained_count(q);
-    const bool straight = trained == 0 && !scheme->mix && q.surrogate.slope == qg_surrogate_identity().slope;
+    const bool straight = trained == 0 && !scheme->mix && s.slope == qg_surrogate_identity().slope;
     qg_var    *y = qg_record(t, &scheme->ops[scheme->activation ? 1 : 0], x->shape, x, trained > 0 ? learned[0] : NULL,
                              trained > 1 ? learned[1] : NULL);
     const qg_split spans = qg_spans(q, x->shape);
     formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;
     if (!f) return NULL;
     if (straight && !scheme->activation) qg_share_gradient(y);
-    f->q     = q;
+    f->b     = *b;
+    f->s     = s;
     f->spans = spans;
     const bool shared = qg__slices_of(x).shared;
     if (shared && scheme->mix)
         return qg_reject(t, QG_EARG, "%s: its gradient of an input needs the whole batch, which ranks share", scheme->name);
     const bool whole = shared && !scheme->activation && scheme->constants != qg_unit_signs;
-    if (!whole) qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    if (!whole) qg_form_forward(b, spans, x->data, value, y->data, f->k, NULL);
     else if (!forward_whole(t, f, x, value, y, f->k)) return NULL;
     for (size_t i = 0; i < spans.depth; i++) {
-        const qg_status s = check_constants(q, i, &f->k[i]);
-        if (s) return qg_reject(t, s, "%s", qg_errmsg());
+        const qg_status status = check_constants(q, i, &f->k[i]);
+        if (status) return qg_reject(t, status, "%s", qg_errmsg());
     }
     return y;
 }
@@ -532,8 +549,8 @@ static void slice_gradient(void *context, int piece, int worker)
     double      (*sum)[QG_FORM_SUMS] = p->sum + (size_t)s * f->spans.depth;
     memset(sum, 0, f->spans.depth * sizeof *sum);
     if (n == 0) return;
-    const qg_split spans = qg_spans(f->q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
-    qg_form_gradient(f->q, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
+    const qg_split spans = qg_spans(f->b.q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
+    qg_form_gradient(&f->b, f->s, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
 }
 
 static bool sum_slices(qg_tape *t, slices *p)
@@ -551,16 +568,16 @@ void qg_form_backward(qg_tape *t, qg_var *y)
 {
     const formed *f = y->saved;
     const qg_var *x = y->in[0];
-    const int     trained = trained_count(f->q);
-    const bool    sliced  = trained && x->batch && qg_quant_role(f->q) == QG_INPUT;
+    const int     trained = trained_count(f->b.q);
+    const bool    sliced  = trained && x->batch && qg_quant_role(f->b.q) == QG_INPUT;
     double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, (sliced ? (size_t)QG_SLICES : 1) * f->spans.depth * sizeof *sum) : NULL;
     if (trained && !sum) return;
-    if (!sliced) qg_form_gradient(f->q, f->spans, f->k, x->data, y->grad, x->grad, sum);
+    if (!sliced) qg_form_gradient(&f->b, f->s, f->spans, f->k, x->data, y->grad, x->grad, sum);
     else if (!sum_slices(t, &(slices){ y, qg__slices_of(x), sum })) return;
     for (size_t s = 0; sum && s < f->spans.depth; s++)
         for (int i = 0; i < trained; i++) {
             qg_var *learned = y->in[1 + i];
             if (!learned->grad) continue;
-            learned->grad[index_of(f->q, &f->q.scheme->learned[i], s)] += (float)((double)f->k[s].gain[i] * sum[s][i]);
+            learned->grad[index_of(f->b.q, &f->b.q.scheme->learned[i], s)] += (float)((double)f->k[s].gain[i] * sum[s][i]);
         }
 }

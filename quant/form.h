@@ -150,6 +150,7 @@ typedef struct qg_span {
     qg_split    split;
     size_t       channel;
     size_t       n;             /* numbers in the span */
+    size_t       numbers, inputs;       /* of the tensor, as in qg_binding; 0: unknown */
     qg_isa       isa;           /* whose kernels read them */
 } qg_span;
 
@@ -170,7 +171,7 @@ qg_span   qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x)
 qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned);
 
 /* Writes y and, unless NULL, the constants k and the scales of positive codes, [spans] each. */
-void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
+void qg_form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
                      float *scale);
 
 /* Writes y, or adds to dx and sum, for d columns of rows `stride` apart, each with its constants k[d]; for forms that have
@@ -183,8 +184,8 @@ void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_
 void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);
 
 /* Adds to dx and writes sum [spans]; either may be NULL.  k [spans] may be NULL if the scheme has mix; the constants
- * are then computed again. */
-void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
+ * are then computed again.  s: the surrogate, b->q.surrogate at the step; {0}: the scheme's own. */
+void qg_form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
                       double (*sum)[QG_FORM_SUMS]);
 
 #endif

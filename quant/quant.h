@@ -20,11 +20,8 @@ typedef struct qg_quant {
     bool             per_channel;  /* one scale per channel: n of a weight, c of any other tensor */
     bool             as_paper;  /* asked for with as=paper or .as_paper: stands in texts, changes nothing by itself */
     uint64_t         after;     /* training steps before the quantizer starts; until then x passes unchanged */
-    qg_role          role;      /* the kind of tensor.  Layers set it; 0: an input if the scheme quantizes inputs */
-    size_t           numbers;   /* elements of the weight, or of one image of an input.  Layers set it; 0: those
-                                   of x */
-    size_t           inputs;    /* input channels of a weight; for dense, all inputs.  Layers set it; 0: c of x */
-    bool             frozen;    /* once it has observed a tensor, it observes no other.  Layers set it */
+    qg_role          role;      /* the kind of tensor it is for: that of qg_quant_parse, of the field it was given as, or of
+                                   qg_bind.  0: an input if the scheme quantizes inputs */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
     double           arg[8];    /* the scheme's own arguments, in the order of its keys (quant/scheme.h) */
 } qg_quant;
@@ -135,11 +132,17 @@ typedef enum qg_glorot_lr {
     QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
 } qg_glorot_lr;
 
+/* In QG_TRAIN; QG_EVAL takes the sign. */
+typedef enum qg_draw {
+    QG_DRAW_SIGN,
+    QG_DRAW_STOCHASTIC      /* +1 with probability (w + 1) / 2 */
+} qg_draw;
+
 /* {-1, +1}, latent weights kept in [-1, 1].                                      quant/reference/binary.h */
 typedef struct qg_binaryconnect_spec {
-    bool         stochastic;    /* in QG_TRAIN, draw +1 with probability (w + 1) / 2 */
+    qg_draw      draw;
     bool         float_eval;    /* in QG_EVAL, use the latent weights instead of the sign, as the released code
-                                   does with stochastic; such a net is not binary */
+                                   does with QG_DRAW_STOCHASTIC; such a net is not binary */
     bool         unit_start;    /* stretch the initial weights to fill [-1, 1], as the released code does */
     qg_glorot_lr glorot_lr;     /* the released code combines it with unit_start */
     bool         plain_gradient;    /* else dw is divided by mean|w| */
@@ -237,7 +240,8 @@ extern const qg_scheme qg_fake_quant_scheme;
 /* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/reference/uniform.h */
 typedef struct qg_lsq_spec {
     int          bits;          /* 1 .. 16, signed 2 .. 16; 0: 2 */
-    bool         is_signed;     /* required for weights; else codes begin at 0 and the quantizer replaces relu */
+    bool         is_signed;     /* of inputs, whose codes else begin at 0 and which then replaces relu.  The codes of
+                                   weights are always signed */
     qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);
@@ -305,5 +309,23 @@ qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q);
  * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
  * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+
+/* A quantizer and what is known of its tensor, checked once.  Layers make theirs when the net is built. */
+typedef struct qg_binding {
+    qg_quant q;                 /* with its role */
+    size_t   numbers;           /* elements of the weight, or of one image of an input */
+    size_t   inputs;            /* input channels of a weight; for dense, all inputs */
+    bool     frozen;            /* once it has observed a tensor, it observes no other */
+} qg_binding;
+
+/* Binds q to tensors of a role and of the shape of x, of which n counts for weights only.  Of what remains open it takes what
+ * the role requires: lsq's codes of weights are signed.
+ *
+ * Fails    QG_EARG: an illegal argument, or a scheme that is not for this role. */
+QG_MUST_CHECK
+qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b);
+
+/* qg_quantize without its checks, for steps: learned has the entries and shapes of qg_learned_shape. */
+qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
 #endif

@@ -6,7 +6,7 @@
 #include "quant/scheme.h"
 
 struct qg_quantizer {
-    qg_quant     q;
+    qg_binding   b;
     qg_params    params;
     qg_param    *x, *learned[QG_MAX_LEARNED];
     qg_tape     *tape;
@@ -40,10 +40,10 @@ static qg_status declare(qg_quantizer *z, qg_shape shape)
 {
     z->x = qg_params_declare(&z->params, (qg_param){ .name = "x", .shape = shape });
     if (!z->x) return qg_errcode();
-    for (int i = 0; i < qg_learned_count(z->q); i++) {
-        const qg_learned *l = &z->q.scheme->learned[i];
+    for (int i = 0; i < qg_learned_count(z->b.q); i++) {
+        const qg_learned *l = &z->b.q.scheme->learned[i];
         z->learned[i]       = qg_params_declare(&z->params, (qg_param){ .name  = l->name,
-                                                                        .shape = qg_learned_shape(z->q, l, shape, z->q.role),
+                                                                        .shape = qg_learned_shape(z->b.q, l, shape, z->b.q.role),
                                                                         .group = l->tracked ? QG_TRACKED : QG_SCALES });
         if (!z->learned[i]) return qg_errcode();
     }
@@ -53,15 +53,14 @@ static qg_status declare(qg_quantizer *z, qg_shape shape)
 
 qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape)
 {
-    q.role = role;
-    if (!q.numbers) q.numbers = role == QG_WEIGHT ? qg_count(shape) : qg_row(shape);
     if (!qg_shape_valid(shape)) {
         (void)qg_fail(QG_ESHAPE, "qg_quantizer: [%d,%d,%d,%d] is not a shape", shape.n, shape.h, shape.w, shape.c);
         return NULL;
     }
-    if (qg_quant_check(q)) return NULL;
+    qg_binding b;
+    if (qg_bind(q, role, shape, &b)) return NULL;
     qg_quantizer *z = calloc(1, sizeof *z);
-    if (z) z->q = q;
+    if (z) z->b = b;
     if (z && !declare(z, shape)) return z;
     if (!z) (void)qg_fail(QG_EMEM, "qg_quantizer: out of memory");
     qg_quantizer_free(z);
@@ -82,18 +81,23 @@ void qg_quantizer_free(qg_quantizer *z)
     free(z);
 }
 
+void qg_quantizer_freeze(qg_quantizer *z)
+{
+    if (z) z->b.frozen = true;
+}
+
 /* Values that the caller has set stay.  start may change its tensor, which forward overwrites. */
 static void start(qg_quantizer *z)
 {
-    const qg_scheme *scheme               = z->q.scheme;
+    const qg_scheme *scheme               = z->b.q.scheme;
     float           *value[QG_MAX_LEARNED] = { 0 };
     if (z->started || !scheme || !scheme->start) return;
-    for (int i = 0; i < qg_learned_count(z->q); i++) {
+    for (int i = 0; i < qg_learned_count(z->b.q); i++) {
         value[i] = z->learned[i]->value;
         for (size_t k = 0; k < qg_count(z->learned[i]->shape); k++)
             if (value[i][k] != 0) return;
     }
-    scheme->start(z->q, (qg_tensor){ z->x->shape, z->q.role == QG_WEIGHT ? z->x->value : NULL }, value);
+    scheme->start(z->b.q, (qg_tensor){ z->x->shape, z->b.q.role == QG_WEIGHT ? z->x->value : NULL }, value);
 }
 
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)
@@ -106,8 +110,8 @@ qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, fl
     z->started = true;
     memcpy(z->x->value, x, bytes);
     qg_tape_begin(z->tape, mode, 1, z->step);
-    for (int i = 0; i < qg_learned_count(z->q); i++) learned[i] = qg_parameter(z->tape, z->learned[i]);
-    qg_var *result = qg_quantize(z->tape, z->q, qg_parameter(z->tape, z->x), learned);
+    for (int i = 0; i < qg_learned_count(z->b.q); i++) learned[i] = qg_parameter(z->tape, z->learned[i]);
+    qg_var *result = qg_quantize_bound(z->tape, &z->b, qg_parameter(z->tape, z->x), learned);
     z->result      = mode == QG_TRAIN ? result : NULL;
     if (!result) return qg_tape_status(z->tape);
     z->step += mode == QG_TRAIN;
@@ -129,7 +133,7 @@ qg_status qg_quantizer_backward(qg_quantizer *z, const float *dy, float *dx)
 
 qg_quantizer_entry qg_quantizer_learned(qg_quantizer *z, int i)
 {
-    if (!z || i < 0 || i >= qg_learned_count(z->q)) return (qg_quantizer_entry){ 0 };
+    if (!z || i < 0 || i >= qg_learned_count(z->b.q)) return (qg_quantizer_entry){ 0 };
     const qg_param *p = z->learned[i];
-    return (qg_quantizer_entry){ z->q.scheme->learned[i].name, (int)qg_count(p->shape), p->value, p->grad };
+    return (qg_quantizer_entry){ z->b.q.scheme->learned[i].name, (int)qg_count(p->shape), p->value, p->grad };
 }

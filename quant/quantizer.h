@@ -25,6 +25,9 @@ qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape);
 qg_quantizer *qg_quantizer_parse(const char *scheme, qg_role role, qg_shape shape);
 void          qg_quantizer_free(qg_quantizer *z);
 
+/* Once z has observed a tensor, it observes no other, so observed ranges keep their values. */
+void          qg_quantizer_freeze(qg_quantizer *z);
+
 /* y = q(x).  The first call initialises what the scheme learns from x, unless the caller has set all of it.  QG_TRAIN
  * counts steps from 0, on which random draws and delays depend, and updates observed ranges; QG_EVAL changes nothing.
  *

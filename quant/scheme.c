@@ -24,11 +24,13 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
 
 bool qg_quant_is_delayed(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
-bool qg_quant_fuses(qg_quant q)
+bool qg__quant_is_activation(qg_quant q)
 {
-    if (!q.scheme || !q.scheme->activation || q.per_channel || q.surrogate.whole) return false;
+    if (!q.scheme || !q.scheme->activation || q.per_channel) return false;
     return !q.scheme->measures_weights || qg_quant_role(q) != QG_WEIGHT;
 }
+
+bool qg_quant_fuses(qg_quant q) { return !q.surrogate.whole && qg__quant_is_activation(q); }
 
 /* A quiet entry counts what the scheme has observed. */
 static bool has_observed(qg_quant q, qg_var *const *learned)
@@ -38,10 +40,15 @@ static bool has_observed(qg_quant q, qg_var *const *learned)
     return false;
 }
 
-bool qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+bool qg_quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned)
 {
-    if (!q.scheme->observes || (q.frozen && has_observed(q, learned))) return false;
-    return q.scheme->observes(q, t, learned);
+    if (!b->q.scheme->observes || (b->frozen && has_observed(b->q, learned))) return false;
+    return b->q.scheme->observes(b->q, t, learned);
+}
+
+qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q)
+{
+    return q.surrogate.whole ? qg_surrogate_identity() : qg_surrogate_at(q.surrogate, qg_tape_step(t));
 }
 
 qg_var *qg_quant_bypass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
@@ -151,21 +158,31 @@ static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
     qg_var *y = qg_record_view(t, &whole_op, x);
     whole  *k = y ? qg_save(t, y, sizeof *k) : NULL;
     if (!k) return NULL;
-    k->s          = q.surrogate;
+    k->s          = qg_surrogate_at(q.surrogate, qg_tape_step(t));
     q.per_channel = true;
     k->channels   = qg_spans(q, x->shape);
     return y;
+}
+
+qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b)
+{
+    const bool open = q.scheme && q.role == 0 && role == QG_WEIGHT;
+    q.role          = role;
+    if (open && q.scheme->complete) q = q.scheme->complete(q);
+    *b = (qg_binding){ .q       = q,
+                       .numbers = role == QG_WEIGHT ? qg_count(x) : qg_row(x),
+                       .inputs  = (size_t)x.c };
+    return qg_quant_check(q);
 }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!t || !x) return NULL;
     if (!q.scheme) return x;
-    q.role = qg_quant_role(q);
-    if (!q.inputs) q.inputs = (size_t)x->shape.c;
-    if (!q.numbers) q.numbers = q.role == QG_WEIGHT ? qg_count(x->shape) : qg_row(x->shape);
-    const qg_status s = qg_quant_check(q);
+    qg_binding      b;
+    const qg_status s = qg_bind(q, qg_quant_role(q), x->shape, &b);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
+    q = b.q;
     for (int i = 0; i < qg_learned_count(q); i++) {
         const qg_learned *entry = &q.scheme->learned[i];
         if (!learned || !learned[i])
@@ -176,20 +193,17 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
                              QG_SHAPE_FMT, q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
                              QG_SHAPE_ARGS(want));
     }
-    return qg__quantize_checked(t, q, x, learned);
+    return qg_quantize_bound(t, &b, x, learned);
 }
 
-qg_var *qg__quantize_checked(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
-    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned) && !observe(t, q, x, learned)) return NULL;
-    if (qg_quant_is_delayed(q, t)) return qg_quant_bypass(t, q, x);
-    q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
-    if (q.surrogate.whole) {
-        x           = record_whole(t, q, x);
-        q.surrogate = qg_surrogate_identity();
-        if (!x) return NULL;
-    }
-    return q.scheme->apply ? q.scheme->apply(t, q, x, learned) : qg_form_apply(t, q, x, learned);
+    const qg_scheme *scheme = b->q.scheme;
+    if (!x || !scheme) return x;
+    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
+    if (qg_quant_is_delayed(b->q, t)) return qg_quant_bypass(t, b->q, x);
+    if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;
+    return scheme->apply ? scheme->apply(t, b, x, learned) : qg_form_apply(t, b, x, learned);
 }
 
 bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }

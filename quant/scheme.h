@@ -49,6 +49,7 @@ typedef struct qg_point {
     qg_shape      shape;
     const double *x;                            /* the tensor, [n][h][w][c] */
     double        learned[QG_MAX_LEARNED];      /* the values for the channel of one of its numbers */
+    size_t        numbers;                      /* as in qg_binding; 0: those of shape */
 } qg_point;
 
 /* The legal values of q.per_channel: false, true, or either. */
@@ -159,13 +160,13 @@ struct qg_scheme {
 
     /* --- with or without a form: these override what the form provides --- */
 
-    /* Records the op. */
-    qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+    /* Records the op.  Its surrogate, if set, is qg_surrogate_now(t, b->q). */
+    qg_var *(*apply)(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
     /* The same as an elementwise function, which qg_norm_fused can fuse; NULL: the scheme has none.  It must be
      * nondecreasing and compute exactly what apply computes (qg_record_activation turns it into apply).  It returns
      * {0} if apply would fail.  Not used per channel, nor in a step that observes. */
-    qg_activation (*activation)(qg_quant q, qg_var *const *learned);
+    qg_activation (*activation)(const qg_tape *t, const qg_binding *b, qg_var *const *learned);
 
     /* For inputs: records the op that scales the result y of the product, before a bias is added.  x is the input
      * before apply, so the quantizer is not fused.  NULL: no scaling. */
@@ -188,12 +189,8 @@ extern const qg_scheme *const qg_schemes[];
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
 
-/* Checks the arguments, per_channel, the surrogate and, if set, q.role.  Fails with QG_EARG. */
+/* Checks the arguments, per_channel, the surrogate and, if set, q.role.  qg_bind calls it.  Fails with QG_EARG. */
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
-
-/* qg_quantize without its checks: for layers, whose quantizers have been checked and know role, numbers and inputs since the net was
- * built (internal). */
-qg_var *qg__quantize_checked(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
@@ -257,7 +254,14 @@ const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text
 
 /* Whether qg_norm_fused can fuse q, except in the steps in which it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);
-bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
+bool     qg_quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned);
+
+/* Whether q is an elementwise function, so that its op is that of its activation (internal). */
+bool     qg__quant_is_activation(qg_quant q);
+
+/* q.surrogate at the step of the tape, {0} if it is not set.  One of a whole tensor is recorded before q is applied, which then
+ * has the identity. */
+qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q);
 
 /* Whether the tape's step is before q.after, so x passes unchanged (through relu, if q rectifies). */
 bool     qg_quant_is_delayed(qg_quant q, const qg_tape *t);
@@ -286,8 +290,8 @@ QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *l
 enum { QG_FLOAT_BITS = 32 };    /* no rounding */
 
 void          qg_form_backward(qg_tape *t, qg_var *y);
-qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);
-qg_var       *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *const *learned);
+qg_var       *qg_form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 qg_code_set   qg_form_set(qg_quant q);
 

@@ -51,9 +51,9 @@ static bool only_tracks(const qg_quant *q)
 static qg_status add_range(calibration *c, qg_layer *l, qg_slot *slot, qg_role role)
 {
     range *r = &c->range[c->ranges++];
-    *r       = (range){ .layer = l, .slot = slot, .role = role, .was_frozen = slot->q.frozen };
+    *r       = (range){ .layer = l, .slot = slot, .role = role, .was_frozen = slot->bound.frozen };
     if (role == QG_WEIGHT) {
-        slot->q.frozen = true;
+        slot->bound.frozen = true;
         return QG_OK;
     }
     r->averaged = only_tracks(&slot->q);
@@ -89,7 +89,7 @@ static qg_status begin(calibration *c)
 static void end(calibration *c)
 {
     qg__statistics_end(&c->statistics);
-    for (int i = 0; i < c->ranges; i++) c->range[i].slot->q.frozen = c->range[i].was_frozen;
+    for (int i = 0; i < c->ranges; i++) c->range[i].slot->bound.frozen = c->range[i].was_frozen;
     c->net->skips = false;
     qg_tape_free(c->tape);
     qg__arena_release(&c->arena);
@@ -165,7 +165,7 @@ static qg_status fix_ranges(calibration *c)
         if (!has_started(r->slot))
             return qg_fail(QG_ESTATE, "calibrate: %s.%s: %s found nothing to start from in %d images", r->layer->name,
                            qg_role_name(r->role), r->slot->q.scheme->name, c->count);
-        r->slot->q.frozen = true;
+        r->slot->bound.frozen = true;
     }
     return QG_OK;
 }

@@ -221,9 +221,10 @@ static qg_status start_from_weight(qg_layer *l, qg_slot *slot)
 }
 
 /* Values that are only tracked have followed the weight while its quantizer waited. */
-static bool starts_late(const qg_quant *q, uint64_t after)
+static bool starts_late(const qg_binding *b, uint64_t after)
 {
-    if (q->after != after || q->frozen) return false;
+    const qg_quant *q = &b->q;
+    if (q->after != after || b->frozen) return false;
     for (int i = 0; i < qg_learned_count(*q); i++)
         if (!q->scheme->learned[i].tracked) return true;
     return false;
@@ -237,7 +238,7 @@ qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any)
         qg_layer *l    = qg_net_layer(net, i);
         qg_slot  *slot = l->type->slot ? l->type->slot(l, QG_WEIGHT) : NULL;
         if (!slot || !slot->of || !slot->q.scheme) continue;
-        if (after != 0 && !starts_late(&slot->q, after)) continue;
+        if (after != 0 && !starts_late(&slot->bound, after)) continue;
         status = start_from_weight(l, slot);
         *any   = true;
     }

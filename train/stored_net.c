@@ -50,7 +50,7 @@ static qg_param *declare(stored *s, const char *name, qg_shape shape, qg_group g
     return qg_layer_declare(&s->layer, name + strlen(s->layer.name) + 1, (qg_param){ .shape = shape, .group = group });
 }
 
-/* What the quantizer learned; without it, the quantizer is as good as unknown. */
+/* What the quantizer learned. */
 static bool declare_learned(stored *s, int operand)
 {
     qg_slot *slot = &s->slot[operand];
@@ -66,6 +66,14 @@ static bool declare_learned(stored *s, int operand)
     return true;
 }
 
+/* false: the quantizer is as good as unknown. */
+static bool bind(stored *s, int operand)
+{
+    qg_slot       *slot = &s->slot[operand];
+    const qg_shape x    = slot->of ? slot->of->shape : s->layer.in;
+    return declare_learned(s, operand) && !qg_bind(slot->q, role_of[operand], x, &slot->bound);
+}
+
 static qg_status build(qg_net *net, qg_layer *l)
 {
     stored  *s = (stored *)l;
@@ -74,12 +82,11 @@ static qg_status build(qg_net *net, qg_layer *l)
     l->out = l->in;
     if (*s->weight) {
         if (!shape_of(find(s->from, s->weight), &shape)) return qg_fail(QG_EFORMAT, "%s is no weight", s->weight);
-        s->slot[0].of        = declare(s, s->weight, shape, QG_WEIGHTS);
-        s->slot[0].q.numbers = qg_count(shape);
+        s->slot[0].of = declare(s, s->weight, shape, QG_WEIGHTS);
         if (!s->slot[0].of) return qg_errcode();
     }
     for (int i = 0; i < OPERANDS; i++)
-        if (s->slot[i].q.scheme && !declare_learned(s, i)) {
+        if (s->slot[i].q.scheme && !bind(s, i)) {
             snprintf(s->unknown[i], sizeof s->unknown[i], "%s, without what it learned", s->slot[i].q.scheme->name);
             s->slot[i] = (qg_slot){ .of = s->slot[i].of };
         }

@@ -29,7 +29,12 @@ static float first_value(const char *name)
 
 static qg_var *quantized(qg_tape *t, const subject *k, qg_var *x, qg_var *const *learned)
 {
-    return k->plain ? plain_apply(t, k->plain, x, learned) : qg_quantize(t, k->q, x, learned);
+    qg_binding b;
+    if (k->plain) return plain_apply(t, k->plain, x, learned);
+    if (!k->numbers) return qg_quantize(t, k->q, x, learned);
+    if (!x || qg_bind(k->q, k->q.role, x->shape, &b)) return x ? qg_reject(t, QG_EARG, "%s", qg_errmsg()) : NULL;
+    b.numbers = k->numbers;
+    return qg_quantize_bound(t, &b, x, learned);
 }
 
 /* --- number by number --------------------------------------------------------------------- */
@@ -67,7 +72,7 @@ static double numbers_surrogate(double x, void *context)
 {
     const numbers *s    = context;
     const double   from = nearest(s, x);
-    qg_point       at   = { .shape = { 1, 1, 1, 1 }, .x = &from }, to = at;
+    qg_point       at   = { .shape = { 1, 1, 1, 1 }, .x = &from, .numbers = s->k->numbers }, to = at;
     to.x = &x;
     for (int i = 0; i < qg_learned_count(s->k->q); i++) at.learned[i] = to.learned[i] = (double)s->learned[i][0];
     return surrogate_value(s->k, 0, &at, &to);
@@ -91,7 +96,7 @@ static qg_status check_numbers(const subject *k, gradcheck_line *line)
 
 static qg_point point(const subject *k)
 {
-    qg_point p = { .shape = { TENSOR_ROWS, 1, 1, TENSOR_ROW }, .x = k->x };
+    qg_point p = { .shape = { TENSOR_ROWS, 1, 1, TENSOR_ROW }, .x = k->x, .numbers = k->numbers };
     memcpy(p.learned, k->learned, sizeof p.learned);
     return p;
 }

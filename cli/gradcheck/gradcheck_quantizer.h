@@ -25,6 +25,7 @@ typedef struct plain {
 typedef struct subject {
     const char  *name;
     qg_quant     q;
+    size_t       numbers;               /* of qg_binding; 0: those of x */
     const plain *plain;                 /* checked in place of q; NULL: q */
     int          checked;               /* 0: x; i: the i-th learned number */
     bool         against_loss;          /* with differences of the quantizer itself, not of its surrogate */

@@ -79,10 +79,10 @@ static qg_status add_row(gradcheck_report *r, subject k)
  * share what is learned. */
 static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, const plain *f, int learned)
 {
-    if (f) q.numbers = qg_spans(q, (qg_shape){ TENSOR_ROWS, 1, 1, TENSOR_ROW }).depth;
+    const size_t numbers = f ? qg_spans(q, (qg_shape){ TENSOR_ROWS, 1, 1, TENSOR_ROW }).depth : 0;
     for (int i = 0; i <= learned; i++) {
         char        name[NAME_BYTES];
-        subject     k  = { .name = name, .q = q, .plain = f, .checked = i };
+        subject     k  = { .name = name, .q = q, .numbers = numbers, .plain = f, .checked = i };
         const char *of = i ? q.scheme->learned[i - 1].name : q.role == QG_WEIGHT ? "w" : "x";
         snprintf(name, sizeof name, "%s: %s", label, of);
         const qg_status s = add_row(r, k);
@@ -159,7 +159,7 @@ static qg_status add_loss_rows(gradcheck_report *r, const loss_row *row, size_t 
         subject k = { .name = row[i].name, .checked = row[i].checked, .against_loss = true, .why = row[i].why };
         if (row[i].role != role) continue;
         s           = parsed(row[i].quantizer, role, &k.q);
-        k.q.numbers = 1;        /* no gradient is scaled by how many share a range */
+        k.numbers   = 1;        /* no gradient is scaled by how many share a range */
         if (!s) s = add_row(r, k);
     }
     return s;

@@ -37,7 +37,7 @@ qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_arra
 
 static void scaled_signs(const qg_array *x, int axis, qg_array *y, float *scale)
 {
-    qg_form_forward((qg_quant){ .scheme = &qg_binary_scheme }, qg__split_at(x, axis), qg__floats(x), NULL,
+    qg_form_forward(&(qg_binding){ .q = { .scheme = &qg_binary_scheme } }, qg__split_at(x, axis), qg__floats(x), NULL,
                     qg__floats(y), NULL, scale);
 }
 
@@ -101,8 +101,8 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg
     if (!status && s.whole) status = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
     if (status) return status;
     qg__zero(dx);
-    qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true, .surrogate = s }), c, NULL, qg__floats(x), qg__floats(dy),
-                     qg__floats(dx), NULL);
+    const qg_binding b = { .q = qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }) };
+    qg_form_gradient(&b, s, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 
@@ -129,10 +129,9 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
     if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
     if (!s && attrs.surrogate.whole) s = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
     if (s) return s;
-    qg_quant q = qg_xnor((qg_xnor_spec){ .rule = rule, .surrogate = attrs.surrogate });
-    q.inputs   = in.depth;
+    const qg_binding b = { .q = qg_xnor((qg_xnor_spec){ .rule = rule }), .inputs = in.depth };
     qg__zero(dx);
-    qg_form_gradient(q, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg_form_gradient(&b, attrs.surrogate, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 

@@ -19,7 +19,7 @@ qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
     const size_t n = qg_array_count(x);
     const float *w = qg__floats(x);
     if (k != QG_FLOAT_BITS)
-        qg_form_forward(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }), qg__split_at(x, -1), w, NULL,
+        qg_form_forward(&(qg_binding){ .q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }) }, qg__split_at(x, -1), w, NULL,
                         qg__floats(y), NULL, NULL);
     else if (n) memcpy(qg__floats(y), w, n * sizeof *w);
     return QG_OK;
@@ -33,14 +33,14 @@ qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array 
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
     const float *w = qg__floats(x);
-    qg_quant     q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2, .through_max = attrs.through_max });
-    q.surrogate    = attrs.surrogate;
-    if (attrs.k == 1 || attrs.k == QG_FLOAT_BITS) q.surrogate = qg__surrogate_or(q.surrogate, qg_surrogate_identity());
+    const qg_binding b = { .q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2, .through_max = attrs.through_max }) };
+    qg_surrogate     slope = attrs.surrogate;
+    if (attrs.k == 1 || attrs.k == QG_FLOAT_BITS) slope = qg__surrogate_or(slope, qg_surrogate_identity());
     const qg_split     all = qg__split_at(x, -1);
-    const qg_span      one = qg_span_at(qg__isa(), q.surrogate.slope ? (qg_split){ 1, 1, 0 } : all, 0, w);
-    const qg_constants c   = qg_dorefa_weight_scheme.constants(q, one, NULL);
+    const qg_span      one = qg_span_at(qg__isa(), slope.slope ? (qg_split){ 1, 1, 0 } : all, 0, w);
+    const qg_constants c   = qg_dorefa_weight_scheme.constants(b.q, one, NULL);
     qg__zero(dx);
-    qg_form_gradient(q, all, &c, w, qg__floats(dy), qg__floats(dx), NULL);
+    qg_form_gradient(&b, slope, all, &c, w, qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 
@@ -71,9 +71,9 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants c = activation_constants(k, false);
-    const qg_quant     q = { .scheme = &qg_dorefa_activation_scheme, .surrogate = s };
+    const qg_binding   b = { .q = { .scheme = &qg_dorefa_activation_scheme } };
     qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg_form_gradient(&b, s, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 

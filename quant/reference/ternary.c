@@ -16,7 +16,7 @@ qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     qg_constants k;
-    qg_form_forward(twn(threshold), qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), &k, NULL);
+    qg_form_forward(&(qg_binding){ .q = twn(threshold) }, qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), &k, NULL);
     if (delta) *delta = k.ternary.delta;
     if (alpha) *alpha = k.ternary.positive;
     return QG_OK;
@@ -32,7 +32,7 @@ qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float
     if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
     if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
     if (s) return s;
-    qg_form_forward(twn(threshold), c, qg__floats(x), NULL, qg__floats(y), NULL, qg__floats(alpha));
+    qg_form_forward(&(qg_binding){ .q = twn(threshold) }, c, qg__floats(x), NULL, qg__floats(y), NULL, qg__floats(alpha));
     return QG_OK;
 }
 
@@ -106,7 +106,8 @@ qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy
     const qg_split    c = qg__split_at(x, -1);
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
-    qg_form_gradient(ttq(attrs), c, &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    const qg_binding b = { .q = ttq(attrs) };
+    qg_form_gradient(&b, b.q.surrogate, c, &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     if (grad_positive) *grad_positive = k.gain[0] * (float)sum[0][0];
     if (grad_negative) *grad_negative = k.gain[1] * (float)sum[0][1];
     return QG_OK;

@@ -41,10 +41,10 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ls
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
     const qg_constants k = lsq_constants(attrs);
-    const qg_quant     q = { .scheme = &qg_lsq_scheme, .surrogate = attrs.surrogate };
+    const qg_binding   b = { .q = { .scheme = &qg_lsq_scheme } };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    qg_form_gradient(&b, attrs.surrogate, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     if (grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
     return QG_OK;
 }
@@ -84,10 +84,10 @@ qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int 
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants all = pact_constants(k, alpha);
-    const qg_quant     q   = { .scheme = &qg_pact_scheme, .surrogate = s };
+    const qg_binding   b   = { .q = { .scheme = &qg_pact_scheme } };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    qg_form_gradient(&b, s, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     if (grad_alpha) *grad_alpha = (float)sum[0][0];
     return QG_OK;
 }
@@ -124,8 +124,8 @@ qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const q
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants k = linear_constants(bit, max_value);
-    const qg_quant     q = { .scheme = &qg_linear_scheme, .surrogate = s };
+    const qg_binding   b = { .q = { .scheme = &qg_linear_scheme } };
     qg__zero(dx);
-    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg_form_gradient(&b, s, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }

@@ -47,12 +47,12 @@ void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
 
 /* --- BinaryConnect ---------------------------------------------------------------------------- */
 
-static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+static qg_var *apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
     const bool train = qg_tape_mode(t) == QG_TRAIN;
-    if (!train && q.arg[FLOAT_EVAL] != 0) return x;
-    qg_var *y = qg_form_apply(t, q, x, learned);
-    if (y && train && q.arg[STOCHASTIC] != 0) qg__stochastic_signs(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
+    if (!train && b->q.arg[FLOAT_EVAL] != 0) return x;
+    qg_var *y = qg_form_apply(t, b, x, learned);
+    if (y && train && b->q.arg[STOCHASTIC] != 0) qg__stochastic_signs(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
     return y;
 }
 
@@ -129,7 +129,7 @@ const qg_scheme qg_binaryconnect_scheme = {
         "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
         "\n"
         "    draw=det       q(w) = +1 if w >= 0, else -1\n"
-        "    draw=stoch     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1 (stochastic)\n"
+        "    draw=stoch     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1\n"
         "                   one draw per element, from key and step; evaluation uses the sign\n"
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
@@ -153,7 +153,7 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme    = &qg_binaryconnect_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
-                                         .arg       = { [STOCHASTIC] = spec.stochastic,
+                                         .arg       = { [STOCHASTIC] = (int)spec.draw,
                                                         [FLOAT_EVAL] = spec.float_eval,
                                                         [UNIT_START] = spec.unit_start,
                                                         [GLOROT_LR]  = (int)spec.glorot_lr,

@@ -107,14 +107,14 @@ static const qg_op gradient_op = { .name     = "dorefa_gradient",
                                    .backward = gradient_backward,
                                    .assigns  = true };
 
-static qg_var *apply_gradient(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+static qg_var *apply_gradient(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
     if (!x->needs_grad) return x;
     qg_var   *y = qg_record_view(t, &gradient_op, x);
     gradient *g = y ? qg_save(t, y, sizeof *g) : NULL;
     if (!g) return NULL;
-    *g = (gradient){ q.bits, q.arg[NO_NOISE] == 0, qg_tape_key(t) };
+    *g = (gradient){ b->q.bits, b->q.arg[NO_NOISE] == 0, qg_tape_key(t) };
     return y;
 }
 

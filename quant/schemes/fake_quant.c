@@ -75,7 +75,8 @@ static double grad_scale(qg_quant q, double n) { return q.arg[SUM] != 0 ? 1 : 1 
 static qg_constants constants(qg_quant q, qg_span x, const float *end)
 {
     const bool trained = kind_of(q) == QG_RANGE_LEARNED;
-    const float g      = trained ? (float)grad_scale(q, (double)q.numbers / (double)x.split.depth) : 0.0f;
+    const double n     = x.numbers ? (double)x.numbers / (double)x.split.depth : 1;
+    const float g      = trained ? (float)grad_scale(q, n) : 0.0f;
     qg_levels  u;
     if (nudge(q, end[0], end[1], &u)) u = (qg_levels){ .from = end[0], .to = end[1], .step = NAN };
     u.variant = !q.per_channel && kind_of(q) != QG_RANGE_FIXED ? 1.0f : 0.0f;
@@ -110,7 +111,7 @@ static qg_status check(qg_quant q)
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const double all = (double)(q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
-    const double n   = q.numbers ? (double)q.numbers : all;
+    const double n   = at->numbers ? (double)at->numbers : all;
     const double g   = grad_scale(q, n / (double)qg_spans(q, at->shape).depth);
     float        end[2] = { (float)at->learned[AT_MIN], (float)at->learned[AT_MAX] };
     qg_levels    u;

@@ -41,9 +41,8 @@ static double grad_scale(size_t n, int qp)
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    (void)x;
     return (qg_constants){ .uniform = { .lo = -(float)qn_of(q), .hi = (float)qp_of(q), .step = learned[STEP] },
-                           .gain    = { (float)grad_scale(q.numbers, qp_of(q)) } };
+                           .gain    = { (float)grad_scale(x.numbers, qp_of(q)) } };
 }
 
 static bool ready(qg_quant q, const float *const *learned)
@@ -56,7 +55,7 @@ static bool ready(qg_quant q, const float *const *learned)
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const double lo = -qn_of(q), hi = qp_of(q), was = at->learned[STEP];
-    const double n  = (double)(q.numbers ? q.numbers : q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
+    const double n  = (double)(at->numbers ? at->numbers : q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
     const double s  = was + (to->learned[STEP] - was) / sqrt(n * hi);
     const double v  = fmin(fmax(at->x[i] / was, lo), hi);
     return s * (fmin(fmax(to->x[i] / s, lo), hi) + nearbyint(v) - v);
@@ -65,7 +64,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 static qg_status check(qg_quant q)
 {
     if (q.role == QG_WEIGHT && q.scheme->rectifies)
-        return qg_fail(QG_EARG, "%s: unsigned codes are not for weights; set .is_signed = true", q.scheme->name);
+        return qg_fail(QG_EARG, "%s: unsigned codes are not for weights", q.scheme->name);
     return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[SIGNED] != 0 ? 2 : 1, 16);
 }
 
@@ -125,6 +124,7 @@ static const qg_scheme lsq_unsigned;
 
 static qg_quant complete(qg_quant q)
 {
+    if (q.role == QG_WEIGHT) q.arg[SIGNED] = 1;
     q.scheme = q.arg[SIGNED] != 0 ? &qg_lsq_scheme : &lsq_unsigned;
     return q;
 }

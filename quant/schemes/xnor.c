@@ -63,7 +63,7 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
 {
     const qg_xnor_rule rule   = rule_of(q);
     const double       n      = (double)w.n, alpha = (double)k->sign.scale;
-    const double       factor = (1.0 - 1.0 / (double)q.inputs) * (rule == QG_XNOR_AUTHORS ? n : 1.0);
+    const double       factor = (1.0 - 1.0 / (double)w.inputs) * (rule == QG_XNOR_AUTHORS ? n : 1.0);
     switch (rule) {
     case QG_XNOR_EXACT: return (qg_mix){ .through = k->sign.scale, .coupled = (float)(sum[0] / n) };
     case QG_XNOR_PAPER: return (qg_mix){ .through = k->sign.scale, .direct = (float)(1.0 / n) };
@@ -83,7 +83,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     const qg_surrogate s      = qg__surrogate_or(q.surrogate, own(q));
     const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg_point_mean_abs(q, i, at);
     const double       signs  = s.value ? s.value(s.arg, w) : (double)NAN;
-    const double       factor = 1 - 1 / (double)(q.inputs ? q.inputs : (size_t)at->shape.c);
+    const double       factor = 1 - 1 / (double)at->shape.c;
     switch (rule_of(q)) {
     case QG_XNOR_EXACT: return alpha * signs + qg_point_mean_abs(q, i, to) * copysign(1, at->x[i]);
     case QG_XNOR_PAPER: return alpha * signs + w / n;

@@ -142,7 +142,7 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
     static const char *const fields[] = {
         "per_channel", "start_at_one", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
         "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "sum_gradient", "is_signed", "is_unsigned", "max_value",
-        "approx_sign", "stochastic)", "centred)" };
+        "approx_sign", "centred)" };
     static const char *const options[] = {
         "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off", "signed=no",
         "eval=float", "start=unit", "start=one", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",

@@ -398,7 +398,7 @@ static void test_options_reach_the_constructors(void **state)
     assert_same_quant("xnor:rule=authors-adam,surrogate=clip,surrogate-arg=2", w,
                       qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS_ADAM, .surrogate = qg_surrogate_clip(2) }));
     assert_same_quant("binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=adam", w,
-                      qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true,
+                      qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC,
                                                                 .float_eval = true,
                                                                 .unit_start = true,
                                                                 .glorot_lr  = QG_GLOROT_ADAM }));

@@ -59,7 +59,7 @@ static void an_estimate_is_evaluation_with_statistics_of_the_batch(void **state)
 {
     float     image[NUMBERS], expected[N * 7], mean[7], var[7];
     qg_tape  *t = qg_tape_new();
-    qg_quant  weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true });
+    qg_quant  weight = qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC });
     qg_quant  input  = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED });
     fill_uniform(image, NUMBERS, -3, 9, 4);
     for (int estimates = 0; estimates < 2; estimates++) {

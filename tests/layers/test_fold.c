@@ -181,7 +181,7 @@ static void the_folded_weight_is_quantized(void **state)
 /* Keeps what it was asked to quantize. */
 static qg_tensor asked;
 
-static qg_var *keep(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+static qg_var *keep(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
     if (x->shape.h == 3) asked = (qg_tensor){ x->shape, x->data };     /* a kernel of 3: conv1 */
     return x;
@@ -239,7 +239,7 @@ static void a_net_without_anything_to_fold_is_refused(void **state)
 
 static void stop(qg_tape *t, qg_var *y) {}
 
-static qg_var *block(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+static qg_var *block(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
     static const qg_op op = { .name = "block", .backward = stop };
     qg_var            *y  = qg_record(t, &op, x->shape, x, NULL, NULL);

@@ -83,7 +83,7 @@ static void no_heap_in_nets_with_schemes(void **state)
         { qg_ttq((qg_ttq_spec){ 0 }), none, none },
         { qg_twn((qg_twn_spec){ .per_channel = true }), none, none },
         { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor_activation((qg_xnor_activation_spec){ 0 }), none },
-        { qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true }), none, none },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC }), none, none },
         { qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }), sign, none },
         { qg_bop_weight(), sign, none },
         { qg_qdq((qg_qdq_spec){ .per_channel = true }), qg_qdq((qg_qdq_spec){ .bits = 4 }), none },

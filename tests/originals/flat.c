@@ -44,12 +44,15 @@ static qg_status declare(qg_params *p, qg_quant q, qg_shape shape, qg_param *ite
     return qg_params_allocate(p);
 }
 
-static qg_status step(qg_tape *t, qg_quant q, qg_param *const *item, const float *dy, float *y)
+static qg_status step(qg_tape *t, qg_quant q, size_t numbers, qg_param *const *item, const float *dy, float *y)
 {
     qg_var *learned[QG_MAX_LEARNED] = { 0 };
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     for (int i = 0; i < qg_learned_count(q); i++) learned[i] = qg_parameter(t, item[1 + i]);
-    qg_var *out = qg_quantize(t, q, qg_parameter(t, item[0]), learned);
+    qg_binding b;
+    if (qg_bind(q, q.role, item[0]->shape, &b)) return qg_errcode();
+    if (numbers) b.numbers = numbers;
+    qg_var *out = qg_quantize_bound(t, &b, qg_parameter(t, item[0]), learned);
     if (out) memcpy(y, out->data, qg_count(out->shape) * sizeof *y);
     return qg_backward(t, given(t, out, dy));
 }
@@ -70,7 +73,8 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
     /* fake_quant divides the gradients of a range by the root of the numbers that share it, TensorFlow does
      * not: let it be one number. */
     const int channels = role == QG_WEIGHT ? shape[0] : shape[3];
-    if (q.scheme && !strcmp(q.scheme->name, "fake_quant")) q.numbers = q.per_channel ? (size_t)channels : 1;
+    const bool   one = q.scheme && !strcmp(q.scheme->name, "fake_quant");
+    const size_t numbers = !one ? 0 : q.per_channel ? (size_t)channels : 1;
     qg_params p                    = { 0 };
     qg_param *item[1 + QG_MAX_LEARNED] = { 0 };
     qg_tape  *t = qg_tape_new();
@@ -80,7 +84,7 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
         size_t at = 0;
         for (int i = 1; i <= qg_learned_count(q); at += qg_count(item[i++]->shape))
             memcpy(item[i]->value, learned + at, qg_count(item[i]->shape) * sizeof *learned);
-        s = step(t, q, item, dy, y);
+        s = step(t, q, numbers, item, dy, y);
     }
     if (!s) {
         memcpy(dx, item[0]->grad, qg_count(item[0]->shape) * sizeof *dx);

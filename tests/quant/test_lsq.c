@@ -111,12 +111,11 @@ static void initial_step_and_grad_scale(void **state)
     for (int bits = 2; bits <= 3; bits++) {
         qg_quant q = qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = true });
         float    step, seen = 0.0f;
-        q.role    = QG_WEIGHT;
-        q.numbers = 25;
+        q.role = QG_WEIGHT;
         q.scheme->start(q, (qg_tensor){ { 4, 1, 1, 1 }, (float[]){ x[0], x[1], x[2], x[3] } }, (float *[]){ &step, &seen });
         assert_true(step == (bits == 2 ? 4.0f : (float)(4.0 / sqrt(3.0))) && seen == 1.0f);
         const float *const learned[] = { &step, &seen, NULL, NULL };
-        const qg_constants k = qg_form_constants(q, (qg_span){ 0 }, learned);
+        const qg_constants k = qg_form_constants(q, (qg_span){ .numbers = 25 }, learned);
         assert_true(k.gain[0] == (float)(1.0 / sqrt(25.0 * (bits == 2 ? 1.0 : 3.0))));
     }
 }
@@ -290,6 +289,25 @@ static void codes_are_what_apply_gives(void **state)
     close_rig(&r);
 }
 
+/* The codes of weights are signed without being asked, as on the command line. */
+static void a_role_decides_the_sign(void **state)
+{
+    const qg_shape shape = { 4, 1, 1, 3 };
+    qg_binding     weight, input;
+    qg_quant       text;
+    char           said[256], given[256];
+    assert_ok(qg_bind(qg_lsq((qg_lsq_spec){ 0 }), QG_WEIGHT, shape, &weight));
+    assert_ok(qg_bind(qg_lsq((qg_lsq_spec){ 0 }), QG_INPUT, shape, &input));
+    assert_ptr_equal(weight.q.scheme, &qg_lsq_scheme);
+    assert_true(!weight.q.scheme->rectifies && input.q.scheme->rectifies);
+    assert_true(weight.numbers == 12 && weight.inputs == 3 && input.numbers == 3 && !weight.frozen);
+    assert_ok(qg_quant_parse("lsq", QG_WEIGHT, &text));
+    qg_quant_print(text, said, sizeof said);
+    qg_quant_print(weight.q, given, sizeof given);
+    assert_string_equal(said, given);
+    assert_failed(qg_quant_parse("lsq:signed=no", QG_WEIGHT, &text), QG_EARG, "unsigned codes are not for weights");
+}
+
 /* N of the gradient scale, which inside a fused batch norm only the layer can tell. */
 static void layers_say_how_many_numbers_there_are(void **state)
 {
@@ -298,8 +316,8 @@ static void layers_say_how_many_numbers_there_are(void **state)
         net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .weight = lsq(2, true), .input = lsq(2, false) });
     assert_non_null(qg_net_build(net));
     const qg_product *p = qg_layer_product(l);
-    assert_true(p->weight_slot.q.numbers == 2 * 3 * 3 * 7 && p->weight_slot.q.role == QG_WEIGHT);
-    assert_true(p->input_slot.q.numbers == 5 * 3 * 7 && p->input_slot.q.role == QG_INPUT);
+    assert_true(p->weight_slot.bound.numbers == 2 * 3 * 3 * 7 && p->weight_slot.q.role == QG_WEIGHT);
+    assert_true(p->input_slot.bound.numbers == 5 * 3 * 7 && p->input_slot.q.role == QG_INPUT);
     qg_net_free(net);
 }
 
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test(step_stays_positive),
         cmocka_unit_test(gradient_of_the_step_is_that_of_the_loss),
         cmocka_unit_test(codes_are_what_apply_gives),
+        cmocka_unit_test(a_role_decides_the_sign),
         cmocka_unit_test(layers_say_how_many_numbers_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

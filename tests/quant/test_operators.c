@@ -281,8 +281,8 @@ static void of_each_number_of_bits(void **state)
         check("lsq, signed input", lsq, QG_INPUT, lsq_signed, step);
         const float range[] = { -0.7f, 1.1f, 1, 1 };
         for (int narrow = 0; narrow < 2; narrow++) {
-            qg_quant learned = qg_fake_quant((qg_fake_quant_spec){ .bits = bits, .narrow_range = narrow });
-            learned.numbers  = 1;       /* one number, so that the gradients of its range are not scaled */
+            const qg_fake_quant_spec spec = { .bits = bits, .narrow_range = narrow, .sum_gradient = true };
+            const qg_quant learned = qg_fake_quant(spec);
             check("fake_quant", learned, QG_INPUT, narrow ? vars_narrow : vars, range);
         }
         const qg_fake_quant_spec fixed = { .bits = bits, .range = QG_RANGE_FIXED, .min = 0.2f, .max = 1.3f };

@@ -18,7 +18,7 @@ static const qg_quant none = { 0 };
 
 static qg_quant connect(bool stochastic)
 {
-    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic, .plain_gradient = true });
+    return qg_binaryconnect((qg_binaryconnect_spec){ .draw = stochastic ? QG_DRAW_STOCHASTIC : QG_DRAW_SIGN, .plain_gradient = true });
 }
 
 static qg_quant sign_with(qg_surrogate s)
@@ -77,7 +77,7 @@ static void another_step_draws_otherwise(void **state)
 static void float_evaluation_is_not_binary(void **state)
 {
     rig c;
-    fill_rig(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }),
+    fill_rig(&c, qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC, .float_eval = true }),
               shapes[0], 1);
     expect_values(&c, QG_EVAL, c.x->value);
     forward_rig(&c, QG_TRAIN, 0);

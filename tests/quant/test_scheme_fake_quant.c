@@ -21,12 +21,11 @@ static qg_array vector(float *data, size_t n)
 
 /* --- against the plain operators -------------------------------------------------------------- */
 
-/* A range of one number, so that its gradient is not scaled. */
+/* The gradient of the range is not scaled. */
 static qg_quant unscaled(qg_fake_quant_spec s)
 {
-    qg_quant q = qg_fake_quant(s);
-    q.numbers  = 1;
-    return q;
+    s.sum_gradient = true;
+    return qg_fake_quant(s);
 }
 
 /* The last axis for an input, rows for a weight: the operator sees the latter transposed. */
@@ -38,8 +37,7 @@ static void compare_channels(qg_shape shape, qg_role role)
     float        lo[MOST_CHANNELS], hi[MOST_CHANNELS], dlo[MOST_CHANNELS], dhi[MOST_CHANNELS];
     float       *turned = malloc(2 * n * sizeof *turned);
     assert_non_null(turned);
-    qg_quant q = qg_fake_quant((qg_fake_quant_spec){ .bits = 4, .per_channel = true });
-    q.numbers  = d;                         /* one for each range */
+    const qg_quant q = unscaled((qg_fake_quant_spec){ .bits = 4, .per_channel = true });
     open_rig(&r, q, role, shape);
     fill_uniform(r.x->value, n, -1.0f, 2.0f, 5);
     fill_uniform(dy, n, -1.0f, 1.0f, 6);
@@ -233,10 +231,9 @@ static void the_gradient_of_a_learned_range_is_scaled(void **state)
         for (int weight = 0; weight < 2; weight++) {
             float     grad[2][64];
             const int channels = !per_channel ? 1 : weight ? shape.n : shape.c;
-            qg_quant  q        = qg_fake_quant((qg_fake_quant_spec){ .per_channel = per_channel });
             for (int scaled = 0; scaled < 2; scaled++) {
                 rig r;
-                q.numbers = scaled ? 0 : (size_t)channels;      /* 0: what x says */
+                const qg_quant q = qg_fake_quant((qg_fake_quant_spec){ .per_channel = per_channel, .sum_gradient = !scaled });
                 open_rig(&r, q, weight ? QG_WEIGHT : QG_INPUT, shape);
                 for (int i = 0; i < channels; i++) r.learned[MIN]->value[i] = -0.3f, r.learned[MAX]->value[i] = 0.2f;
                 r.learned[SEEN]->value[0] = 1.0f;

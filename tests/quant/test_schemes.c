@@ -159,7 +159,7 @@ static qg_quant linear(int bits, float max_value)
 
 static qg_quant connect(bool stochastic)
 {
-    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic, .plain_gradient = true });
+    return qg_binaryconnect((qg_binaryconnect_spec){ .draw = stochastic ? QG_DRAW_STOCHASTIC : QG_DRAW_SIGN, .plain_gradient = true });
 }
 
 static qg_quant dorefa(int bits, bool through_max)
@@ -227,12 +227,13 @@ static void sign_as_an_activation_is_sign_as_an_op(void **state)
     enum { M = 1500 };      /* three runs of the buffer in its backward, the last one short */
     const qg_sign_spec spec = { .surrogate = qg_surrogate_approx_sign() };
     const qg_quant      q = qg_sign(spec);
-    const qg_activation f = q.scheme->activation(q, NULL);
     float     y[M], dy[M], dx[M];
     qg_params p = { 0 };
     qg_param *x = declare(&p, "x", (qg_shape){ 1, 1, 1, M });
     qg_tape  *t = qg_tape_new();
     assert_ok(qg_params_allocate(&p));
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    const qg_activation f = q.scheme->activation(t, &(qg_binding){ .q = q }, NULL);
     fill_uniform(x->value, M, -2, 2, 1), fill_uniform(dy, M, -1, 1, 2);
     x->value[7] = 0, x->value[8] = -0.0f;
     qg_tape_begin(t, QG_TRAIN, 1, 0);
@@ -314,7 +315,6 @@ static void illegal_constants_are_named(void **state)
         { lsq(-1, false), QG_INPUT, "lsq", "bits is -1" },
         { lsq(1, true), QG_WEIGHT, "lsq", "bits is 1" },
         { lsq(17, true), QG_WEIGHT, "lsq", "bits is 17" },
-        { lsq(2, false), QG_WEIGHT, "lsq", "unsigned codes are not for weights; set .is_signed = true" },
         { fake_quant(.bits = 1), QG_INPUT, "fake_quant", "bits is 1" },
         { fake_quant(.bits = 17), QG_WEIGHT, "fake_quant", "bits is 17" },
         { fake_quant(.range = QG_RANGE_OBSERVED, .decay = 1), QG_INPUT, "fake_quant",

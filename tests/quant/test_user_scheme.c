@@ -27,13 +27,13 @@ static void trained_ternary_backward(qg_tape *t, qg_var *q)
 
 static const qg_op trained_ternary_op = { .name = "trained-ternary", .backward = trained_ternary_backward };
 
-static qg_var *trained_ternary_apply(qg_tape *t, qg_quant quant, qg_var *w, qg_var *const *learned)
+static qg_var *trained_ternary_apply(qg_tape *t, const qg_binding *b, qg_var *w, qg_var *const *learned)
 {
     const qg_var *a = learned[0];
     qg_var       *q = qg_record(t, &trained_ternary_op, w->shape, w, learned[0], NULL);
     float        *threshold = q ? qg_save(t, q, sizeof *threshold) : NULL;
     if (!threshold) return NULL;
-    *threshold = (float)quant.arg[0];
+    *threshold = (float)b->q.arg[0];
     for (size_t i = 0, n = qg_count(w->shape); i < n; i++)
         q->data[i] = a->data[0] * ternary(w->data[i], *threshold);
     return q;

@@ -343,6 +343,7 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
     qg_tape_begin(t, QG_TRAIN, 1, step);
     memset(p->grad, 0, p->length * sizeof *p->grad);
     qg_slot slot = { .q = q };
+    assert_ok(qg_bind(q, qg_quant_role(q), p->item[0]->shape, &slot.bound));
     if (fused) qg__slot_fuse(&slot, t, &with);
     qg_var *v = qg_norm_fused(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]), spec,
                               with);

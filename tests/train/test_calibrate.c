@@ -128,7 +128,7 @@ static qg_layer *layer(qg_net *net, const char *name)
 static void statistics_are_those_of_evaluation(void **state)
 {
     (void)state;
-    qg_net    *net = calibrated((kind){ .weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }) }, N, N);
+    qg_net    *net = calibrated((kind){ .weight = qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC, .float_eval = true }) }, N, N);
     qg_loader *l   = bands(N);
     qg_tape   *t   = qg_tape_new();
     qg_batch   b;

@@ -249,7 +249,7 @@ static void they_are_those_of_the_weights_that_are_tested(void **state)
     assert_statistics(&s, EPOCHS);
     close_subject(&s);
 
-    k.weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true });
+    k.weight = qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC, .float_eval = true });
     s        = open_subject("drawn", k);
     fit(&s);
     assert_statistics(&s, EPOCHS);
@@ -269,7 +269,7 @@ static void they_are_those_of_the_weights_that_are_tested(void **state)
 static kind rich(void)
 {
     kind k   = binary();
-    k.weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true });
+    k.weight = qg_binaryconnect((qg_binaryconnect_spec){ .draw = QG_DRAW_STOCHASTIC });
     k.input  = qg_fake_quant((qg_fake_quant_spec){ .bits = 4, .range = QG_RANGE_OBSERVED });
     k.noisy  = true;
     return k;
