@@ -33,16 +33,10 @@ struct qg_graph {
     qg_status     status;
 };
 
-static qg_status fail_memory(qg_graph *g)
-{
-    g->status = qg_fail(QG_EMEM, "out of memory: a net to export");
-    return g->status;
-}
-
 static void *take(qg_graph *g, size_t bytes)
 {
     void *memory = qg__arena_take(&g->out->arena, bytes);
-    if (!memory) fail_memory(g);
+    if (!memory) g->status = qg_fail(QG_EMEM, "out of memory: a net to export");
     return memory;
 }
 
@@ -64,16 +58,11 @@ static void need(qg_graph *g, const qg_layer *l, qg__coding form)
 
 /* --- quantizers ----------------------------------------------------------------------------- */
 
-static const char *spelling(const qg_slot *slot, char text[QG_SPELLING_BYTES])
-{
-    return qg_scheme_spelling(slot->q.scheme, QG_INPUT, text, QG_SPELLING_BYTES);
-}
-
 static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
 {
     char              name[QG_SPELLING_BYTES];
     const qg_code_set set = qg_code_set_of(slot->q);
-    spelling(slot, name);
+    qg_scheme_spelling(slot->q.scheme, QG_INPUT, name, sizeof name);
     if (slot->q.per_channel)
         return qg_fail(
             QG_EARG,
@@ -165,11 +154,10 @@ static bool grow(qg_graph *g)
 /* "conv2", or "conv2.input". */
 static const char *name_of(qg_graph *g, const qg_layer *l, const char *part)
 {
-    char text[192];
     if (!part) return l->name;
-    snprintf(text, sizeof text, "%s.%s", l->name, part);
-    const char *name = qg__arena_text(&g->out->arena, text);
-    if (!name) fail_memory(g);
+    const size_t n = strlen(l->name) + strlen(part) + 2;
+    char        *name = take(g, n);
+    if (name) snprintf(name, n, "%s.%s", l->name, part);
     return name;
 }
 
@@ -359,8 +347,8 @@ static qg_product *source_of(qg_layer *l)
     return NULL;
 }
 
-/* Lets the product apply it.  false: it must be a step of its own. */
-static bool lift(qg_graph *g, qg_layer *l, const qg_slot *slot, qg__coding form)
+/* Lets the product before l apply it.  false: it must be a step of its own. */
+static bool apply_in_product(qg_graph *g, qg_layer *l, const qg_slot *slot, qg__coding form)
 {
     qg_product *p = source_of(l);
     bool        relu = false;
@@ -386,7 +374,7 @@ static void need_quantized(qg_graph *g, const qg_layer *reader, qg_layer *l, con
     qg__codes codes;
     float     scale;
     g->status = use_of(g, reader, slot, &as, &codes, &scale);
-    if (g->status || (as == ENCODES && lift(g, l, slot, form))) return;
+    if (g->status || (as == ENCODES && apply_in_product(g, l, slot, form))) return;
     need(g, l, QG__AS_FLOATS);
 }
 
@@ -461,13 +449,10 @@ static const qg_layer *last_of(const qg_graph *g, const qg_layer *product)
     return last;
 }
 
-static qg__packed_step record_of(const qg__evaluation *e, int x)
+/* Reads the windows of a product. */
+static qg__packed_step windows_of(qg__kind kind, int x, qg__geometry g, int oc)
 {
-    const qg__geometry g = e->p.g;
-    const qg__codes    w = e->p.w;
-    int                bits = 0;
-    while (w.count && 1 << bits < w.count) bits++;
-    return (qg__packed_step){ .kind = QG__PRODUCT,
+    return (qg__packed_step){ .kind = (int32_t)kind,
                               .x = x,
                               .z = QG_NO_VALUE,
                               .h = g.h,
@@ -475,20 +460,27 @@ static qg__packed_step record_of(const qg__evaluation *e, int x)
                               .c = g.c,
                               .oh = g.oh,
                               .ow = g.ow,
-                              .oc = g.oc,
+                              .oc = oc,
                               .kh = g.kh,
                               .kw = g.kw,
                               .stride = g.stride,
                               .top = g.top,
-                              .left = g.left,
-                              .groups = e->p.groups,
-                              .w_lowest = w.lowest,
-                              .w_step = w.step,
-                              .w_count = w.count,
-                              .w_bits = w.count ? bits ? bits : 1 : QG__FLOAT_BITS,
-                              .two_sided = e->p.two_sided,
-                              .pad = e->p.pad,
-                              .w_zeros = e->p.zeros };
+                              .left = g.left };
+}
+
+static qg__packed_step record_of(const qg__evaluation *e, int x)
+{
+    const qg__codes w = e->p.w;
+    qg__packed_step r = windows_of(QG__PRODUCT, x, e->p.g, e->p.g.oc);
+    int             bits = 0;
+    while (w.count && 1 << bits < w.count) bits++;
+    r.groups = e->p.groups;
+    r.w_lowest = w.lowest, r.w_step = w.step, r.w_count = w.count;
+    r.w_bits = w.count ? bits ? bits : 1 : QG__FLOAT_BITS;
+    r.two_sided = e->p.two_sided;
+    r.pad = e->p.pad;
+    r.w_zeros = e->p.zeros;
+    return r;
 }
 
 static int product_step(qg_graph *g, const qg_product *p, const char *part, int x)
@@ -525,22 +517,8 @@ static int product_step(qg_graph *g, const qg_product *p, const char *part, int 
 static int times_K(qg_graph *g, const qg_product *p, int x, int z)
 {
     const qg_layer *l = &p->layer;
-    qg__packed_step k = record_of(&node_of(g, l)->e, x), m = same_shape(QG__MULTIPLY, z, l->out);
-    k = (qg__packed_step){ .kind = QG__MEAN_ABS,
-                           .x = x,
-                           .z = QG_NO_VALUE,
-                           .h = k.h,
-                           .w = k.w,
-                           .c = k.c,
-                           .oh = k.oh,
-                           .ow = k.ow,
-                           .oc = 1,
-                           .kh = k.kh,
-                           .kw = k.kw,
-                           .stride = k.stride,
-                           .top = k.top,
-                           .left = k.left };
-    m.z = append(g, l, "mean", k, NULL);
+    qg__packed_step m = same_shape(QG__MULTIPLY, z, l->out);
+    m.z = append(g, l, "mean", windows_of(QG__MEAN_ABS, x, node_of(g, l)->e.p.g, 1), NULL);
     return append(g, l, p->bias ? "scaled" : NULL, m, NULL);
 }
 
@@ -574,19 +552,14 @@ static int product(qg_graph *g, qg_product *p)
     return p->bias ? plus_bias(g, p, y) : y;
 }
 
-static int refuse(qg_graph *g, const qg_layer *l)
-{
-    g->status = qg_fail(QG_EARG, "%s: a packed file cannot express layers of the type '%s'",
-                        l->name, l->type->name);
-    return QG_NO_VALUE;
-}
-
 /* The value that l itself computes. */
 static int packed(qg_graph *g, const qg_layer *l, int x)
 {
-    if (!l->type->pack) return refuse(g, l);
-    const int y =
-        l->type->pack(l, g, x, l->with ? value_of(g, l->with, QG__AS_FLOATS) : QG_NO_VALUE);
+    const int z = l->with ? value_of(g, l->with, QG__AS_FLOATS) : QG_NO_VALUE;
+    const int y = l->type->pack ? l->type->pack(l, g, x, z) : QG_NO_VALUE;
+    if (!l->type->pack)
+        g->status = qg_fail(QG_EARG, "%s: a packed file cannot express layers of the type '%s'",
+                            l->name, l->type->name);
     if (g->status) return QG_NO_VALUE;
     if (y < 0 || y > g->out->count)
         g->status = qg_fail(QG_EARG, "%s: its graph gives a value that no node has", l->name);
