@@ -171,7 +171,8 @@ masked() {
         s/[0-9.]+ (images\/s|images per second)/_ \1/g; s/commit [0-9a-f]{12}(-dirty)?/commit _/g; s/ +[0-9.]+ s($|,)/ _ s\1/
         s,>[0-9]+:[0-9:]+<,>_<,g; s,(images per second</small><b>)[0-9]+,\1_,g
         s/  +[0-9]+\.[0-9]( ± [0-9]+\.[0-9])?$/ _/
-        s,^(runs/.*  )[0-9]+\.[0-9](  |$),\1_\2,'
+        s,^(runs/.*  )[0-9]+\.[0-9](  |$),\1_\2,
+        s/^(runs\/([^,]*,){9})[0-9.]+,/\1_,/'
 }
 
 # says NAME COMMAND..: what it prints, and the file or run that it writes as out.
