@@ -149,7 +149,8 @@ static int refuse(const char *name)
         for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
         if (!again) qg__list_append(names, sizeof names, s.name);
     }
-    print_safe(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
+    char hint[QG__NEAREST_BYTES];
+    print_safe(stderr, "qgrad explain: unknown scheme '%s'; available: %s%s\n", name, names, qg__list_nearest(names, name, n, hint));
     return EXIT_USAGE;
 }
 

@@ -57,7 +57,9 @@ static int misused(const char *what, const char *culprit)
 {
     char names[256] = "";
     for (int i = 0; i < N_VERBS; i++) qg__list_append(names, sizeof names, verbs[i]->name);
-    print_safe(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
+    char hint[QG__NEAREST_BYTES];
+    print_safe(stderr, "qgrad: %s%s; available: %s; see qgrad --help%s\n", what, culprit, names,
+               qg__list_nearest(names, culprit, strlen(culprit), hint));
     return EXIT_USAGE;
 }
 

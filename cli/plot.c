@@ -312,18 +312,29 @@ static qg_status write_all(const char *dir)
     return status;
 }
 
+static qg_status write_picture(const char *path, const curves *c)
+{
+    char           *svg;
+    size_t          n;
+    const qg_status status = qg__text_print(print_svg, c, &svg, &n);
+    if (status) return status;
+    const qg_status written = output_write(path, OUTPUT_PICTURE, svg, n);
+    free(svg);
+    return written;
+}
+
 static int plot_main(const char *program, const char *operand, config *asked)
 {
     qg_quant q;
-    if (asked->out && (operand || asked->csv || asked->json)) {
-        fprintf(stderr, "qgrad plot: --out draws all schemes, and takes neither a scheme nor --csv nor --json\n");
+    if (asked->out && (asked->csv || asked->json)) {
+        fprintf(stderr, "qgrad plot: --out writes pictures, and takes neither --csv nor --json\n");
         return EXIT_USAGE;
     }
     if (asked->csv && asked->json) {
         fprintf(stderr, "qgrad plot: --csv and --json exclude each other\n");
         return EXIT_USAGE;
     }
-    if (asked->out) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (asked->out && !operand) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
     if (!operand) {
         fprintf(stderr, "qgrad plot: the scheme is missing; qgrad explain lists them\n");
         return EXIT_USAGE;
@@ -336,7 +347,8 @@ static int plot_main(const char *program, const char *operand, config *asked)
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     if (c) *c = (curves){ .text = operand, .role = role };
     if (!s) s = draw(q, role, c);
-    if (!s && asked->csv) write_csv(c, stdout);
+    if (!s && asked->out) s = write_picture(asked->out, c);
+    else if (!s && asked->csv) write_csv(c, stdout);
     else if (!s && asked->json) write_json(c, stdout);
     else if (!s) write_svg(c, stdout);
     free(c);
@@ -344,12 +356,12 @@ static int plot_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", "a directory for pictures of all schemes", .first = true }, { "role", .first = true }, { "csv", .first = true }, { NULL }
+    { "out", "the picture; without a scheme, a directory for pictures of all", .first = true }, { "role", .first = true }, { "csv", .first = true }, { NULL }
 };
 
 const verb plot_verb = {
     .name = "plot", .about = "Draw a quantization scheme: its values, its surrogate and the slope",
-    .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .run = plot_main,
+    .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json | --out FILE], or plot --out DIR", .run = plot_main,
     .has_operand = true, .lists_schemes = true,
     .options = (const verb_option *const[]){ common_options, own_options, NULL },
 };

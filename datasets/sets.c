@@ -227,8 +227,10 @@ qg_status qg__data_parse(const char *text, qg__data *d, char *canonical, size_t 
     while (qg_data_sets[i].name && strcmp(qg_data_sets[i].name, name)) i++;
     if (!qg_data_sets[i].name) {
         char names[256] = "";
+        char hint[QG__NEAREST_BYTES];
         names_of_sets(names, sizeof names);
-        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
+        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s%s", name, names,
+                       qg__list_nearest(names, name, strlen(name), hint));
     }
     const qg_key *keys = qg_data_sets[i].keys;
     *d                 = sets[i];

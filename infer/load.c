@@ -278,7 +278,8 @@ const char *qg_infer_message(qg_infer_status s)
 {
     switch (s) {
     case QG_INFER_OK: return "no error";
-    case QG_INFER_EFORMAT: return "not a packed net, or one whose parts contradict each other";
+    case QG_INFER_EFORMAT:
+        return "not a packed net, or one that is truncated or whose parts contradict each other";
     case QG_INFER_EVERSION: return "a packed net of a newer version than this program reads";
     case QG_INFER_ECHECKSUM: return "damaged: its checksum is another";
     case QG_INFER_EMEMORY: return "the memory is too small, or not aligned to 64 bytes";

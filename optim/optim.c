@@ -290,7 +290,7 @@ qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size
         return NULL;
     }
     if (!(lr > 0 && isfinite(lr))) {
-        qg_fail(QG_EARG, "%s: lr is %g; it must be greater than 0", rule->name, (double)lr);
+        qg_fail(QG_EARG, "%s: lr is %g; it must be positive", rule->name, (double)lr);
         return NULL;
     }
     if (!legal(weight_decay)) {

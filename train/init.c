@@ -103,7 +103,7 @@ static void print_shape(const qg_array *a, char text[128])
 
 /* What does not fit. */
 typedef struct misfits {
-    char  arrays[1536];                     /* "fc2.weight is F32 [10,512] there and F32 [3,512] here, .." */
+    char  arrays[1536];                     /* "fc2.weight: shape mismatch: checkpoint [10,512], model [3,512], .." */
     char *layers;                           /* qg__init_report.misfit */
     bool  too_many;
 } misfits;
@@ -128,7 +128,9 @@ static void compare(const qg_param *p, const qg_named_array *e, misfits *bad)
     if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
     print_shape(&mine, here);
     if (e) print_shape(&e->array, there);
-    if (e) snprintf(text, sizeof text, "%s is %s [%s] there and F32 [%s] here", p->name, e->dtype, there, here);
+    if (e && !strcmp(e->dtype, "F32"))
+        snprintf(text, sizeof text, "%s: shape mismatch: checkpoint [%s], model [%s]", p->name, there, here);
+    else if (e) snprintf(text, sizeof text, "%s: type mismatch: checkpoint %s [%s], model F32 [%s]", p->name, e->dtype, there, here);
     else snprintf(text, sizeof text, "%s [%s] is missing", p->name, here);
     add_misfit(bad, p->name, text);
 }

@@ -38,7 +38,9 @@ qg_status qg__model_parse(const char *text, qg__chosen_model *m, char *canonical
     if (!m->type || is_model_in_capitals(name)) {
         char names[QG__VALUE_BYTES] = "";
         qg__model_names(names, sizeof names);
-        return qg_fail(QG_EARG, "unknown model '%s'; available: %s, or a net as text: 32C5-BN-R-MP2-10", name, names);
+        char hint[QG__NEAREST_BYTES];
+        return qg_fail(QG_EARG, "unknown model '%s'; available: %s, or a net as text: 32C5-BN-R-MP2-10%s", name, names,
+                       qg__list_nearest(names, name, strlen(name), hint));
     }
     if (m->type == &qg_model_text) return parse_net(text, m, canonical, bytes);
     double        value[QG_MAX_VALUES];
@@ -485,6 +487,7 @@ static qg_status parse_number(const qg__option *o, const char *text, void *value
     const bool whole = o->kind == QG__INTEGER;
     if (!qg_number_read(text, strlen(text), &number) || (whole && text[strspn(text, "+-0123456789")]))
         return qg_fail(QG_EARG, "%s '%s' is not a %s", o->name, text, whole ? "whole number" : "number");
+    if (o->kind == QG__REAL && o->min > 0 && number <= 0) return qg_fail(QG_EARG, "%s must be positive, not %s", o->name, text);
     if (!(number >= o->min && number <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
     number += 0.0;                              /* -0 is 0 */
@@ -498,7 +501,10 @@ static qg_status parse_word(const qg__option *o, const char *text, void *value)
 {
     const int i = index_of_word(o->value, text);
     if (!*text) return qg_fail(QG_EARG, "%s: the value is empty", o->name);
-    if (i < 0) return qg_fail(QG_EARG, "%s '%s' is not one of %s", o->name, text, o->value);
+    char      hint[QG__NEAREST_BYTES];
+    if (i < 0)
+        return qg_fail(QG_EARG, "%s '%s' is not one of %s%s", o->name, text, o->value,
+                       qg__list_nearest(o->value, text, strlen(text), hint));
     memcpy(value, &i, sizeof i);
     return QG_OK;
 }

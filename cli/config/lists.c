@@ -20,6 +20,14 @@ static bool is_cut(const option *o)
     return o->key->kind != QG__FLAG && !(option_use(o) & QG__COMMAS) && (o->key->kind != QG__TEXT || o->key->parse);
 }
 
+/* Whether a comma is in a number, as in "threshold=0,05": digits follow, and precede it after a '='.  Refused as one value. */
+static bool is_decimal(const char *text, size_t n)
+{
+    size_t after = n + 1 + strspn(text + n + 1, "0123456789"), before = n;
+    while (before && strchr("0123456789", text[before - 1])) before--;
+    return after > n + 1 && (!text[after] || text[after] == ',') && before < n && before && text[before - 1] == '=';
+}
+
 /* Whether what follows a comma begins another value, and not with key=. */
 static bool begins_value(const option *o, const char *part)
 {
@@ -34,7 +42,7 @@ static size_t length_of_value(const option *o, const char *text)
     for (size_t n = 0;; n++) {
         if (text[n] == '(') depth++;
         if (text[n] == ')') depth--;
-        if (!text[n] || (text[n] == ',' && depth <= 0 && begins_value(o, text + n + 1))) return n;
+        if (!text[n] || (text[n] == ',' && depth <= 0 && begins_value(o, text + n + 1) && !is_decimal(text, n))) return n;
     }
 }
 

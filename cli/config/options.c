@@ -26,22 +26,33 @@ static bool is_of(const option *o, const verb *v) { return verb_option_find(v, o
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
 {
-    char names[1024] = "";
+    char names[2048] = "", hint[QG__NEAREST_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
         snprintf(dashed, sizeof dashed, "--%s", options[i].key->name);
         if (is_of(&options[i], v)) qg__list_append(names, sizeof names, dashed);
     }
-    print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
+    print_safe(stderr, "qgrad %s: %s '%s'; options: %s%s\n", v->name, what, culprit, names,
+               qg__list_nearest(names, culprit, strcspn(culprit, "="), hint));
     return EXIT_USAGE;
 }
 
 /* Lack of memory is not the user's error. */
 static bool is_usage(bool usage) { return usage && qg_errcode() != QG_EMEM; }
 
+/* Whether a message of the library begins with an option, which it calls by its key: "layer: lenet5 has no layer 'x'". */
+static bool names_option(const char *message)
+{
+    const size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    if (message[n] != ':' && strncmp(message + n, " is an option of ", 17)) return false;
+    for (int i = 0; i < OPTIONS; i++)
+        if (strlen(options[i].key->name) == n && !strncmp(options[i].key->name, message, n)) return true;
+    return false;
+}
+
 int options_report(const char *program, bool usage)
 {
-    qg_print_error(program);
+    print_safe(stderr, "%s: %s%s\n", program, is_usage(usage) && names_option(qg_errmsg()) ? "--" : "", qg_errmsg());
     return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -97,6 +108,26 @@ static int set_defaults(const verb *v, config *asked)
     return -1;
 }
 
+/* Whether a model is called so, with or without options. */
+static bool is_model(const char *text)
+{
+    for (const qg_model *const *m = qg_models; *m; m++)
+        if (strlen((*m)->name) == strcspn(text, ":") && !strncmp((*m)->name, text, strcspn(text, ":"))) return true;
+    return false;
+}
+
+/* An argument that belongs to no option, and the one before it. */
+static int unexpected(const verb *v, const char *before, const char *text)
+{
+    const option *o = strncmp(before, "--", 2) ? NULL : option_find(before + 2);
+    if (o && o->key->kind == QG__FLAG)
+        print_safe(stderr, "qgrad %s: unexpected argument '%s'; %s takes no value\n", v->name, text, before);
+    else if (verb_option_find(v, "model") && is_model(text))
+        print_safe(stderr, "qgrad %s: unexpected argument '%s'; did you mean --model %s?\n", v->name, text, text);
+    else return usage_error(v, "unexpected argument", text);
+    return EXIT_USAGE;
+}
+
 static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e)
 {
     enum { OPERAND = 1, FIRST = 256 };          /* above every character getopt may return */
@@ -138,7 +169,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
         }
     }
     while (v->has_operands && optind < argc) argv[++n_operands] = argv[optind++];
-    if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
+    if (optind < argc) return unexpected(v, argv[optind - 1], argv[optind]);
     asked->operand  = argv + 1;
     asked->operands = n_operands;
     warn_of_earlier(v, e, asked);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/io/number.h"
+#include "core/io/paths.h"
 
 int qg_keys_count(const qg_key *keys)
 {
@@ -56,6 +57,8 @@ static qg_status check_value(const qg_key *key, double value)
 {
     char range[QG_KEY_BYTES * 4];
     if ((value == key->fallback && !key->most) || (key->also != 0 && value == key->also)) return QG_OK;
+    const bool positive = isinf(key->max) && !key->min && key->is & QG_KEY_ABOVE_MIN;
+    if (!is_in_range(key, value) && positive) return qg_fail(QG_EARG, "%s is %.9g, must be positive", key->name, value);
     if (!is_in_range(key, value))
         return qg_fail(QG_EARG, "%s is %.9g, not %s%s", key->name, value,
                        key->words ? "one of " : isinf(key->max) ? "" : "in ", qg_key_range(key, range, sizeof range));
@@ -173,7 +176,10 @@ static int index_of_word(const qg_key *key, const char *at, size_t n)
 static qg_status parse_word(const qg_key *key, const char *at, size_t n, double *value)
 {
     const int index = index_of_word(key, at, n);
-    if (index < 0) return qg_fail(QG_EARG, "%s '%.*s' is not one of %s", key->name, (int)n, at, key->words);
+    char      hint[QG__NEAREST_BYTES];
+    if (index < 0)
+        return qg_fail(QG_EARG, "%s '%.*s' is not one of %s%s", key->name, (int)n, at, key->words,
+                       qg__list_nearest(key->words, at, n, hint));
     *value = index;
     return QG_OK;
 }
@@ -230,7 +236,10 @@ static qg_status refuse_key(const qg_key *keys, const char *at)
     const int n    = qg_keys_count(keys);
     for (int i = 0; i < n && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", keys[i].name);
-    return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
+    char         hint[QG__NEAREST_BYTES];
+    const size_t length = strcspn(at, "=,");
+    return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s%s", (int)length, at, n ? names : "none",
+                   n ? qg__list_nearest(names, at, length, hint) : "");
 }
 
 /* at: "threshold=0,05", whose first n characters are a pair.  No key begins with a digit. */
@@ -317,7 +326,9 @@ qg_status qg__variants_parse(const char *what, const char *text, const qg_varian
         if (used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", variants[i].name);
     }
-    return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s", what, (int)n, text, used ? names : "none");
+    char hint[QG__NEAREST_BYTES];
+    return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s%s", what, (int)n, text, used ? names : "none",
+                   used ? qg__list_nearest(names, text, n, hint) : "");
 }
 
 /* --- writing ------------------------------------------------------------------------------ */

@@ -158,6 +158,53 @@ void qg__list_append(char *text, size_t bytes, const char *word)
     else if (used + sizeof more <= bytes) strcpy(text + used, more);
 }
 
+/* As typed, '_' or '-' and capitals or not. */
+static int plain(char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
+
+static bool is_one_of(const char *text, size_t n, const char *a, const char *b)
+{
+    return (n == strlen(a) && !memcmp(text, a, n)) || (n == strlen(b) && !memcmp(text, b, n));
+}
+
+/* How many letters are inserted, left out, changed or exchanged with the next; words of at most 31. */
+static size_t distance(const char *a, size_t m, const char *b, size_t n)
+{
+    enum { MOST = 32 };
+    size_t d[MOST][MOST];
+    if (m >= MOST || n >= MOST) return MOST;
+    for (size_t i = 0; i <= m; i++)
+        for (size_t k = 0; k <= n; k++) {
+            if (!i || !k) {
+                d[i][k] = i + k;
+                continue;
+            }
+            const bool   same = plain(a[i - 1]) == plain(b[k - 1]);
+            const size_t drop = (d[i - 1][k] < d[i][k - 1] ? d[i - 1][k] : d[i][k - 1]) + 1, change = d[i - 1][k - 1] + !same;
+            d[i][k] = drop < change ? drop : change;
+            if (i > 1 && k > 1 && plain(a[i - 1]) == plain(b[k - 2]) && plain(a[i - 2]) == plain(b[k - 1]) &&
+                d[i - 2][k - 2] + 1 < d[i][k])
+                d[i][k] = d[i - 2][k - 2] + 1;
+        }
+    return d[m][n];
+}
+
+const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES])
+{
+    const char  *word = is_one_of(text, n, "true", "on") ? "yes" : is_one_of(text, n, "false", "off") ? "no" : NULL;
+    size_t       best = n < 3 ? 1 : n < 6 ? 2 : 3;             /* one more than what is near */
+    *hint             = '\0';
+    for (const char *at = list + strspn(list, ", |"); *at; at += strspn(at, ", |")) {
+        const size_t length = strcspn(at, ", |");
+        const size_t far    = word && is_one_of(at, length, word, word) ? 0 : distance(text, n, at, length);
+        if (far < best && length < 64) {
+            best = far;
+            snprintf(hint, QG__NEAREST_BYTES, "; did you mean %.*s?", (int)length, at);
+        }
+        at += length;
+    }
+    return hint;
+}
+
 bool qg__list_next(const char **at, char *word, size_t bytes)
 {
     if (!*at) return false;

@@ -46,6 +46,12 @@ qg_status qg__text_print(qg_status (*print)(const void *what, FILE *out), const 
 /* Appends a word to a list in text, "a" -> "a, b"; a word that does not fit is omitted. */
 void      qg__list_append(char *text, size_t bytes, const char *word);
 
+enum { QG__NEAREST_BYTES = 96 };
+
+/* "; did you mean twn?": the word of a list "a, b" or "a|b" that the n bytes of text resemble, case, - and _ apart; "" if none
+ * does.  true and on resemble yes, false and off no. */
+const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES]);
+
 /* The words of a list "a,b" one after the other, cut to bytes; false after the last:
  *     for (const char *at = list; qg__list_next(&at, word, sizeof word);) ..          NULL: an empty list */
 bool      qg__list_next(const char **at, char *word, size_t bytes);

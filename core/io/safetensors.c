@@ -241,8 +241,8 @@ static qg_status check_layout(qg_archive *a)
         at += e->bytes;
     }
     if (at != data_bytes)
-        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes of data, its header describes %zu",
-                       path, data_bytes, at);
+        return qg_fail(QG_EFORMAT, "'%s' is %s: %zu bytes of data, its header describes %zu",
+                       path, data_bytes < at ? "truncated" : "malformed", data_bytes, at);
 
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
     if (a->note_count) qsort(a->notes, a->note_count, sizeof *a->notes, by_key);
@@ -287,7 +287,7 @@ static qg_status read_header(qg_archive *a)
     const size_t  size = a->file.left;
     unsigned char prefix[LENGTH_BYTES];
     if (size < LENGTH_BYTES)
-        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes, at least 8 are needed", path, size);
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, at least 8 are needed", path, size);
     qg_status s = qg_reader_take(&a->file, sizeof prefix, prefix);
     if (s) return s;
     const uint64_t length = qg_get_u64(prefix);

@@ -33,7 +33,9 @@ static qg_status refuse(const char *text, size_t n, qg_role role)
     if (*others)
         return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; available: %s", (int)n, text, others,
                        qg_role_name(role), names);
-    return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s", (int)n, text, qg_role_name(role), names);
+    char hint[QG__NEAREST_BYTES];
+    return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s%s", (int)n, text, qg_role_name(role), names,
+                   qg__list_nearest(names, text, n, hint));
 }
 
 qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)

@@ -74,7 +74,7 @@ static void test_help_is_of_its_command(void **state)
         }
     }
     assert_status("plot --help", 0);
-    assert_stdout("--out PATH                     a directory for pictures of all schemes\n");
+    assert_stdout("--out PATH                     the picture; without a scheme, a directory for pictures of all\n");
     assert_status("predict --help", 0);
     assert_stdout("a checkpoint of its own; this or\n                                 --packed is required\n");
     assert_status("infer --help", 0);

@@ -36,7 +36,7 @@ static int set_up_mistakes(void **state)
     run_shell("cp -r good gone");
     assert_status("train --model 4C3-R-2 --data folder:8x8x1 --data-dir gone --batch 2 --epochs 1 --out far --json", 0);
     assert_status("export --run far --out far.qg", 0);
-    run_shell("rm -r gone");
+    run_shell("rm -r gone && head -c 100 far.qg >short.qg && head -c -100 run/last.safetensors >short.safetensors");
     run_shell("mkdir half results && cp -r good/train half && cp -r run lost && rm lost/last.safetensors && cp -r run bent && "
               "printf x | dd of=bent/best.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null");
     return 0;
@@ -50,6 +50,14 @@ static const struct {
     /* The command and its options. */
     { "trian", 2, "qgrad: unknown command trian; available: train, eval" },
     { "train --modle lenet5", 2, "unknown option '--modle'; options: --model, --data" },
+    { "trian", 2, "see qgrad --help; did you mean train?" },
+    { "train --modle lenet5", 2, "; did you mean --model?" },
+    { "train --model lenet5 --weight_decay 0.1", 2, "; did you mean --weight-decay?" },
+    { "train lenet5", 2, "unexpected argument 'lenet5'; did you mean --model lenet5?" },
+    { LENET "--nesterov true", 2, "unexpected argument 'true'; --nesterov takes no value" },
+    { LENET "--lr 0", 2, "--lr must be positive, not 0" },
+    { LENET "--lr -0.1", 2, "--lr must be positive, not -0.1" },
+    { LENET "--optimizer adma", 2, "--optimizer 'adma' is not one of sgd|adam|bop; did you mean adam?" },
     { "train", 2, "--model is missing; available: lenet5, lenet5-xnor" },
     { LENET "--epochs", 2, "--epochs needs a value" },
     { LENET "--epochs 2.5", 2, "--epochs '2.5' is not a whole number" },
@@ -58,7 +66,7 @@ static const struct {
     { LENET "--lr 0,1", 2, "--lr '0,1' is not a number; qgrad sweep takes lists" },
     { LENET "--seed 1..3", 2, "--seed '1..3' is not a whole number; qgrad sweep takes lists" },
     { LENET "--optimizer adamw", 2, "--optimizer 'adamw' is not one of sgd|adam|bop" },
-    { LENET "--optimizer adam --momentum 0.9", 2, "momentum is an option of sgd, not of adam" },
+    { LENET "--optimizer adam --momentum 0.9", 2, "--momentum is an option of sgd, not of adam" },
     { LENET "--schedule step", 2, "--schedule: step: needs at= or every=" },
     { LENET "--schedule step:at=0.8+0.5", 2, "--schedule: step: at has 0.5 after 0.8; its numbers must increase" },
     { LENET "--validation 100%", 2, "--validation: '100%' is neither a number of images nor a percentage below 100%" },
@@ -68,6 +76,7 @@ static const struct {
 
     /* Nets as text. */
     { "train --model lenet", 2, "--model: unknown model 'lenet'; available: lenet5" },
+    { "train --model lenet", 2, "; did you mean lenet5?" },
     { "train --model 16C3-BN-X-10", 2, "net '16C3-BN-X-10': character 9: 'X' is no layer; available: 32C5" },
     { "train --model 2*(8C3-R-GAP-10", 2, "character 3: this bracket is not closed" },
     { "train --data mnist --model 8C3-R-GAP-7", 2, "character 11: the net ends with 7 outputs, but the data has 10 classes" },
@@ -75,16 +84,21 @@ static const struct {
 
     /* Schemes. */
     { LENET "--weight twm", 2, "--weight: unknown scheme 'twm' for weights; available: float, twn" },
+    { LENET "--weight TWN", 2, "; did you mean twn?" },
+    { LENET "--weight twn:per_channel=yes", 2, "; did you mean per-channel?" },
+    { LENET "--weight twn:per-channel=true", 2, "per-channel 'true' is not one of no|yes; did you mean yes?" },
+    { LENET "--weight ttq:threshold=0,05", 2, "--weight: ttq: threshold is '0,05' with a comma; write numbers with a point" },
     { LENET "--weight ttq:treshold=0.1", 2, "--weight: ttq: unknown option 'treshold'; available: as, threshold, rule" },
     { LENET "--weight fake_quant:bits=99", 2, "--weight: fake_quant: bits is 99, not in 2..16" },
     { LENET "--weight twn threshold=0.1", 2, "unexpected argument 'threshold=0.1'" },
     { LENET "--input twn", 2, "--input: twn is a scheme for weights, not for inputs; available: float, sign" },
-    { LENET "--weight bop", 2, "weight: sgd cannot train the scheme bop; pass --optimizer bop" },
-    { LENET "--layer conv9:weight=twn", 2, "layer: lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2" },
-    { LENET "--quantize-after 5", 2, "quantize-after: no input is quantized" },
+    { LENET "--weight bop", 2, "--weight: sgd cannot train the scheme bop; pass --optimizer bop" },
+    { LENET "--layer conv9:weight=twn", 2, "--layer: lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2" },
+    { LENET "--quantize-after 5", 2, "--quantize-after: no input is quantized" },
 
     /* Images. */
     { "train --model lenet5 --data minst", 2, "--data: unknown data set 'minst'; available: mnist" },
+    { "train --model lenet5 --data minst", 2, "; did you mean mnist?" },
     { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory"
                                                     "; pass the directory of the data set with --data-dir" },
     { "train --model lenet5 --data cifar100", 1, "cannot open 'datasets/cifar100/train.bin': No such file or directory"
@@ -123,6 +137,8 @@ static const struct {
     { LENET "--out unknown.toml", 1, "unknown.toml: Not a directory" },
     { LENET "--init absent", 1, "--init: cannot open 'absent': No such file or directory" },
     { LENET "--weight lsq --init run --model mlp", 1, "--init: " },
+    { LENET "--init short.safetensors", 1, "--init: 'short.safetensors' is truncated: " },
+    { "infer short.qg", 1, "short.qg: not a packed net, or one that is truncated" },
     { LENET "--distil temperature=4", 1, "distil: the teacher is missing; pass its run with --teacher" },
     { "train --recipe lenet", 2, "recipe: examples/recipes/lenet.toml does not exist; available: plain, twn" },
     { "train --config unknown.toml", 1, "unknown.toml:2: unknown key 'learning-rate'; available: model" },
@@ -134,6 +150,7 @@ static const struct {
     { SWEEP "--seed 3..1", 2, "--seed: '3..1' is not a range; write 1..3, from the lower to the higher" },
     { SWEEP "--lr 0.1,0.10", 2, "--lr: 0.1 is given twice" },
     { SWEEP "--lr 0.1,0.2 --array 9", 2, "array: 9 is not in 1..2, the numbers of the combinations" },
+    { SWEEP "--weight ttq:threshold=0,05", 2, "--weight: ttq: threshold is '0,05' with a comma; write numbers with a point" },
     { SWEEP "--weight twn,tnw", 2, "--weight: unknown scheme 'tnw' for weights" },
 
     /* Trained runs. */
@@ -158,6 +175,8 @@ static const struct {
     { "export --run run --out absent/net", 1, "cannot write 'absent/net': No such file or directory" },
     { "infer --packed unknown.toml", 1, "unknown.toml: not a packed net" },
     { "inspect", 2, "the run directory is missing; usage: qgrad inspect DIR" },
+    { "explain Twn", 2, "; did you mean twn?" },
+    { "plot twn --out twn.svg --csv", 2, "--out writes pictures, and takes neither --csv nor --json" },
     { "explain twm", 2, "unknown scheme 'twm'; available: float, twn" },
     { "results --add run", 1, "run: was not trained with --recipe, so it has no row in the table" },
 };

@@ -35,8 +35,8 @@ static void assert_config(const char *path, const char *part)
 static void test_what_does_not_fit_must_be_named(void **state)
 {
     assert_refuses(TUNED THREE "--out @/none", 1,
-                   "ten/last.safetensors: does not fit the net: fc2.weight is F32 [10,40] there and F32 [3,40] here, "
-                   "fc2.bias is F32 [10] there and F32 [3] here; to start these layers afresh, pass --init-except fc2");
+                   "ten/last.safetensors: does not fit the net: fc2.weight: shape mismatch: checkpoint [10,40], model [3,40], "
+                   "fc2.bias: shape mismatch: checkpoint [10], model [3]; to start these layers afresh, pass --init-except fc2");
     assert_refuses(TUNED THREE "--init-except fc1 --out @/none", 1, "pass --init-except fc2");
     assert_refuses(TUNED THREE "--init-except fc3 --out @/none", 1,
                    "cannot except 'fc3': no layer is named 'fc3'; layers with parameters: conv1, bn1, conv2, bn2, fc1, bn3, fc2");
@@ -117,7 +117,7 @@ static void test_another_teacher_is_refused(void **state)
     assert_refuses("train --resume --out @/taught", 1, "ten: its weights have digest ");
     assert_stderr("but the run started with a teacher of digest ");
     assert_refuses(TUNED "--distil temperature=2 --out @/none", 1, "distil: the teacher is missing; pass its run with --teacher");
-    assert_refuses(TAUGHT "--distil temperature=0 --out @/none", 2, "temperature is 0, not more than 0");
+    assert_refuses(TAUGHT "--distil temperature=0 --out @/none", 2, "temperature is 0, must be positive");
     assert_refuses(TAUGHT "--distil weight=2 --out @/none", 2, "weight is 2, not in (0, 1]");
     assert_refuses(TAUGHT "--model " SMALL_NET(3) " --data mnist:classes=0+1+7 --out @/none", 1,
                    "the teacher was trained on images of 16x16x1 in 10 classes, but these are 16x16x1 in 3");

@@ -147,8 +147,8 @@ static void what_does_not_fit_is_named(void **state)
 {
     subject s = from_five("none");
     s.spec.init_except = NULL;
-    refused(&s, QG_ESHAPE, "five/last.safetensors: does not fit the net: fc1.weight is F32 [5,4,4,5] there and F32 [3,4,4,5] "
-                           "here, fc1.bias is F32 [5] there and F32 [3] here; to start these layers afresh, set "
+    refused(&s, QG_ESHAPE, "five/last.safetensors: does not fit the net: fc1.weight: shape mismatch: checkpoint [5,4,4,5], model "
+                           "[3,4,4,5], fc1.bias: shape mismatch: checkpoint [5], model [3]; to start these layers afresh, set "
                            ".init_except = \"fc1\"");
     s = from_five("none"), s.spec.init_except = "fc2";
     refused(&s, QG_EARG, "cannot except 'fc2': no layer is named 'fc2'; layers with parameters: conv1, bn1, conv2, bn2, fc1");
@@ -332,7 +332,7 @@ static void a_teacher_must_suit_the_net(void **state)
     s = open_three("none"), s.spec.init_except = NULL, s.spec.teacher.net = net_of(CLASSES, 5);
     refused_with_teacher(s, QG_ESHAPE, "teacher: its result is 1x1x5, that of the net 1x1x3");
     s = taught("none", 5), s.spec.teacher.temperature = -1;
-    refused_with_teacher(s, QG_EARG, "teacher: temperature is -1, not more than 0");
+    refused_with_teacher(s, QG_EARG, "teacher: temperature is -1, must be positive");
     s = taught("none", 5), s.spec.teacher.weight = 1.5f;
     refused_with_teacher(s, QG_EARG, "teacher: weight is 1.5, not in (0, 1]");
 }
