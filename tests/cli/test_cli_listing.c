@@ -55,7 +55,7 @@ static void test_every_state_has_its_word(void **state)
         { "runs/old", "finished", NULL },
         { "runs/bad-result", "damaged", "result.json: is damaged: its checksum is another" },
         { "runs/bad-config", "damaged", "config.toml:29: unknown key 'nonsense'" },
-        { "runs/bad-last", "damaged", "last.safetensors' is malformed" },
+        { "runs/bad-last", "damaged", "last.safetensors' is truncated" },
         { "runs/lost-last", "damaged", "last.safetensors': No such file" },
         { "runs/notes", "foreign", NULL },
         { "runs/up", "foreign", NULL },

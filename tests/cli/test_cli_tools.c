@@ -371,7 +371,10 @@ static void what_cannot_be_drawn_is_refused(void **state)
     assert_refuses("plot twn --role input", 2, "twn is a scheme for weights, not for inputs");
     assert_refuses("plot twn:threshold=99", 2, "threshold");
     assert_refuses("plot twn --csv --json", 2, "exclude each other");
-    assert_refuses("plot twn --out @/plots", 2, "takes neither a scheme");
+    assert_refuses("plot twn --out @/plots", 1, "Is a directory");
+    assert_refuses("plot --out @/plots --csv", 2, "takes neither --csv nor --json");
+    assert_status("plot twn --out @/twn.svg", 0);
+    run_shell("cmp @/twn.svg @/plots/twn.svg");
 }
 
 int main(void)
