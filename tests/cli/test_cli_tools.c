@@ -374,7 +374,7 @@ static void what_cannot_be_drawn_is_refused(void **state)
     assert_refuses("plot twn --out @/plots", 1, "Is a directory");
     assert_refuses("plot --out @/plots --csv", 2, "takes neither --csv nor --json");
     assert_status("plot twn --out @/twn.svg", 0);
-    run_shell("cmp @/twn.svg @/plots/twn.svg");
+    run_shell("cmp @/twn.svg @/plots/weight-twn.svg");
 }
 
 int main(void)
