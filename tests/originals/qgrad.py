@@ -72,7 +72,7 @@ def load(path):
     lib.qg_errmsg.restype = c.c_char_p
     lib.qg_cpu_path.restype = c.c_char_p
     lib.qgo_surrogate_bytes.restype = c.c_size_t
-    assert c.sizeof(Surrogate) == lib.qgo_surrogate_bytes(), "Surrogate is not the qg_surrogate of quant/surrogate.h"
+    assert c.sizeof(Surrogate) == lib.qgo_surrogate_bytes(), "Surrogate is not the struct of quant/surrogate.h"
     for symbol, arguments in SURROGATES.values():
         f = getattr(lib, symbol)
         f.restype, f.argtypes = Surrogate, arguments
