@@ -296,7 +296,7 @@ const qg__option qg__recipe_keys[] = {
     [QG__KEY_FIRST_LAST] = { "first-last", QG__WORD, QG__IDENTITY | QG__QUANTIZES,
       AT(first_last), "float|quantized",
       .help = "float: do not quantize the first and last layers; default: float with\n"
-              "dorefa, xnor and bnn, else quantized" },
+              "dorefa, xnor, bnn, binaryconnect, ste-tern and unit, else quantized" },
     [QG__KEY_LAYER] = { "layer", QG__LIST, QG__IDENTITY | QG__QUANTIZES | QG__SCHEMES,
       AT(exceptions), "LAYER:weight=SCHEME", .parse = parse_layer,
       .help = "an exception for one layer (or :input=, :gradient=); repeatable" },

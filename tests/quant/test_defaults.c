@@ -5,6 +5,7 @@
 
 #include "quant/scheme.h"
 #include "tests/support/testing.h"
+#include "train/recipe_keys.h"
 
 /* The scheme whose spec is qg_NAME_spec, with its role. */
 static const struct {
@@ -19,7 +20,7 @@ static const struct {
     { "fake_quant", "fake_quant", QG_INPUT },
     { "lsq", "lsq", QG_INPUT },
     { "pact", "pact", QG_INPUT },
-    { "linear_mid_tread_half", "linear", QG_INPUT },
+    { "linear", "linear", QG_INPUT },
     { "unit", "unit", QG_INPUT },
     { "qdq", "qdq", QG_INPUT },
 };
@@ -94,9 +95,33 @@ static void every_scheme_has_the_rule_of_its_source(void **state)
         }
 }
 
+/* The help of first-last names the weight schemes with which models keep their ends in float, and no others. */
+static void the_help_names_the_schemes_with_float_ends(void **state)
+{
+    (void)state;
+    const char *said  = strstr(qg__recipe_keys[QG__KEY_FIRST_LAST].help, "default: float with");
+    int         ends = 0, named = 0;
+    assert_non_null(said);
+    for (const qg_scheme *const *s = qg_schemes; *s; s++) ends += ((*s)->roles & QG_WEIGHT) && (*s)->float_ends;
+    for (const char *at = said + strlen("default: float with"); *at; at += strcspn(at, ", \n")) {
+        char name[64] = "";
+        at += strspn(at, ", \n");
+        if (!strncmp(at, "else", 4)) break;
+        if (!strncmp(at, "and ", 4)) at += 4;
+        sscanf(at, "%63[a-z-]", name);
+        bool found = false;
+        for (const qg_scheme *const *s = qg_schemes; *s; s++)
+            found |= ((*s)->roles & QG_WEIGHT) && (*s)->float_ends && !strcmp((*s)->name, name);
+        if (!found) fail_msg("first-last: '%s' is no scheme with float ends", name);
+        named++;
+    }
+    assert_int_equal(named, ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(comments_repeat_the_tables),
-                                        cmocka_unit_test(every_scheme_has_the_rule_of_its_source) };
+                                        cmocka_unit_test(every_scheme_has_the_rule_of_its_source),
+                                        cmocka_unit_test(the_help_names_the_schemes_with_float_ends) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
