@@ -247,8 +247,6 @@ qg_status qg__data_parse(const char *text, qg__data *d, char *canonical, size_t 
 
 bool qg__data_is_folder(const qg__data *d) { return d->open == open_folder; }
 
-bool qg__data_names_files(const qg__data *d) { return d->open == open_arrays; }
-
 qg_shape qg__data_image(const qg__data *d, const char *dir)
 {
     char     path[QG__PATH_BYTES];

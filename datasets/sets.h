@@ -29,9 +29,8 @@ qg_status       qg__data_parse(const char *text, qg__data *d, char *canonical, s
 
 bool            qg__data_is_folder(const qg__data *d);
 
-/* Whether it names files itself, as arrays do, and the same set without them, whose split cannot be opened:
- * a checkpoint or a packed net may come from anywhere, and must not decide which files are read. */
-bool            qg__data_names_files(const qg__data *d);
+/* The same set without the files that it may name, as arrays do; its split cannot be opened.  A checkpoint or
+ * a packed net may come from anywhere, and must not decide which files are read. */
 void            qg__data_forget_files(qg__data *d);
 
 /* The size of its images, without reading them; {0}: its files are not there. */

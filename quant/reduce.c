@@ -92,27 +92,16 @@ static void sum_abs_above(const struct reduction *r, size_t first, size_t n, str
     out->value = r->kernels->sum_abs_above(n, r->x + first, r->d, &out->count);
 }
 
-static double run_of_terms(const qg_reduce_kernels *kernels, size_t first, size_t n, qg_terms terms,
-                           const void *context)
+static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
 {
     double sum = 0.0;
     for (size_t at = 0; at < n; at += QG_CHUNK) {
         const size_t m = qg__smaller(n - at, QG_CHUNK);
         float        term[QG_CHUNK];
-        terms(context, first + at, m, term);
-        sum += kernels->sum(m, term);
+        r->terms(r->context, first + at, m, term);
+        sum += r->kernels->sum(m, term);
     }
-    return sum;
-}
-
-double qg__sum_terms_run(qg_isa isa, size_t first, size_t n, qg_terms terms, const void *context)
-{
-    return run_of_terms(QG_KERNELS_OF(isa, qg__reduce), first, n, terms, context);
-}
-
-static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
-{
-    *out = (struct part){ .value = run_of_terms(r->kernels, first, n, r->terms, r->context) };
+    *out = (struct part){ .value = sum };
 }
 
 static void sum_runs(const struct reduction *r, size_t first, size_t n, struct part *out)

@@ -29,8 +29,6 @@ double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count); /* |
 /* Sum of a term per element: terms writes term[i] for element first + i, n <= QG_CHUNK. */
 typedef void (*qg_terms)(const void *context, size_t first, size_t n, float *term);
 double qg__sum_terms(size_t count, qg_terms terms, const void *context);
-/* On this thread, by the kernels of isa. */
-double qg__sum_terms_run(qg_isa isa, size_t first, size_t n, qg_terms terms, const void *context);
 
 /* Two sums at once: run adds to them those of elements first .. first + n - 1, n <= QG_CHUNK. */
 typedef void (*qg_run)(const void *context, size_t first, size_t n, double *sum);

@@ -1,6 +1,6 @@
 /* core/dist/pending.h — gradients on their way between ranks while the backward pass goes on (internal).
  *
- *     qg__pending_add(t, p, add);         in y's backward
+ *     qg__reduce(t, y, b, sum, n, add);   in y's backward
  *     ..                                  the backward of other layers
  *     add(t, y, total);                   when the sum of all ranks is there
  *
@@ -32,10 +32,8 @@ typedef struct qg__pending {
  * step has failed. */
 qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds);
 
-/* Sends off data: add will get the sum of all ranks' data, added as a tree (core/slices.h).  false: the step has failed. */
-bool qg__pending_add(qg_tape *t, qg__pending *p, qg__add add);
-
-/* Sends off data, of which data + start[r] .. data + start[r + 1] is what rank r has: add will get all of it. */
+/* Sends off data, of which data + start[r] .. data + start[r + 1] is what rank r has: add will get all of it.  false: the step
+ * has failed. */
 bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start, qg__add add);
 
 #endif

@@ -30,9 +30,15 @@ static int limit(int value, int least, int most)
     return value < least ? least : value > most ? most : value;
 }
 
-qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, int before)
+/* Outputs first <= r < end along one axis whose windows have the same taps [from, to) inside the image. */
+typedef struct span {
+    int first, end, from, to;
+} span;
+
+/* The span that begins at output `first`. */
+static span span_at(int first, int outputs, int inputs, int taps, int stride, int before)
 {
-    qg__span s = { first, first, 0, 0 };
+    span s = { first, first, 0, 0 };
     for (; s.end < outputs; s.end++) {
         const int at = s.end * stride - before;         /* of tap 0 */
         int       from = limit(-at, 0, taps), to = limit(inputs - at, from, taps);
@@ -50,7 +56,7 @@ qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, i
 }
 
 /* One rectangle of outputs in every image. */
-static void visit_rectangle(const qg__geometry *g, int n, qg__span rows, qg__span columns,
+static void visit_rectangle(const qg__geometry *g, int n, span rows, span columns,
                             void (*visit)(void *context, const qg__line *line), void *context)
 {
     const ptrdiff_t image = (ptrdiff_t)qg__pixels(g), results = (ptrdiff_t)qg__results(g);
@@ -81,11 +87,11 @@ static void visit_rectangle(const qg__geometry *g, int n, qg__span rows, qg__spa
 void qg__lines(const qg__geometry *g, int n, void (*visit)(void *context, const qg__line *line),
                void *context)
 {
-    qg__span rows, columns;
+    span rows, columns;
     for (int r = 0; r < g->oh; r = rows.end) {
-        rows = qg__span_at(r, g->oh, g->h, g->kh, g->stride, g->top);
+        rows = span_at(r, g->oh, g->h, g->kh, g->stride, g->top);
         for (int q = 0; q < g->ow; q = columns.end) {
-            columns = qg__span_at(q, g->ow, g->w, g->kw, g->stride, g->left);
+            columns = span_at(q, g->ow, g->w, g->kw, g->stride, g->left);
             visit_rectangle(g, n, rows, columns, visit, context);
         }
     }

@@ -59,14 +59,6 @@ static inline int qg__images_at_once(const qg__geometry *g, int n)
     return (size_t)n < most ? n : (int)most;
 }
 
-/* Outputs first <= r < end along one axis whose windows have the same taps [from, to) inside the image. */
-typedef struct qg__span {
-    int first, end, from, to;
-} qg__span;
-
-/* The span that begins at output `first`. */
-qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, int before);
-
 /* Outputs a constant distance apart, which read the same taps [i0, i1) x [j0, j1), none of them outside of
  * the image.
  */

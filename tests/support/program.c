@@ -71,6 +71,12 @@ static int split(char *text, char *argv[MAX_ARGS + 1])
 
 static int new_file(const char *path) { return open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600); }
 
+/* Before the tests: a shell that starts the suite in the background, or nohup, ignores some signals for all that it starts. */
+__attribute__((constructor)) static void obey_signals(void)
+{
+    signal(SIGINT, SIG_DFL), signal(SIGHUP, SIG_DFL), signal(SIGTERM, SIG_DFL);
+}
+
 static pid_t spawn(const char *line, int out, int err)
 {
     char text[2048], *argv[MAX_ARGS + 1];
