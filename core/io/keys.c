@@ -57,7 +57,7 @@ static qg_status check_value(const qg_key *key, double value)
 {
     char range[QG_KEY_BYTES * 4];
     if ((value == key->fallback && !key->most) || (key->also != 0 && value == key->also)) return QG_OK;
-    const bool positive = isinf(key->max) && !key->min && key->is & QG_KEY_ABOVE_MIN;
+    const bool positive = isinf(key->max) && key->min == 0 && key->is & QG_KEY_ABOVE_MIN;
     if (!is_in_range(key, value) && positive) return qg_fail(QG_EARG, "%s is %.9g, must be positive", key->name, value);
     if (!is_in_range(key, value))
         return qg_fail(QG_EARG, "%s is %.9g, not %s%s", key->name, value,
