@@ -1,5 +1,6 @@
 #!/bin/sh
 # The twelve programs of examples/README.md are short, compile without warnings, and do on the sample what they say.
+export LC_ALL=C               # of sed and [a-z]
 root=$PWD
 build=${BUILD:-build}
 case $build in /*) ;; *) build=$root/$build ;; esac
