@@ -27,17 +27,13 @@ static qg_status print_words(const void *of, FILE *out)
     const option *o                  = of;
     char          names[QG__VALUE_BYTES] = "";
     if (o->key->kind == QG__WORD) words(o->key->value, "|", out);
-    else if (!strcmp(o->key->name, "model"))
-        for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(names, sizeof names, (*m)->name);
-    else if (!strcmp(o->key->name, "data"))
-        for (const qg_variant *d = qg_data_sets; d->name; d++) qg__list_append(names, sizeof names, d->name);
+    else if (!strcmp(o->key->name, "model")) model_names(names, sizeof names);
+    else if (!strcmp(o->key->name, "data")) variant_names(qg_data_sets, names, sizeof names);
     else if (!strcmp(o->key->name, "weight")) scheme_names(QG_WEIGHT, names, sizeof names);
     else if (!strcmp(o->key->name, "input")) scheme_names(QG_INPUT, names, sizeof names);
     else if (!strcmp(o->key->name, "gradient")) scheme_names(QG_GRADIENT, names, sizeof names);
-    else if (!strcmp(o->key->name, "schedule"))
-        for (const qg_variant *s = qg_schedules; s->name; s++) qg__list_append(names, sizeof names, s->name);
-    else if (!strcmp(o->key->name, "normalise"))
-        for (const qg_variant *s = qg_normalisations; s->name; s++) qg__list_append(names, sizeof names, s->name);
+    else if (!strcmp(o->key->name, "schedule")) variant_names(qg_schedules, names, sizeof names);
+    else if (!strcmp(o->key->name, "normalise")) variant_names(qg_normalisations, names, sizeof names);
     words(names, ",", out);
     return QG_OK;
 }

@@ -146,8 +146,8 @@ static bool is_finished(const char *dir)
 
 static bool has_run(const char *dir)
 {
-    char path[QG__PATH_BYTES];
-    return !qg__path_join(dir, "config.toml", path) && qg__path_exists(path);
+    run_paths p;
+    return !run_paths_of(dir, &p) && qg__path_exists(p.file[RUN_CONFIG]);
 }
 
 static const char *or_unset(const char *text) { return text ? text : "unset"; }
@@ -155,7 +155,7 @@ static const char *or_unset(const char *text) { return text ? text : "unset"; }
 /* A run that is there already must be the one that c asks for. */
 static qg_status check_run(const char *dir, qg_recipe *c)
 {
-    run_paths   p;
+    run_paths       p;
     qg_recipe       stored = { 0 }, run = { 0 };
     qg_status       status = run_paths_of(dir, &p);
     if (!status && c->teacher_run && !qg__recipe_value(c, "distil")) status = qg__recipe_put(c, qg__recipe_key("distil"), "");

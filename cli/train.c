@@ -23,7 +23,7 @@ typedef struct training {
     const char     *program;
     config         *asked;
     qg_recipe       config;
-    run_paths   paths;
+    run_paths       paths;
     qg_fit_spec     spec;
     qg_loader      *train, *test;
     qg_net         *net;

@@ -34,7 +34,6 @@ typedef struct qg_profile qg_profile;           /* core/profile.h */
  * stay as they are. */
 typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
 
-
 /* What the engine knows about an op.  There is no list of ops: each is such a constant, defined beside the
  * function that records it. */
 typedef struct qg_op {

@@ -80,13 +80,11 @@ qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l does not normalis
 const qg_slot *qg__quantize_slot(qg_layer *l);      /* NULL: l does more than quantize */
 bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* at least one of traits */
 
-
 qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
 
 /* --- quantizers and weights ------------------------------------------------------------------- */
 
 uint64_t       qg__slot_delay(const qg_net *net, qg_role role);        /* the net's, in steps */
-
 
 /* qg_slot_apply as part of a qg_norm_fused: sets with->act, or with->relu while the quantizer is
  * delayed.  false: the quantizer must see all values in this step (qg_scheme.observes), so call

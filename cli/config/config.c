@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* --- options ------------------------------------------------------------------------------ */
 
 static void *value_of(config *c, const option *o) { return (char *)c + o->key->at; }

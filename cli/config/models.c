@@ -19,6 +19,11 @@ void model_file_name(const char *spelling, char *name, size_t bytes)
         if (strchr(":,=", *c)) *c = '-';
 }
 
+void model_names(char *text, size_t bytes)
+{
+    for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(text, bytes, (*m)->name);
+}
+
 void models_help(FILE *out)
 {
     fprintf(out, "\nModels and their options, as in vgg7:width=0.25.  The training defaults of a model replace the values\n"

@@ -5,10 +5,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
-
 /* The canonical text as part of a file name: "vgg7-width-0.25"; "net-" and a digest of a net as text. */
 void      model_file_name(const char *spelling, char *name, size_t bytes);
 
+/* Appends the names of the models: "lenet5, mlp, .." (qg__list_append). */
+void      model_names(char *text, size_t bytes);
 void      models_help(FILE *out);
 
 #endif

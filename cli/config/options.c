@@ -224,6 +224,11 @@ void keyed_help(const char *name, const char *about, const qg_key *keys, FILE *o
     }
 }
 
+void variant_names(const qg_variant *v, char *text, size_t bytes)
+{
+    for (; v->name; v++) qg__list_append(text, bytes, v->name);
+}
+
 void data_help(FILE *out)
 {
     fprintf(out, "\nData sets:\n");
@@ -304,7 +309,7 @@ static void brief_help(const verb *v, FILE *out)
     fputc('\n', out);
     if (verb_option_find(v, "model")) {
         *names = '\0';
-        for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(names, sizeof names, (*m)->name);
+        model_names(names, sizeof names);
         names_help("Models:", names, out);
     }
     for (int i = 0; i < OPERANDS; i++) {
@@ -317,7 +322,7 @@ static void brief_help(const verb *v, FILE *out)
     }
     if (verb_option_find(v, "data")) {
         *names = '\0';
-        for (const qg_variant *d = qg_data_sets; d->name; d++) qg__list_append(names, sizeof names, d->name);
+        variant_names(qg_data_sets, names, sizeof names);
         names_help("Data sets:", names, out);
     }
     fprintf(out, "\nqgrad %s --help all has every option, and the keys of models, schemes and data sets.\n", v->name);

@@ -79,6 +79,10 @@ void          options_help(const verb *v, bool all, FILE *out);
 
 /* What a name stands for, and its keys with their ranges and defaults: a part of the help. */
 void          keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out);
+
+/* Appends the names of a table, such as qg_data_sets: "mnist, cifar10, .." (qg__list_append). */
+void          variant_names(const qg_variant *v, char *text, size_t bytes);
+
 void          data_help(FILE *out);             /* all data sets, */
 void          images_help(FILE *out);           /* and what is done to their images */
 

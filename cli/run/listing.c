@@ -153,7 +153,7 @@ static listed *append(listing *l, const char *dir)
 
 qg_status listing_add(listing *l, const char *dir)
 {
-    run_paths   p;
+    run_paths       p;
     const qg_status status = run_paths_of(dir, &p);
     listed         *r      = status ? NULL : append(l, dir);
     if (!r) return status ? status : QG_EMEM;
@@ -220,7 +220,7 @@ static qg_status walk(listing *l, const char *dir, int depth)
 
 qg_status listing_walk(listing *l, const char *dir)
 {
-    run_paths   p;
+    run_paths       p;
     const qg_status status = run_paths_of(dir, &p);
     if (status) return status;
     return has_run(&p) ? listing_add(l, dir) : walk(l, dir, 0);

@@ -165,7 +165,6 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "for one range divide by scale; those for given ranges and per channel multiply by its inverse, as\n" \
     "this scheme does.\n"
 
-
 static qg_quant complete(qg_quant q);
 
 /* SCHEME: the members that all of them have.  INPUTS_TOO: those of schemes that also quantize
