@@ -139,10 +139,11 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
         longs[n++]    = (struct option){ options[i].key->name, has, NULL, FIRST + i };
     }
     longs[n] = (struct option){ 0 };
-    optind   = 1;
+    optind   = 0;                               /* with 1, getopt would go on in an earlier word that -h left unfinished */
     opterr   = 0;
     int n_operands = 0;                         /* argv[1 .. n_operands], which have been read before they are overwritten */
-    for (int c, at; at = optind, (c = getopt_long(argc, argv, v->has_operands ? "-:ho:" : "+:ho:", longs, NULL)) != -1;) {
+    const char *shorts = v->has_operands ? "-:ho:" : "+:ho:";
+    for (int c, at; at = optind ? optind : 1, (c = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         const char *culprit = argv[at];
         if (c == OPERAND) {
             argv[++n_operands] = optarg;

@@ -828,6 +828,17 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
     assert_int_equal(status, -1);
 }
 
+/* getopt keeps its place inside a word such as -h9 in a variable of its own. */
+static void test_a_command_line_begins_anew(void **state)
+{
+    char  *unfinished[] = { "train", "-X9", NULL }, *whole[] = { "train", "--epochs", "3", NULL };
+    config asked        = { .file = NULL };
+    assert_int_equal(options_parse(&train_verb, 2, unfinished, &asked), EXIT_USAGE);
+    assert_int_equal(options_parse(&train_verb, 3, whole, &asked), -1);
+    assert_string_equal(config_text(&asked, "epochs"), "3");
+    config_free(&asked);
+}
+
 /* A net without its layers has no quantizers, and cannot be judged by that. */
 static void test_lack_of_memory_is_no_lack_of_quantizers(void **state)
 {
@@ -894,6 +905,7 @@ int main(void)
         cmocka_unit_test(schemes_are_called_as_on_the_command_line),
         cmocka_unit_test(test_a_printed_text_is_whole),
         cmocka_unit_test(test_lack_of_memory_is_not_a_usage_error),
+        cmocka_unit_test(test_a_command_line_begins_anew),
         cmocka_unit_test(test_lack_of_memory_is_no_lack_of_quantizers),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_looked_at_may_exist, room_enter, leave),
     };
