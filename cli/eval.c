@@ -96,7 +96,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
 static qg_status preprocessing(evaluation *e, const char *from, const qg_preprocess **as)
 {
     *as = NULL;
-    if (!qg_run_config(e->run) && !qg_normalise_fits(e->recipe.normalise)) return QG_OK;
+    if (!qg_run_config(e->run) && !qg__normalise_fits(e->recipe.normalise)) return QG_OK;
     *as = e->noted = qg_preprocess_open(qg_run_file(e->run));
     if (*as) e->recipe.normalise = qg_preprocess_normalise(*as);
     if (*as || qg_errcode() != QG_ESTATE) return *as ? QG_OK : qg_errcode();
@@ -159,7 +159,7 @@ static void title(const evaluation *e, int k, char text[64])
     const char *name = e->classes.name[k];
     char        number[16], cut[NAME_COLUMNS + 1];
     snprintf(number, sizeof number, "%d", k);
-    qg_utf8_printable(name, cut, sizeof cut);
+    qg__utf8_printable(name, cut, sizeof cut);
     snprintf(text, 64, "%s%s%s", number, strcmp(number, name) ? " " : "", strcmp(number, name) ? cut : "");
 }
 

@@ -81,7 +81,7 @@ static qg_status check_names(const inference *v)
     for (int k = 0; k < qg_loader_classes(v->test); k++, name += strlen(name) + 1) {
         char         shown[QG__PATH_BYTES];         /* as a checkpoint notes it */
         const size_t n = strcspn(noted, "/");
-        qg_utf8_printable(name, shown, sizeof shown);
+        qg__utf8_printable(name, shown, sizeof shown);
         if (strlen(shown) != n || memcmp(noted, shown, n))
             return qg_fail(QG_EARG, "%s: its class %d is %.*s, but that of the images is %s", v->path, k, (int)n, noted, name);
         noted += n + (noted[n] == '/');

@@ -219,7 +219,7 @@ static void write_svg(const curves *c, FILE *out)
 static void number(double v, FILE *out)
 {
     char text[QG_NUMBER_BYTES];
-    if (isfinite(v)) fputs((qg_number_print(text, 9, v), text), out);
+    if (isfinite(v)) fputs((qg__number_print(text, 9, v), text), out);
 }
 
 static void write_csv(const curves *c, FILE *out)

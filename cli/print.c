@@ -19,7 +19,7 @@ void print_safe(FILE *out, const char *fmt, ...)
     va_end(args);
     size_t n = strlen(text), at = 0;
     while (at + newlines < n) {
-        at += qg_utf8_show(text + at, n - newlines - at, shown);
+        at += qg__utf8_show(text + at, n - newlines - at, shown);
         fputs(shown, out);
     }
     while (newlines-- > 0) fputc('\n', out);
@@ -29,7 +29,7 @@ void print_safe(FILE *out, const char *fmt, ...)
 static bool is_shown(const char *path)
 {
     char shown[QG__PATH_BYTES];
-    qg_utf8_printable(path, shown, sizeof shown);
+    qg__utf8_printable(path, shown, sizeof shown);
     return !strcmp(path, shown);
 }
 

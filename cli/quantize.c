@@ -29,7 +29,7 @@ static qg_status choose_directory(quantization *z)
         if (snprintf(z->dir, sizeof z->dir, "%s-quantized", of) >= QG__PATH_BYTES)
             return qg_fail(QG_EARG, "out: the path is too long");
     }
-    status = qg_file_exists_in(QG_BY_PATH, z->dir, &exists);
+    status = qg__file_exists_in(QG_BY_PATH, z->dir, &exists);
     return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists; choose another directory with --out", z->dir);
 }
 

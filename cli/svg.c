@@ -28,7 +28,7 @@ void svg_text(FILE *out, const char *text)
 {
     char shown[QG_SHOWN_BYTES];
     for (size_t n = strlen(text); n > 0;) {
-        const size_t used = qg_utf8_show(text, n, shown);
+        const size_t used = qg__utf8_show(text, n, shown);
         switch (*shown) {
         case '&': fputs("&amp;", out); break;
         case '<': fputs("&lt;", out); break;
@@ -46,7 +46,7 @@ void svg_text(FILE *out, const char *text)
 static void pixel(FILE *out, char before, double v)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print(text, 6, round(10 * v) / 10);
+    qg__number_print(text, 6, round(10 * v) / 10);
     if (before) fputc(before, out);
     fputs(text, out);
 }
@@ -54,7 +54,7 @@ static void pixel(FILE *out, char before, double v)
 static void number(FILE *out, double v)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print(text, 5, v);
+    qg__number_print(text, 5, v);
     fputs(text, out);
 }
 

@@ -109,7 +109,7 @@ static qg_preprocess *stored_preprocess(const training *t)
 static qg_status start(training *t)
 {
     bool      resumes = false;
-    qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, t->paths.file[RUN_LAST], &resumes) : QG_OK;
+    qg_status status  = t->asked->resume ? qg__file_exists_in(QG_BY_PATH, t->paths.file[RUN_LAST], &resumes) : QG_OK;
     return status ? status : qg__recipe_init(&t->config, t->net, t->asked->init, t->goes_on, resumes, &t->init);
 }
 

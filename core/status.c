@@ -46,7 +46,7 @@ qg_status qg_fail(qg_status s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    qg_utf8_printable(text, message, sizeof message);
+    qg__utf8_printable(text, message, sizeof message);
     code = s;
     return s;
 }

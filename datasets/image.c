@@ -78,7 +78,7 @@ static void to_grey(qg__image *m)
 static bool read_by(qg__image *m, size_t n, const char *names)
 {
     uint8_t *bytes = NULL;
-    if (qg_file_read(m->path, MAX_BYTES, &bytes, &m->n)) return false;
+    if (qg__file_read(m->path, MAX_BYTES, &bytes, &m->n)) return false;
     m->bytes                    = bytes;
     const struct format *format = NULL;
     for (size_t i = 0; i < n && !format; i++)

@@ -18,13 +18,13 @@ struct qg_preprocess {
 /* Parses "channel" or "range:low=-1,high=1"; canonical receives the only spelling of the value.  Fails with
  * QG_EARG; the message lists the kinds. */
 QG_MUST_CHECK
-qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
-bool      qg_normalise_fits(qg_normalise n);        /* whether the statistics of a kind come from images */
+qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
+bool      qg__normalise_fits(qg_normalise n);       /* whether the statistics of a kind come from images */
 
 /* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */
-extern const qg_key qg_image_keys[];
+extern const qg_key qg__image_keys[];
 QG_MUST_CHECK
-qg_status qg_image_parse(const char *text, qg_shape *image);
+qg_status qg__image_parse(const char *text, qg_shape *image);
 
 /* How many sums the statistics of a kind need: one for each channel or value of an image; 0: none. */
 size_t    qg__sums_width(qg_normalise_kind kind, qg_shape image);

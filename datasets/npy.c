@@ -149,7 +149,7 @@ static qg_status take_header(npy *f, const char *path, char text[MOST_HEADER + 1
     unsigned char head[12] = { 0 };
     if (f->reader.left < 10)
         return qg_fail(QG_EFORMAT, "'%s' is not an .npy file: it has %zu bytes", path, f->reader.left);
-    qg_status status = qg_reader_take(&f->reader, 10, head);
+    qg_status status = qg__reader_take(&f->reader, 10, head);
     if (status) return status;
     if (!memcmp(head, "PK\x03\x04", 4))
         return qg_fail(QG_EFORMAT, "'%s' is an .npz archive; save each array with numpy.save", path);
@@ -159,12 +159,12 @@ static qg_status take_header(npy *f, const char *path, char text[MOST_HEADER + 1
         return qg_fail(QG_EFORMAT, "'%s' has version %d.%d of the format, not 1 to 3", path, head[6],
                        head[7]);
     if (head[6] > 1 && f->reader.left < 2) return truncated(path);
-    if (head[6] > 1) status = qg_reader_take(&f->reader, 2, head + 10);
+    if (head[6] > 1) status = qg__reader_take(&f->reader, 2, head + 10);
     const size_t n = (size_t)head[8] | (size_t)head[9] << 8 | (size_t)head[10] << 16 | (size_t)head[11] << 24;
     if (!status && n > MOST_HEADER)
         return qg_fail(QG_EFORMAT, "'%s' has a header of %zu bytes, more than %d", path, n, (int)MOST_HEADER);
     if (!status && n > f->reader.left) return truncated(path);
-    if (!status) status = qg_reader_take(&f->reader, n, text);
+    if (!status) status = qg__reader_take(&f->reader, n, text);
     text[n] = '\0';
     return status || strlen(text) == n ? status
                                        : qg_fail(QG_EFORMAT, "'%s': its header contains a zero byte", path);
@@ -191,7 +191,7 @@ static qg_status npy_open(npy *f, const char *path, const char *types, const cha
 {
     char      text[MOST_HEADER + 1], quoted[DESCR_BYTES + 2];
     literal   l      = { .path = path, .at = text, .to = f };
-    qg_status status = path ? qg_reader_open_in(&f->reader, QG_BY_PATH, path)
+    qg_status status = path ? qg__reader_open_in(&f->reader, QG_BY_PATH, path)
                             : qg_fail(QG_EARG, "the path of an array is NULL");
     if (path && status) (void)qg__dataset_absent(path);
     if (!path || status) return status;
@@ -232,7 +232,7 @@ qg_status qg__npy_shape(const char *images, qg_shape *shape)
     npy       f      = { .reader = { .descriptor = -1 } };
     qg_status status = npy_open(&f, images, IMAGES);
     if (!status) status = shape_of(&f, images, shape);
-    qg_reader_close(&f.reader);
+    qg__reader_close(&f.reader);
     return status;
 }
 
@@ -242,8 +242,8 @@ static qg_status read_images(const char *path, qg__dataset *set)
     qg_status status = npy_open(&f, path, IMAGES);
     if (!status) status = shape_of(&f, path, &set->shape);
     if (!status && !qg__dataset_allocate(set)) status = qg_errcode();
-    if (!status) status = qg_reader_take(&f.reader, qg_count(set->shape), set->images);
-    qg_reader_close(&f.reader);
+    if (!status) status = qg__reader_take(&f.reader, qg_count(set->shape), set->images);
+    qg__reader_close(&f.reader);
     return status;
 }
 
@@ -277,7 +277,7 @@ static qg_status take_labels(npy *f, const char *path, int *classes, uint16_t *t
     int64_t       greatest  = 0;
     for (uint64_t i = 0; i < f->count;) {
         const uint64_t  room   = CHUNK / (uint64_t)f->bytes, n = f->count - i < room ? f->count - i : room;
-        const qg_status status = qg_reader_take(&f->reader, (size_t)n * (size_t)f->bytes, chunk);
+        const qg_status status = qg__reader_take(&f->reader, (size_t)n * (size_t)f->bytes, chunk);
         if (status) return status;
         for (uint64_t k = 0; k < n; k++, i++) {
             const int64_t label = value_of(chunk + k * (uint64_t)f->bytes, f->bytes, is_signed);
@@ -302,7 +302,7 @@ static qg_status read_labels(const char *path, uint64_t images, int *classes, ui
         status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " label%s for %" PRIu64 " image%s", path, f.count,
                          f.count == 1 ? "" : "s", images, images == 1 ? "" : "s");
     if (!status) status = take_labels(&f, path, classes, to);
-    qg_reader_close(&f.reader);
+    qg__reader_close(&f.reader);
     return status;
 }
 

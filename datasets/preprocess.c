@@ -41,7 +41,7 @@ static void print_normalise(qg_normalise n, char *text, size_t bytes)
     qg_keys_print(qg_normalisations[n.kind].name, qg_normalisations[n.kind].keys, value, text, bytes);
 }
 
-qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
+qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
     double value[QG_MAX_VALUES] = { 0 };
     int    kind;
@@ -51,18 +51,18 @@ qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical,
     return QG_OK;
 }
 
-bool qg_normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
+bool qg__normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
 
-const qg_key qg_image_keys[] = {
+const qg_key qg__image_keys[] = {
     { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
       .about = "height, width and channels, as in 32x32x3" },
     { .name = NULL }
 };
 
-qg_status qg_image_parse(const char *text, qg_shape *image)
+qg_status qg__image_parse(const char *text, qg_shape *image)
 {
     double value[1 + 3];
-    if (qg_keys_parse(NULL, text, qg_image_keys, value)) return QG_EARG;
+    if (qg_keys_parse(NULL, text, qg__image_keys, value)) return QG_EARG;
     *image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
     return QG_OK;
 }
@@ -172,7 +172,7 @@ static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
     char *to = text;
     for (size_t i = 0; i < n; i++) {
         if (i) *to++ = ' ';
-        qg_number_print_float(to, x[i]);
+        qg__number_print_float(to, x[i]);
         to += strlen(to);
     }
     qg_state_set_note(s, key, text);
@@ -197,7 +197,7 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
     qg_state_set_note(s, "image", text);
     print_normalise(p->normalise, text, sizeof text);
     qg_state_set_note(s, "normalise", text);
-    if (!qg_normalise_fits(p->normalise)) return;
+    if (!qg__normalise_fits(p->normalise)) return;
     if (p->whitening) {
         snprintf(text, sizeof text, "%016" PRIx64, hash_of(p));
         qg_state_set_note(s, "normalise.whitening", text);
@@ -227,7 +227,7 @@ static qg_status read_numbers(const qg_preprocess *p, const qg_archive *a, const
     for (size_t i = 0; i < n; i++) {
         const size_t length = text ? strcspn(text, " ") : 0;
         double       value;
-        if (!length || !qg_number_read(text, length, &value) || !isfinite((float)value) ||
+        if (!length || !qg__number_read(text, length, &value) || !isfinite((float)value) ||
             (positive && !((float)value > 0)))
             return qg_fail(QG_EFORMAT, "number %zu of its %s is not a %s", i + 1, key,
                            positive ? "positive float" : "float");
@@ -244,7 +244,7 @@ static qg_status read_notes(qg_preprocess *p, const qg_archive *a)
     const char *image = qg_archive_noted(a, "image"), *normalise = qg_archive_noted(a, "normalise");
     char        text[TEXT_BYTES];
     if (!image || !normalise) return qg_fail(QG_ESTATE, "it does not say how its images are preprocessed");
-    if (qg_image_parse(image, &p->shape) || qg_normalise_parse(normalise, &p->normalise, text, sizeof text))
+    if (qg__image_parse(image, &p->shape) || qg__normalise_parse(normalise, &p->normalise, text, sizeof text))
         return QG_EFORMAT;
     if (qg_row(p->shape) > MOST_VALUES)
         return qg_fail(QG_EFORMAT, "images of %s are larger than those of any data set", image);
@@ -294,7 +294,7 @@ qg_preprocess *qg__preprocess_read(const qg_archive *a, const char *path)
 qg_preprocess *qg_preprocess_open(const char *path)
 {
     qg_archive *a;
-    if (!path || qg_safetensors_open(QG_BY_PATH, path, &a)) {
+    if (!path || qg__safetensors_open(QG_BY_PATH, path, &a)) {
         if (!path) qg_fail(QG_EARG, "the path of a checkpoint is NULL");
         return NULL;
     }

@@ -179,7 +179,7 @@ const qg_variant qg_data_sets[] = {
     { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist", ten_classes },
     { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", ten_classes },
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", hundred_classes },
-    { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", qg_image_keys },
+    { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", qg__image_keys },
     { "arrays", "train=FILE,train-labels=FILE,test=FILE,test-labels=FILE: arrays of NumPy in --data-dir", array_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", ten_classes },
     { "synthetic", "noise of the size of mnist, for measuring speed", ten_classes },
@@ -365,13 +365,13 @@ qg_status qg__holdout_parse(const char *text, qg_holdout *h, char *canonical, si
     const bool   percent = text[n] == '%';
     double       value;
     char         number[QG_NUMBER_BYTES];
-    const bool   is = qg_number_read(text, n, &value) && !(percent && text[n + 1]) && value >= 0;
+    const bool   is = qg__number_read(text, n, &value) && !(percent && text[n + 1]) && value >= 0;
     if (!is || (percent ? value >= 100 : value > INT_MAX || value != (int)value))
         return qg_fail(QG_EARG,
                        "'%s' is neither a number of images nor a percentage below 100%%; write 5000 or 10%%",
                        text);
     *h = percent ? (qg_holdout){ .share = value / 100 } : (qg_holdout){ .images = (int)value };
-    qg_number_print(number, 9, value);
+    qg__number_print(number, 9, value);
     if (percent) snprintf(canonical, bytes, "%s%%", number);
     else snprintf(canonical, bytes, "%d", (int)value);
     return QG_OK;

@@ -100,8 +100,8 @@ static const char *fault_of(const char *name)
     char shown[NAME_BYTES + 1];
     if (!*name) return "is empty";
     if (strlen(name) > NAME_BYTES) return "is longer than 48 bytes";
-    if (!qg_utf8_valid(name, strlen(name))) return "is not UTF-8, as checkpoints have it";
-    qg_utf8_printable(name, shown, sizeof shown);
+    if (!qg__utf8_valid(name, strlen(name))) return "is not UTF-8, as checkpoints have it";
+    qg__utf8_printable(name, shown, sizeof shown);
     if (strcmp(name, shown)) return "has a control character, which metrics.csv cannot have";
     return strpbrk(name, ",\"") ? "has a comma or a quotation mark, which metrics.csv cannot have" : NULL;
 }

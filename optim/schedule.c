@@ -102,8 +102,8 @@ static float extended(float share, int epochs, int more)
 {
     char   text[QG_NUMBER_BYTES];
     double written;
-    qg_number_print_float(text, share);
-    return qg_number_read(text, strlen(text), &written) ? (float)(written * epochs / more) : share;
+    qg__number_print_float(text, share);
+    return qg__number_read(text, strlen(text), &written) ? (float)(written * epochs / more) : share;
 }
 
 qg_schedule qg_schedule_extend(const qg_schedule *s, int epochs, int more)

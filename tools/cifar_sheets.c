@@ -17,14 +17,14 @@ enum { PIXELS = 32 * 32, CHANNELS = 3, CLASSES = 10, RECORD = 1 + CHANNELS * PIX
 /* Labels first .. first + n-1 of the array. */
 static bool take_labels(qg_json *j, size_t first, size_t n, uint8_t *labels)
 {
-    if (!qg_json_expect(j, '[')) return false;
+    if (!qg__json_expect(j, '[')) return false;
     for (size_t i = 0;; i++) {
         bool   more;
         size_t label;
-        if (!qg_json_next(j, i == 0, ']', &more)) return false;
-        if (!more) return i >= first + n || qg_json_bad(j, "fewer labels than images");
-        if (!qg_json_size(j, &label)) return false;
-        if (label >= CLASSES) return qg_json_bad(j, "a label that is not in 0..9");
+        if (!qg__json_next(j, i == 0, ']', &more)) return false;
+        if (!more) return i >= first + n || qg__json_bad(j, "fewer labels than images");
+        if (!qg__json_size(j, &label)) return false;
+        if (label >= CLASSES) return qg__json_bad(j, "a label that is not in 0..9");
         if (i >= first && i < first + n) labels[i - first] = (uint8_t)label;
     }
 }
@@ -33,26 +33,26 @@ static qg_status read_labels(const char *path, size_t first, size_t n, uint8_t *
 {
     unsigned char *bytes  = NULL;
     size_t         size   = 0;
-    qg_status      status = qg_file_read(path, MAX_LABEL_BYTES, &bytes, &size);
+    qg_status      status = qg__file_read(path, MAX_LABEL_BYTES, &bytes, &size);
     if (status) return status;
     qg_json j = { .path = path, .start = bytes, .at = bytes, .end = bytes + size };
-    if (take_labels(&j, first, n, labels)) qg_json_end(&j);
+    if (take_labels(&j, first, n, labels)) qg__json_at_end(&j);
     free(bytes);
     return j.status;
 }
 
 static qg_status write_records(const char *path, const uint8_t *sheet, const uint8_t *labels, size_t n)
 {
-    qg_file *f = qg_file_begin(path);
+    qg_file *f = qg__file_begin(path);
     for (size_t i = 0; i < n; i++) {
         uint8_t        record[RECORD];
         const uint8_t *row = sheet + i * CHANNELS * PIXELS;
         record[0]          = labels[i];
         for (int k = 0; k < PIXELS; k++)
             for (int c = 0; c < CHANNELS; c++) record[1 + c * PIXELS + k] = row[CHANNELS * k + c];
-        qg_file_put(f, record, RECORD);
+        qg__file_put(f, record, RECORD);
     }
-    return qg_file_commit(f);
+    return qg__file_commit(f);
 }
 
 static qg_status convert(const char *sheet, const char *labels, size_t first, const char *out)

@@ -34,7 +34,7 @@ static bool take_number(const char *at, size_t n, double *v)
     const bool   negative = n > 0 && *at == '-';
     const char  *word     = at + negative;
     const size_t letters  = n - negative;
-    if (n > 0 && qg_number_read(at, n, v)) return true;
+    if (n > 0 && qg__number_read(at, n, v)) return true;
     *v = NAN;
     if (n == 0 || (letters == 3 && !memcmp(word, "nan", 3))) return true;
     *v = negative ? -INFINITY : INFINITY;

@@ -91,7 +91,7 @@ static void put_teacher(FILE *out, const qg_fit_teacher *t)
 static void put_double(FILE *out, const char *key, double value)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print_double(text, value);
+    qg__number_print_double(text, value);
     fprintf(out, "%s = %s\n", key, text);
 }
 
@@ -99,7 +99,7 @@ static void put_double(FILE *out, const char *key, double value)
 static void put_float(FILE *out, const char *key, float value)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print_float(text, value);
+    qg__number_print_float(text, value);
     if (value != 0) fprintf(out, "%s = %s\n", key, text);
 }
 

@@ -283,12 +283,12 @@ qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, con
     if (status) return status;
     if (!is_run) snprintf(path, sizeof path, "%s", source);
     qg_archive *a;
-    status = qg_safetensors_open(QG_BY_PATH, path, &a);
+    status = qg__safetensors_open(QG_BY_PATH, path, &a);
     if (status) return status;
     const transfer t = { net, trained, a, path, except };
     status           = check_excepted(&t);
     if (!status) status = check(&t, report);
-    if (!status) status = qg_safetensors_load(a);       /* nothing is read of a file that does not fit */
+    if (!status) status = qg__safetensors_load(a);      /* nothing is read of a file that does not fit */
     if (!status) status = take(&t, report);
     qg_archive_free(a);
     return status;

@@ -54,7 +54,7 @@ static qg_status append(qg__metrics *m, const char *fmt, ...)
 static qg_status append_real(qg__metrics *m, double value)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print(text, 9, value);
+    qg__number_print(text, 9, value);
     return append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
 }
 
@@ -123,7 +123,7 @@ static bool parse_row(const char *at, bool validates, qg_epoch *row)
     for (int i = 0; i < COLUMNS; i++) {
         const size_t n  = strcspn(at, ",\n");
         double      *to = (double *)(void *)((char *)row + column[validates][i].at);
-        if (!qg_number_read(at, n, to) || (at[n] != ',' && (at[n] != '\n' || i + 1 < COLUMNS))) return false;
+        if (!qg__number_read(at, n, to) || (at[n] != ',' && (at[n] != '\n' || i + 1 < COLUMNS))) return false;
         at += n + 1;
     }
     return true;
@@ -197,7 +197,7 @@ qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows)
     size_t n;
     bool   exists;
     *rows = false;
-    qg_status status = qg_file_exists_in(dir, path, &exists);
+    qg_status status = qg__file_exists_in(dir, path, &exists);
     if (status || !exists) return status;
     status = qg__text_read(dir, path, MAX_METRICS_BYTES, &text, &n);
     if (status) return status;
@@ -222,9 +222,9 @@ void qg__metrics_digest(const qg__metrics *m, char text[17])
 
 qg_status qg__metrics_write(const qg__metrics *m, int dir, const char *path)
 {
-    qg_file *f = qg_file_begin_in(dir, path);
-    qg_file_put(f, m->text, m->length);
-    return qg_file_commit(f);
+    qg_file *f = qg__file_begin_in(dir, path);
+    qg__file_put(f, m->text, m->length);
+    return qg__file_commit(f);
 }
 
 double qg__metrics_rate(const qg__metrics *m) { return m->rates ? m->rates / m->slowness : 0; }

@@ -76,7 +76,7 @@ static qg_status configure(quantization *z)
     bool      exists = false;
     qg_status status = qg__recipe_status(z->asked->changes);
     if (!status && z->of->said) status = refuse_program(z->of);
-    if (!status) status = qg_file_exists_in(QG_BY_PATH, z->asked->dir, &exists);
+    if (!status) status = qg__file_exists_in(QG_BY_PATH, z->asked->dir, &exists);
     if (!status && exists) status = qg_fail(QG_ESTATE, "%s already exists", z->asked->dir);
     if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->config);
@@ -109,7 +109,7 @@ static qg_status open_images(quantization *z)
     qg_recipe      plain = z->config;
     qg_preprocess *noted = NULL;
     plain.augment = (qg_augment){ 0 };
-    if (qg_normalise_fits(plain.normalise)) {
+    if (qg__normalise_fits(plain.normalise)) {
         noted = qg__preprocess_read(z->of->header, qg_run_file(z->of));
         if (!noted && qg_errcode() != QG_ESTATE)
             return qg_errcode(); /* earlier versions noted nothing */
@@ -265,7 +265,7 @@ static qg_status write_result(const quantization *z)
 
 static void remove_files(const qg__run *r)
 {
-    for (qg__run_file f = 0; f < QG__RUN_FILES; f++) qg_file_remove_in(r->lock, r->paths.file[f]);
+    for (qg__run_file f = 0; f < QG__RUN_FILES; f++) qg__file_remove_in(r->lock, r->paths.file[f]);
 }
 
 static qg_status write_files(quantization *z)
@@ -289,7 +289,7 @@ static qg_status write_run(quantization *z)
     if (!status && rename(part, z->asked->dir))
         status =
             qg_fail(QG_EIO, "cannot rename %s to %s: %s", part, z->asked->dir, strerror(errno));
-    if (!status) return qg_file_flush_name_in(QG_BY_PATH, z->asked->dir);
+    if (!status) return qg__file_flush_name_in(QG_BY_PATH, z->asked->dir);
     snprintf(why, sizeof why, "%s", qg_errmsg());
     remove_files(&z->run);
     rmdir(part);

@@ -153,7 +153,7 @@ qg_loader_spec qg__recipe_loading(const qg_recipe *r, bool test)
 qg_loader *qg__recipe_data(const qg_recipe *r, bool test, const qg_preprocess *as)
 {
     qg_loader_spec spec = qg__recipe_loading(r, test);
-    if (qg_normalise_fits(r->normalise)) {
+    if (qg__normalise_fits(r->normalise)) {
         QG_ASSERT(as || !test);
         spec.preprocess = as;
     }

@@ -102,7 +102,7 @@ static bool takes(const qg__option *o, bool quoted, const char *text)
 {
     double number;
     if (quoted) return is_string(o) || (o->kind == QG__INTEGER && o->parse);
-    return !is_string(o) || qg_number_read(text, strlen(text), &number);
+    return !is_string(o) || qg__number_read(text, strlen(text), &number);
 }
 
 static qg_status read_value(qg_recipe *c, reader *r, const qg__option *o)

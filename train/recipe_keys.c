@@ -132,7 +132,7 @@ static qg_status parse_data(const char *text, void *value, char *canonical, size
 
 static qg_status parse_normalise(const char *text, void *value, char *canonical, size_t bytes)
 {
-    return qg_normalise_parse(text, value, canonical, bytes);
+    return qg__normalise_parse(text, value, canonical, bytes);
 }
 
 static qg_status parse_augment(const char *text, void *value, char *canonical, size_t bytes)
@@ -221,7 +221,7 @@ static qg_status parse_delay(const char *text, void *value, char *canonical, siz
     const size_t n      = strspn(text, "0123456789");
     const bool   epochs = !strcmp(text + n, "epochs") || !strcmp(text + n, "epoch");
     double       count;
-    if (!n || (text[n] && !epochs) || !qg_number_read(text, n, &count))
+    if (!n || (text[n] && !epochs) || !qg__number_read(text, n, &count))
         return qg_fail(QG_EARG, "'%s' is not a whole number of steps, as in 1876, or of epochs, as in 2epochs", text);
     if (count > (epochs ? MAX_EPOCHS : MAX_SEED))
         return qg_fail(QG_EARG, "%s is not in 0..%.16g", text, epochs ? MAX_EPOCHS : MAX_SEED);
@@ -235,11 +235,11 @@ qg_status qg__duration_parse(const char *text, void *value, char *canonical, siz
     double      *seconds = value;
     const size_t n       = strcspn(text, "hms");
     const double unit    = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
-    if (!qg_number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds * unit))
+    if (!qg__number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds * unit))
         return qg_fail(QG_EARG, "'%s' is not a duration; write 90s, 50m, 1h or a number of seconds", text);
     *seconds *= unit;
     char number[QG_NUMBER_BYTES];
-    qg_number_print(number, 9, *seconds);
+    qg__number_print(number, 9, *seconds);
     snprintf(canonical, bytes, "%s", number);
     return QG_OK;
 }
@@ -253,7 +253,7 @@ static qg_status parse_bytes(const char *text, void *value, char *canonical, siz
     const char       *unit    = text[n] ? strchr(units, text[n]) : NULL;
     const double      times   = unit ? (double)((size_t)1 << 10 * (unit - units + 1)) : 1;
     double            number;
-    if (!qg_number_read(text, n, &number) || (unit && text[n + 1]) || !(number >= 0) || number * times > 0x1p52)
+    if (!qg__number_read(text, n, &number) || (unit && text[n + 1]) || !(number >= 0) || number * times > 0x1p52)
         return qg_fail(QG_EARG, "'%s' is not a size; write 1G, 512M, 64K or a number of bytes", text);
     *to = number * times < 1 ? 1 : (size_t)(number * times);
     int k = 0;
@@ -485,14 +485,14 @@ static qg_status parse_number(const qg__option *o, const char *text, void *value
 {
     double     number;
     const bool whole = o->kind == QG__INTEGER;
-    if (!qg_number_read(text, strlen(text), &number) || (whole && text[strspn(text, "+-0123456789")]))
+    if (!qg__number_read(text, strlen(text), &number) || (whole && text[strspn(text, "+-0123456789")]))
         return qg_fail(QG_EARG, "%s '%s' is not a %s", o->name, text, whole ? "whole number" : "number");
     if (o->kind == QG__REAL && o->min > 0 && number <= 0) return qg_fail(QG_EARG, "%s must be positive, not %s", o->name, text);
     if (!(number >= o->min && number <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
     number += 0.0;                              /* -0 is 0 */
     if (whole) snprintf(canonical, QG__VALUE_BYTES, "%.0f", number);
-    else qg_number_print_double(canonical, number);
+    else qg__number_print_double(canonical, number);
     store_number(o, number, value);
     return QG_OK;
 }

@@ -244,7 +244,7 @@ bool        qg__recipe_waits_epochs(const qg_recipe *r);
 bool        qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch);
 
 /* NULL: failed.  as: the preprocessing of a checkpoint, or for test images that of the training images.  It may be NULL
- * for training images, which then decide it, and where qg_normalise_fits says that there are no statistics. */
+ * for training images, which then decide it, and where qg__normalise_fits says that there are no statistics. */
 qg_loader  *qg__recipe_data(const qg_recipe *r, bool test, const qg_preprocess *as);
 
 /* The test images for these training images, whose classes they must have.  NULL: failed, or train is NULL. */

@@ -197,7 +197,7 @@ static qg_status build(training *t, const char *init)
     if (status) return status;
     t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
     if (!t->net) return qg_errcode();
-    if (t->goes_on) status = qg_file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
+    if (t->goes_on) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
     if (!status) status = qg__recipe_init(r, t->net, init, t->goes_on, begun, &came);
     if (!status) status = qg__recipe_teacher(r, t->goes_on, t->train, &t->teacher);
     if (status) return status;

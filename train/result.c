@@ -55,8 +55,8 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 static bool read_text(qg_json *j, char *to)
 {
     const char *text;
-    if (!qg_json_string(j, &text)) return false;
-    if (strlen(text) >= QG_FIT_TEXT) return qg_json_bad(j, "a text that is too long");
+    if (!qg__json_string(j, &text)) return false;
+    if (strlen(text) >= QG_FIT_TEXT) return qg__json_bad(j, "a text that is too long");
     strcpy(to, text);
     return true;
 }
@@ -65,28 +65,28 @@ static bool read_text(qg_json *j, char *to)
 static bool read_real(qg_json *j, double *to)
 {
     const char *from = (const char *)j->at + strspn((const char *)j->at, BLANK);
-    if (!qg_json_skip(j)) return false;
-    if (qg_number_read(from, (size_t)((const char *)j->at - from), to)) return true;
+    if (!qg__json_skip(j)) return false;
+    if (qg__number_read(from, (size_t)((const char *)j->at - from), to)) return true;
     *to = NAN;
-    return !strncmp(from, "null", 4) || qg_json_bad(j, "expected a number");
+    return !strncmp(from, "null", 4) || qg__json_bad(j, "expected a number");
 }
 
 static bool read_end(qg_json *j, qg_fit_end *to)
 {
     const char *word;
     int         i = 0;
-    if (!qg_json_string(j, &word)) return false;
+    if (!qg__json_string(j, &word)) return false;
     while (i < QG_FIT_ENDS && strcmp(ends[i], word)) i++;
     *to = (qg_fit_end)i;
-    return i < QG_FIT_ENDS || qg_json_bad(j, "expected no, complete, budget or stop");
+    return i < QG_FIT_ENDS || qg__json_bad(j, "expected no, complete, budget or stop");
 }
 
 static bool read_flag(qg_json *j, bool *to)
 {
     const char *from = (const char *)j->at + strspn((const char *)j->at, BLANK);
-    if (!qg_json_skip(j)) return false;
+    if (!qg__json_skip(j)) return false;
     *to = *from == 't';
-    return *from == 't' || *from == 'f' || qg_json_bad(j, "expected true or false");
+    return *from == 't' || *from == 'f' || qg__json_bad(j, "expected true or false");
 }
 
 static bool read_value(qg_json *j, const struct field *f, qg_fit_result *r)
@@ -100,22 +100,22 @@ static bool read_value(qg_json *j, const struct field *f, qg_fit_result *r)
     case END: return read_end(j, (qg_fit_end *)(void *)to);
     case INTEGER: break;
     }
-    if (!qg_json_size(j, &n)) return false;
+    if (!qg__json_size(j, &n)) return false;
     *(uint64_t *)(void *)to = n;
     return true;
 }
 
 static bool read_object(qg_json *j, qg_fit_result *r, bool seen[FIELDS])
 {
-    if (!qg_json_expect(j, '{')) return false;
+    if (!qg__json_expect(j, '{')) return false;
     for (bool first = true;; first = false) {
         const char *key;
-        if (!qg_json_key(j, first, &key)) return false;
-        if (!key) return qg_json_end(j);
+        if (!qg__json_key(j, first, &key)) return false;
+        if (!key) return qg__json_at_end(j);
         int i = 0;
         while (i < FIELDS && strcmp(fields[i].key, key)) i++;
         if (i < FIELDS) seen[i] = true;
-        if (i < FIELDS ? !read_value(j, &fields[i], r) : !qg_json_skip(j)) return false;
+        if (i < FIELDS ? !read_value(j, &fields[i], r) : !qg__json_skip(j)) return false;
     }
 }
 
@@ -133,10 +133,10 @@ qg_status qg__result_write(int dir, const char *path, const char *object, size_t
     char         end[64];
     const size_t most = n - strlen("}\n");
     print_end(object, most, end);
-    qg_file *f = qg_file_begin_in(dir, path);
-    qg_file_put(f, object, most);
-    qg_file_put(f, end, strlen(end));
-    return qg_file_commit(f);
+    qg_file *f = qg__file_begin_in(dir, path);
+    qg__file_put(f, object, most);
+    qg__file_put(f, end, strlen(end));
+    return qg__file_commit(f);
 }
 
 static bool is_damaged(const char *text)
@@ -159,7 +159,7 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
                   .start = (unsigned char *)text,
                   .at    = (unsigned char *)text,
                   .end   = (unsigned char *)text + n };
-    if (!qg_utf8_valid(text, n)) (void)qg_json_bad(&j, "not UTF-8");
+    if (!qg__utf8_valid(text, n)) (void)qg__json_bad(&j, "not UTF-8");
     else if (is_damaged(text)) j.status = qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is another", path);
     else (void)read_object(&j, r, seen);
     free(text);

@@ -10,11 +10,11 @@
 #include "core/io/json_write.h"
 #include "train/fit.h"
 
-/* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
+/* Fails as qg__file_read, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
 QG_MUST_CHECK
 qg_status qg__result_read(qg_fit_result *r, int dir, const char *path);
 
-/* Replaces the file at path by the n bytes of an object, with its checksum.  Fails as qg_file_commit. */
+/* Replaces the file at path by the n bytes of an object, with its checksum.  Fails as qg__file_commit. */
 QG_MUST_CHECK
 qg_status qg__result_write(int dir, const char *path, const char *object, size_t n);
 

@@ -63,7 +63,7 @@ qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
     return status;
 }
 
-qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has) { return qg_file_exists_in(r->lock, r->paths.file[f], has); }
+qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has) { return qg__file_exists_in(r->lock, r->paths.file[f], has); }
 
 static qg_status holds_run(const qg__run *r, bool *holds)
 {
@@ -120,7 +120,7 @@ static qg_status move_aside(const qg__run *r)
 /* Removes the temporary files of a process that was killed while writing.  Only the holder of the lock writes here. */
 static void sweep(const qg__run *r)
 {
-    for (int i = 0; i < QG__RUN_FILES; i++) qg_file_sweep_in(r->lock, r->paths.file[i]);
+    for (int i = 0; i < QG__RUN_FILES; i++) qg__file_sweep_in(r->lock, r->paths.file[i]);
 }
 
 qg_status qg__run_claim(qg__run *r)
@@ -178,7 +178,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
     size_t      n = 0, classes = (size_t)qg_loader_classes(images);
     if (!names) return;
     for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
-        qg_utf8_printable(name, shown, sizeof shown);
+        qg__utf8_printable(name, shown, sizeof shown);
         n += strlen(shown) + 1;
     }
     char *text = malloc(n), *to = text;
@@ -188,7 +188,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
     }
     name = names;
     for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
-        qg_utf8_printable(name, shown, sizeof shown);
+        qg__utf8_printable(name, shown, sizeof shown);
         to = stpcpy(to, shown);
         *to++ = k + 1 < classes ? '/' : '\0';
     }
@@ -280,9 +280,9 @@ static qg_status check_unbegun(const qg__run *r)
 static qg_status write_config(const qg__run *r)
 {
     const char *text = r->spec->file ? r->spec->file : r->identity;
-    qg_file    *f    = qg_file_begin_in(r->lock, r->paths.file[QG__RUN_CONFIG]);
-    qg_file_put(f, text, strlen(text));
-    return qg_file_commit(f);
+    qg_file    *f    = qg__file_begin_in(r->lock, r->paths.file[QG__RUN_CONFIG]);
+    qg__file_put(f, text, strlen(text));
+    return qg__file_commit(f);
 }
 
 /* Writes the matrix once: it is a function of the training images, like the checkpoint that names it. */
@@ -291,7 +291,7 @@ static qg_status write_whitening(const qg__run *r)
     qg_state *s      = qg_state_new();
     qg_status status = QG_OK;
     if (qg_preprocess_state(qg_loader_preprocess(r->spec->train), s) || !s)
-        status = qg_state_save_in(s, r->lock, r->paths.file[QG__RUN_WHITENING]);
+        status = qg__state_save_in(s, r->lock, r->paths.file[QG__RUN_WHITENING]);
     qg_state_free(s);
     return status;
 }
@@ -313,7 +313,7 @@ qg_status qg__run_create(qg__run *r)
     /* Else the same command would find a run here.  The checkpoint is there if its directory could not be flushed, and
      * goes first, since no run continues from a checkpoint alone. */
     static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_WHITENING, QG__RUN_CONFIG };
-    for (int i = 0; i < 4 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
+    for (int i = 0; i < 4 && !had; i++) qg__file_remove_in(r->lock, r->paths.file[made[i]]);
     if (r->created && !qg__run_check_place(r)) unlinkat(r->base, r->paths.dir, AT_REMOVEDIR);
     return qg_fail(status, "%s", why);
 }
@@ -364,7 +364,7 @@ static qg_status check_record(const qg__run *r, const char *path)
 static qg_status explain_misfit(const qg__run *r, const char *path)
 {
     qg_archive *a;
-    qg_status   status = qg_safetensors_open(r->lock, path, &a);
+    qg_status   status = qg__safetensors_open(r->lock, path, &a);
     if (status) return status;
     const char *said = qg_archive_noted(a, "recipe");
     qg_fit_span ignored;
@@ -377,7 +377,7 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
 static qg_status load(qg__run *r, qg_state *s, const char *path)
 {
     qg_fit_span ignored;
-    qg_status   status = qg_state_load_in(s, r->lock, path);
+    qg_status   status = qg__state_load_in(s, r->lock, path);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
     const char *noted = qg_state_find_note(s, "recipe");
     if (!status)
@@ -393,7 +393,7 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
 qg_status qg__run_check_version(qg__run *r)
 {
     qg_archive *a;
-    const qg_status status = qg_safetensors_open(r->lock, r->paths.file[QG__RUN_LAST], &a);
+    const qg_status status = qg__safetensors_open(r->lock, r->paths.file[QG__RUN_LAST], &a);
     if (status) return status;
     const char *said  = qg_archive_noted(a, "recipe");
     r->starts_in_step = !qg_archive_noted(a, STARTS);
@@ -456,7 +456,7 @@ qg_status qg__run_check_whitening(const qg__run *r)
     const bool           whites = qg_preprocess_state(p, s);
     qg_status            status = whites ? qg__run_has(r, QG__RUN_WHITENING, &has) : QG_OK;
     if (!status && whites && has) {
-        status          = qg_state_open_in(s, r->lock, path, &a);
+        status          = qg__state_open_in(s, r->lock, path, &a);
         const bool same = !status && same_matrix(p, a);
         if (!status) qg_archive_free(a);
         if (!status && !same)
@@ -489,7 +489,7 @@ qg_status qg__run_extend(qg__run *r)
     if (!status) status = write_config(r);
     if (status || r->record.best_epoch == 0) return status;
     status = load(r, r->best, r->paths.file[QG__RUN_BEST]);
-    if (!status && !is_ahead(r)) status = qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    if (!status && !is_ahead(r)) status = qg__state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
     return status ? status : qg__run_load(r);
 }
 
@@ -499,7 +499,7 @@ qg_status qg__run_check_best(const qg__run *r)
     const char *path   = r->paths.file[QG__RUN_BEST];
     qg_archive *a;
     if (r->record.best_epoch == 0) return QG_OK;
-    qg_status status = qg_state_open_in(r->best, r->lock, path, &a);
+    qg_status status = qg__state_open_in(r->best, r->lock, path, &a);
     if (status) return status;
     const char *epoch = qg_archive_noted(a, "epoch");
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
@@ -516,7 +516,7 @@ qg_status qg__run_check_best(const qg__run *r)
 qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
 {
     char *end;
-    if (qg_image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
+    if (qg__image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
     const long n = strtol(count, &end, 10);
     if (*end || n < 1 || n > QG_MAX_CLASSES)
         return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, QG_MAX_CLASSES);
@@ -555,7 +555,7 @@ qg_status qg__run_save(qg__run *r)
     const qg_status status = qg__run_check_place(r);
     qg__metrics_digest(&r->metrics, digest);
     qg_state_set_note(r->last, "metrics", digest);
-    return status ? status : qg_state_save_in(r->last, r->lock, r->paths.file[QG__RUN_LAST]);
+    return status ? status : qg__state_save_in(r->last, r->lock, r->paths.file[QG__RUN_LAST]);
 }
 
 qg_status qg__run_cut_metrics(qg__run *r) { return qg__metrics_write(&r->metrics, r->lock, r->paths.file[QG__RUN_METRICS]); }
@@ -567,10 +567,10 @@ qg_status qg__run_save_best(qg__run *r)
     qg_state_set_note(r->best, "epoch", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
     qg_state_set_note(r->best, "steps", text);
-    qg_number_print(text, 9, r->record.best_accuracy);
+    qg__number_print(text, 9, r->record.best_accuracy);
     qg_state_set_note(r->best, r->spec->validation ? "validation_accuracy" : "test_accuracy", text);
     qg__run_swap(r);
-    const qg_status status = qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    const qg_status status = qg__state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
     qg__run_swap(r);
     return status;
 }

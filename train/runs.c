@@ -54,7 +54,7 @@ static qg_status read_noted(qg_recipe *stored, const char *said, const char *pat
 static qg_status take_noted(qg_run *r, const char *path)
 {
     qg_recipe stored = { .epochs = 0 };
-    qg_status status = qg_safetensors_open(QG_BY_PATH, path, &r->header);      /* the notes are in the header */
+    qg_status status = qg__safetensors_open(QG_BY_PATH, path, &r->header);     /* the notes are in the header */
     if (status) return status;
     const char *said = qg_run_note(r, "recipe"), *kind = qg_run_note(r, "kind");
     if (!said) return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
@@ -99,13 +99,13 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     bool      has;
     qg_status status = qg__run_paths_of(name, &r->paths);
     r->file          = which == QG_RUN_BEST ? QG__RUN_BEST : QG__RUN_LAST;
-    if (!status) status = qg_file_exists_in(QG_BY_PATH, r->paths.file[QG__RUN_CONFIG], &has);
+    if (!status) status = qg__file_exists_in(QG_BY_PATH, r->paths.file[QG__RUN_CONFIG], &has);
     if (status) return status;
     const char         *path = r->paths.file[r->file];
     const qg__run_file  file = r->file;
     if (!has && !is_file(path)) return nothing_there(name);
     if (!has) status = take_noted(r, path);
-    else if (is_file(path) && !qg_safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
+    else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
         take_program(r, qg_run_note(r, "recipe"));
     else status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
     r->file = file;
@@ -131,7 +131,7 @@ static qg_status find(qg_run *r, const char *path, qg_run_weights which)
     if (!path || n >= sizeof name) return qg_fail(QG_EARG, path ? "the path of the run is too long" : "the path of the run is NULL");
     snprintf(name, sizeof name, "%.*s", (int)n, path);
     qg_status status = is_file(path) ? find_checkpoint(r, path) : find_directory(r, name, which);
-    if (!status && !r->header) status = qg_safetensors_open(QG_BY_PATH, r->paths.file[r->file], &r->header);
+    if (!status && !r->header) status = qg__safetensors_open(QG_BY_PATH, r->paths.file[r->file], &r->header);
     return status ? status : take_sizes(r);
 }
 

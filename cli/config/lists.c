@@ -82,7 +82,7 @@ static qg_status read_range(const option *o, const char *text, double *first, do
     const char *dots = o->key->kind == QG__INTEGER ? strstr(text, "..") : NULL;
     *first = *last = 0;
     if (!dots) return QG_OK;
-    if (!qg_number_read(text, (size_t)(dots - text), first) || !qg_number_read(dots + 2, strlen(dots + 2), last) ||
+    if (!qg__number_read(text, (size_t)(dots - text), first) || !qg__number_read(dots + 2, strlen(dots + 2), last) ||
         strspn(text, "0123456789.") != strlen(text) || *last < *first)
         return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->key->name, text);
     if (*last - *first >= MOST_COMBINATIONS)

@@ -26,7 +26,7 @@ static qg_status parse_link(const char *text, void *value, char *canonical, size
 static qg_status parse_image(const char *text, void *value, char *canonical, size_t bytes)
 {
     qg_shape       *s      = value;
-    const qg_status status = qg_image_parse(text, s);
+    const qg_status status = qg__image_parse(text, s);
     if (!status) snprintf(canonical, bytes, "%dx%dx%d", s->h, s->w, s->c);
     return status;
 }

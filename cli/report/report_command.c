@@ -29,7 +29,7 @@ static qg_loader *images_of(const shown_run *r)
         return NULL;
     }
     qg_preprocess   *noted  = qg_preprocess_open(qg_run_file(r->run));
-    qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? qg__recipe_data(&asks, true, noted) : NULL;
+    qg_loader *images = noted || !qg__normalise_fits(asks.normalise) ? qg__recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);
     if (!images || !check_images(r, images)) return images;
     qg_loader_free(images);

@@ -127,7 +127,7 @@ qg_status averages_print(const averages *a, FILE *out)
 static void put_number(double x, FILE *out)
 {
     char text[QG_NUMBER_BYTES];
-    qg_number_print(text, 9, x);
+    qg__number_print(text, 9, x);
     fprintf(out, ",%s", isnan(x) ? "" : text);
 }
 

@@ -26,7 +26,7 @@ static const char *state_name(listed_state s)
 static bool has(const run_paths *p, run_file f)
 {
     bool exists;
-    return qg_file_exists_in(QG_BY_PATH, p->file[f], &exists) || exists;
+    return qg__file_exists_in(QG_BY_PATH, p->file[f], &exists) || exists;
 }
 
 static bool has_run(const run_paths *p)
@@ -50,7 +50,7 @@ static qg_status read_config(listed *r, const run_paths *p)
 static qg_status read_checkpoint(const run_paths *p, bool *alien)
 {
     qg_archive     *a;
-    const qg_status status = qg_safetensors_open(QG_BY_PATH, p->file[RUN_LAST], &a);
+    const qg_status status = qg__safetensors_open(QG_BY_PATH, p->file[RUN_LAST], &a);
     if (status) return status;
     const char *said = qg_archive_noted(a, "recipe");
     *alien           = said && strstr(said, "net-digest = ");
@@ -375,7 +375,7 @@ static rank rank_of(const listing *l, size_t at, const listing_column *by)
     rank          k = { .at = at, .number = NAN, .dir = r->dir };
     if (by && by->option) {
         value_of(r, by->option, k.text);
-        if (!qg_number_read(k.text, strlen(k.text), &k.number)) k.number = NAN;
+        if (!qg__number_read(k.text, strlen(k.text), &k.number)) k.number = NAN;
     } else if (by) {
         const char *word = word_of(r, by->index);
         k.number         = number_of(r, by->index) * (is_accuracy(by->index) ? -1 : 1);
@@ -497,7 +497,7 @@ static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
     if (c->option) value_of(r, c->option, text), word = text;
     if (word) table_put_csv(word, out);
     if (isnan(value)) return;
-    qg_number_print(text, 9, value);
+    qg__number_print(text, 9, value);
     fputs(text, out);
 }
 

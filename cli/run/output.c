@@ -96,9 +96,9 @@ qg_status output_write(const char *path, output_kind kind, const void *bytes, si
     const qg_status status = output_check(path, kind);
     if (status) return status;
     if (!stat(path, &s) && is_stream(kind, &s)) return write_stream(path, &s, bytes, n);
-    qg_file *f = qg_file_begin(path);
-    qg_file_put(f, bytes, n);
-    return qg_file_commit(f);
+    qg_file *f = qg__file_begin(path);
+    qg__file_put(f, bytes, n);
+    return qg__file_commit(f);
 }
 
 bool output_is_stdout(const char *path)

@@ -23,7 +23,7 @@ qg_status output_check(const char *path, output_kind kind);
 
 /* Writes n bytes to path, if output_check allows it.  A file is replaced as a whole, and so is a symbolic link, whose target
  * stays as it is.  A pipe or a device is written to, and so is what stdout or stderr leads to (/dev/stdout).
- * Fails as output_check and qg_file_commit. */
+ * Fails as output_check and qg__file_commit. */
 QG_MUST_CHECK
 qg_status output_write(const char *path, output_kind kind, const void *bytes, size_t n);
 

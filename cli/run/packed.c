@@ -36,7 +36,7 @@ qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
 {
     unsigned char *file = NULL;
     *p               = (packed_net){ 0 };
-    qg_status status = qg_file_read(path, MOST_BYTES, &file, &p->bytes);
+    qg_status status = qg__file_read(path, MOST_BYTES, &file, &p->bytes);
     if (!status) status = load(p, path, file, how);
     free(file);
     if (status) return status;

@@ -25,7 +25,7 @@ void table_add(table *t, const char *text)
         t->failed = true;
         return;
     }
-    qg_utf8_printable(text, copy, bytes);
+    qg__utf8_printable(text, copy, bytes);
     t->cell[t->cells++] = copy;
 }
 
@@ -75,7 +75,7 @@ void table_put_csv(const char *text, FILE *out)
     char       shown[QG_SHOWN_BYTES];
     if (quoted) fputc('"', out);
     while (*text) {
-        text += qg_utf8_show(text, strlen(text), shown);
+        text += qg__utf8_show(text, strlen(text), shown);
         fputs(*shown == '"' ? "\"\"" : shown, out);
     }
     if (quoted) fputc('"', out);

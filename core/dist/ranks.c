@@ -347,7 +347,7 @@ void qg_ranks_abort(int code, const char *line)
         nanosleep(&(struct timespec){ .tv_sec = 5 }, NULL);
     }
     char shown[1024];
-    qg_utf8_printable(line ? line : qg_errmsg(), shown, sizeof shown);
+    qg__utf8_printable(line ? line : qg_errmsg(), shown, sizeof shown);
     if (job.rank > 0) fprintf(stderr, "rank %d: %s\n", job.rank, shown);
     else fprintf(stderr, "%s\n", shown);
     fflush(NULL);

@@ -55,7 +55,7 @@ static int open_parent(int dir, const char *path)
  * written but not read, so it cannot be opened to be flushed. */
 static bool cannot_flush(int why) { return why == EINVAL || why == ENOTSUP || why == EACCES; }
 
-qg_status qg_file_flush_name_in(int dir, const char *path)
+qg_status qg__file_flush_name_in(int dir, const char *path)
 {
     const int  fd     = open_parent(dir, path);
     const bool failed = (fd < 0 || fsync(fd)) && !cannot_flush(errno);
@@ -65,7 +65,7 @@ qg_status qg_file_flush_name_in(int dir, const char *path)
     return qg_fail(QG_EIO, "cannot flush the directory of '%s': %s", path, strerror(reason));
 }
 
-qg_status qg_file_exists_in(int dir, const char *path, bool *exists)
+qg_status qg__file_exists_in(int dir, const char *path, bool *exists)
 {
     struct stat s;
     const bool  found = fstatat(at_of(dir), name_of(dir, path), &s, AT_SYMLINK_NOFOLLOW) == 0;
@@ -73,7 +73,7 @@ qg_status qg_file_exists_in(int dir, const char *path, bool *exists)
     return found == *exists ? QG_OK : qg_fail(QG_EIO, "cannot find out whether '%s' exists: %s", path, strerror(errno));
 }
 
-void qg_file_remove_in(int dir, const char *path) { unlinkat(at_of(dir), name_of(dir, path), 0); }
+void qg__file_remove_in(int dir, const char *path) { unlinkat(at_of(dir), name_of(dir, path), 0); }
 
 /* Whether a temporary file of name is called that: .12-0.tmp or .tmp follows name. */
 static bool is_temporary(const char *entry, const char *name, size_t length)
@@ -89,7 +89,7 @@ static bool is_temporary(const char *entry, const char *name, size_t length)
     return number && strcmp(rest + number, TEMPORARY) == 0;
 }
 
-void qg_file_sweep_in(int dir, const char *path)
+void qg__file_sweep_in(int dir, const char *path)
 {
     const int    fd     = open_parent(dir, path);
     DIR         *list   = fd < 0 ? NULL : fdopendir(fd);
@@ -133,7 +133,7 @@ static qg_status measure(qg_reader *r)
     return QG_OK;
 }
 
-qg_status qg_reader_open_in(qg_reader *r, int dir, const char *path)
+qg_status qg__reader_open_in(qg_reader *r, int dir, const char *path)
 {
     *r = (qg_reader){ .path = path, .descriptor = -1 };
     if (!path) return qg_fail(QG_EARG, "the path of a file to read is NULL");
@@ -141,11 +141,11 @@ qg_status qg_reader_open_in(qg_reader *r, int dir, const char *path)
     r->descriptor = openat(at_of(dir), name_of(dir, path), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (r->descriptor < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
     const qg_status s = measure(r);
-    if (s) qg_reader_close(r);
+    if (s) qg__reader_close(r);
     return s;
 }
 
-qg_status qg_reader_take(qg_reader *r, size_t n, void *to)
+qg_status qg__reader_take(qg_reader *r, size_t n, void *to)
 {
     size_t        got, more = 0;
     unsigned char beyond;
@@ -156,7 +156,7 @@ qg_status qg_reader_take(qg_reader *r, size_t n, void *to)
     return got == n && more == 0 ? QG_OK : cannot_read(r, "it changed while being read");
 }
 
-void qg_reader_close(qg_reader *r)
+void qg__reader_close(qg_reader *r)
 {
     if (r->descriptor >= 0) close(r->descriptor);
     r->descriptor = -1;
@@ -168,7 +168,7 @@ static qg_status read_all(qg_reader *r, size_t limit, unsigned char **bytes, siz
     if (size > limit) return qg_fail(QG_EFORMAT, "'%s' has %zu bytes, must be %zu at most", r->path, size, limit);
     unsigned char *p = malloc(size ? size : 1);
     if (!p) return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", size, r->path);
-    const qg_status s = qg_reader_take(r, size, p);
+    const qg_status s = qg__reader_take(r, size, p);
     if (s) {
         free(p);
         return s;
@@ -178,18 +178,18 @@ static qg_status read_all(qg_reader *r, size_t limit, unsigned char **bytes, siz
     return QG_OK;
 }
 
-qg_status qg_file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n)
+qg_status qg__file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n)
 {
     qg_reader r;
-    qg_status s = qg_reader_open_in(&r, dir, path);
+    qg_status s = qg__reader_open_in(&r, dir, path);
     if (!s) s = read_all(&r, limit, bytes, n);
-    qg_reader_close(&r);
+    qg__reader_close(&r);
     return s;
 }
 
-qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+qg_status qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
 {
-    return qg_file_read_in(QG_BY_PATH, path, limit, bytes, n);
+    return qg__file_read_in(QG_BY_PATH, path, limit, bytes, n);
 }
 
 /* --- writing ------------------------------------------------------------------------------ */
@@ -214,7 +214,7 @@ static void open_temporary(qg_file *f, const char *name)
     if (f->fd < 0) give_up(f, strerror(errno));
 }
 
-qg_file *qg_file_begin_in(int dir, const char *path)
+qg_file *qg__file_begin_in(int dir, const char *path)
 {
     const size_t length = strlen(path) + 1;
     qg_file     *f      = malloc(sizeof *f + 2 * length + SUFFIX_BYTES);
@@ -241,7 +241,7 @@ qg_file *qg_file_begin_in(int dir, const char *path)
     return f;
 }
 
-qg_file *qg_file_begin(const char *path) { return qg_file_begin_in(QG_BY_PATH, path); }
+qg_file *qg__file_begin(const char *path) { return qg__file_begin_in(QG_BY_PATH, path); }
 
 static void write_fully(qg_file *f, const unsigned char *from, size_t n)
 {
@@ -263,7 +263,7 @@ static void flush(qg_file *f)
     f->used = 0;
 }
 
-void qg_file_put(qg_file *f, const void *bytes, size_t n)
+void qg__file_put(qg_file *f, const void *bytes, size_t n)
 {
     if (!f || f->failed || n == 0) return;
     if (n > BUFFER_BYTES - f->used) flush(f);
@@ -284,7 +284,7 @@ static void close_and_remove(qg_file *f)
     free(f);
 }
 
-qg_status qg_file_commit(qg_file *f)
+qg_status qg__file_commit(qg_file *f)
 {
     if (!f) return QG_EMEM;
     flush(f);
@@ -297,12 +297,12 @@ qg_status qg_file_commit(qg_file *f)
         return s;
     }
     close(f->fd);
-    const qg_status s = qg_file_flush_name_in(f->dir, f->path);     /* a rename reaches the disk when its directory does */
+    const qg_status s = qg__file_flush_name_in(f->dir, f->path);    /* a rename reaches the disk when its directory does */
     free(f);
     return s;
 }
 
-void qg_file_discard(qg_file *f)
+void qg__file_discard(qg_file *f)
 {
     if (f) close_and_remove(f);
 }

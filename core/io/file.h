@@ -26,14 +26,14 @@ enum { QG_BY_PATH = -1 };
  *          QG_EFORMAT: it is longer than limit.  QG_EMEM.  The message names the path and the reason.
  */
 QG_MUST_CHECK
-qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
+qg_status qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
 QG_MUST_CHECK
-qg_status qg_file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n);
+qg_status qg__file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n);
 
 /* The same file in parts, from its start.
  *
  * Memory   path is borrowed until close, which may be called twice, and after open has failed.
- * Fails    As qg_file_read.  A file that another replaces is read to its end all the same; one that has grown
+ * Fails    As qg__file_read.  A file that another replaces is read to its end all the same; one that has grown
  *          or shrunk is QG_EIO, at the latest with its last byte.
  */
 typedef struct qg_reader {
@@ -43,22 +43,22 @@ typedef struct qg_reader {
 } qg_reader;
 
 QG_MUST_CHECK
-qg_status qg_reader_open_in(qg_reader *r, int dir, const char *path);
+qg_status qg__reader_open_in(qg_reader *r, int dir, const char *path);
 QG_MUST_CHECK
-qg_status qg_reader_take(qg_reader *r, size_t n, void *to);         /* the next n bytes, n <= left */
-void      qg_reader_close(qg_reader *r);
+qg_status qg__reader_take(qg_reader *r, size_t n, void *to);        /* the next n bytes, n <= left */
+void      qg__reader_close(qg_reader *r);
 
 /* Replace the file at path, or create it, all or nothing.
  *
- *     qg_file *f = qg_file_begin(path);
- *     qg_file_put(f, header, sizeof header);
- *     if (qg_file_commit(f)) ...
+ *     qg_file *f = qg__file_begin(path);
+ *     qg__file_put(f, header, sizeof header);
+ *     if (qg__file_commit(f)) ...
  *
  * The bytes go to a temporary file in the same directory, path.PID-N.tmp, where N is the first number from 0 that
  * gives a new file.  commit flushes them to the disk, renames the file and flushes the directory; discard removes the
  * temporary file.  Either frees f.  Any number of threads and processes may write the same path at the same time: the
  * last one that commits remains.  A process that is killed leaves one temporary file for each file that it was
- * writing; qg_file_sweep_in removes them.  A path that is a symbolic link is replaced, not followed.
+ * writing; qg__file_sweep_in removes them.  A path that is a symbolic link is replaced, not followed.
  *
  * Memory   dir is borrowed until commit or discard.
  * Fails    Sticky: the first failure of begin or put is kept and commit reports it: QG_EIO with the path and
@@ -70,26 +70,26 @@ void      qg_reader_close(qg_reader *r);
  */
 typedef struct qg_file qg_file;
 
-qg_file  *qg_file_begin(const char *path);
-qg_file  *qg_file_begin_in(int dir, const char *path);
-void      qg_file_put(qg_file *f, const void *bytes, size_t n);
+qg_file  *qg__file_begin(const char *path);
+qg_file  *qg__file_begin_in(int dir, const char *path);
+void      qg__file_put(qg_file *f, const void *bytes, size_t n);
 QG_MUST_CHECK
-qg_status qg_file_commit(qg_file *f);
-void      qg_file_discard(qg_file *f);
+qg_status qg__file_commit(qg_file *f);
+void      qg__file_discard(qg_file *f);
 
 /* Removes the temporary files of killed writers of path, and path.tmp, as earlier versions named theirs.  Only
  * for a caller who knows that no other process is writing path, such as the holder of a lock. */
-void      qg_file_sweep_in(int dir, const char *path);
+void      qg__file_sweep_in(int dir, const char *path);
 
 /* Whether there is a file, or a dangling link.  Fails with QG_EIO if the system cannot tell; then *exists is true. */
 QG_MUST_CHECK
-qg_status qg_file_exists_in(int dir, const char *path, bool *exists);
-void      qg_file_remove_in(int dir, const char *path);         /* if it exists and can be removed */
+qg_status qg__file_exists_in(int dir, const char *path, bool *exists);
+void      qg__file_remove_in(int dir, const char *path);        /* if it exists and can be removed */
 
 /* Flush the directory that contains path, so that a power loss undoes no creation or renaming there.  Fails with QG_EIO
- * as qg_file_commit. */
+ * as qg__file_commit. */
 QG_MUST_CHECK
-qg_status qg_file_flush_name_in(int dir, const char *path);
+qg_status qg__file_flush_name_in(int dir, const char *path);
 
 /* Little-endian numbers at any address, on any machine. */
 static inline uint16_t qg_get_u16(const unsigned char *p)

@@ -35,7 +35,7 @@ static void put_text(qg__json *j, const char *key, const char *value, bool path)
     fputc('"', j->out);
     for (size_t i = 0; i < n;) {
         const char   c    = value[i];
-        const size_t used = qg_utf8_show(value + i, n - i, shown);
+        const size_t used = qg__utf8_show(value + i, n - i, shown);
         if (path && c == '\\' && value[i + 1] == 'x') fputs("\\\\x5c", j->out);
         else if (c == '"' || c == '\\') fprintf(j->out, "\\%c", c);
         else if (shown[0] == '\\' && shown[1] == 'x') fprintf(j->out, "\\%s", shown);
@@ -56,7 +56,7 @@ void qg__json_real(qg__json *j, const char *key, double value)
 {
     lead(j, key);
     char text[QG_NUMBER_BYTES];
-    qg_number_print(text, 9, value);
+    qg__number_print(text, 9, value);
     fputs(isfinite(value) ? text : "null", j->out);
 }
 

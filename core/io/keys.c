@@ -187,7 +187,7 @@ static qg_status parse_word(const qg_key *key, const char *at, size_t n, double 
 /* A number that is equal to an illegal default is illegal in a text. */
 static qg_status parse_number(const qg_key *key, const char *at, size_t n, double *value)
 {
-    if (!qg_number_read(at, n, value)) return qg_fail(QG_EARG, "%s '%.*s' is not a number", key->name, (int)n, at);
+    if (!qg__number_read(at, n, value)) return qg_fail(QG_EARG, "%s '%.*s' is not a number", key->name, (int)n, at);
     const qg_key strict = { .name = key->name, .fallback = NAN, .min = key->min, .max = key->max, .is = key->is,
                             .also = key->also };
     if (check_value(&strict, *value)) return QG_EARG;
@@ -342,7 +342,7 @@ const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES
     } else if (key->is & QG_KEY_WHOLE) {
         snprintf(text, QG_KEY_BYTES, "%.0f", value);
     } else {
-        qg_number_print_float(text, (float)value);
+        qg__number_print_float(text, (float)value);
     }
     return text;
 }

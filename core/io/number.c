@@ -25,7 +25,7 @@ static void leave_c(locale_t before)
     freelocale(c);
 }
 
-bool qg_number_read(const char *text, size_t n, double *value)
+bool qg__number_read(const char *text, size_t n, double *value)
 {
     char  digits[256], *end;
     if (n == 0 || n >= sizeof digits) return false;
@@ -38,7 +38,7 @@ bool qg_number_read(const char *text, size_t n, double *value)
     return end == digits + n;
 }
 
-void qg_number_print(char text[QG_NUMBER_BYTES], int digits, double value)
+void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value)
 {
     const locale_t before = enter_c();
     snprintf(text, QG_NUMBER_BYTES, "%.*g", digits, value);
@@ -50,12 +50,12 @@ static void print_shortest(char text[QG_NUMBER_BYTES], double value, bool as_flo
     const bool plain = fabs(value) >= 1e-4 && fabs(value) < 1e6;
     for (int digits = 1; digits <= (as_float ? FLOAT_DIGITS : DOUBLE_DIGITS); digits++) {
         double again = 0;
-        qg_number_print(text, digits, value);
+        qg__number_print(text, digits, value);
         if (plain && strchr(text, 'e')) continue;
-        if (!qg_number_read(text, strlen(text), &again)) return;        /* inf or nan */
+        if (!qg__number_read(text, strlen(text), &again)) return;       /* inf or nan */
         if (as_float ? (float)again == (float)value : again == value) return;
     }
 }
 
-void qg_number_print_float(char text[QG_NUMBER_BYTES], float value) { print_shortest(text, (double)value, true); }
-void qg_number_print_double(char text[QG_NUMBER_BYTES], double value) { print_shortest(text, value, false); }
+void qg__number_print_float(char text[QG_NUMBER_BYTES], float value) { print_shortest(text, (double)value, true); }
+void qg__number_print_double(char text[QG_NUMBER_BYTES], double value) { print_shortest(text, value, false); }

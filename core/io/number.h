@@ -12,13 +12,13 @@ enum { QG_NUMBER_BYTES = 32 };      /* room for any number below */
 
 /* Read a decimal number, "-1.5e-3", from all n characters at text: no blank, 0x10, inf or nan.  A number beyond
  * the largest double reads as infinity.  false: they are no such number. */
-bool qg_number_read(const char *text, size_t n, double *value);
+bool qg__number_read(const char *text, size_t n, double *value);
 
 /* As printf's %.*g. */
-void qg_number_print(char text[QG_NUMBER_BYTES], int digits, double value);
+void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value);
 
 /* With the fewest digits that read back as the same float, or double; without an exponent from 1e-4 to 1e6. */
-void qg_number_print_float(char text[QG_NUMBER_BYTES], float value);
-void qg_number_print_double(char text[QG_NUMBER_BYTES], double value);
+void qg__number_print_float(char text[QG_NUMBER_BYTES], float value);
+void qg__number_print_double(char text[QG_NUMBER_BYTES], double value);
 
 #endif

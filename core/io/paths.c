@@ -26,7 +26,7 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
 bool qg__path_exists(const char *path)
 {
     bool exists;
-    return qg_file_exists_in(QG_BY_PATH, path, &exists) || exists;
+    return qg__file_exists_in(QG_BY_PATH, path, &exists) || exists;
 }
 
 /* Makes one directory.  *first: the length of the path of the first that was made, 0 before. */
@@ -40,7 +40,7 @@ static qg_status make_one(const char *path, bool *created, size_t *first)
     if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS))
         return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path,
                        strerror(errno));
-    return qg_file_flush_name_in(QG_BY_PATH, path);
+    return qg__file_flush_name_in(QG_BY_PATH, path);
 }
 
 /* Removes path and its parents down to the first that was made, unless they are in use. */
@@ -109,7 +109,7 @@ qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UN
 qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n)
 {
     unsigned char  *bytes;
-    const qg_status status = qg_file_read_in(dir, path, limit, &bytes, n);
+    const qg_status status = qg__file_read_in(dir, path, limit, &bytes, n);
     *text                  = NULL;
     if (status) return status;
     /* Some editors begin a file of UTF-8 with U+FEFF, which is no part of its text. */

@@ -14,7 +14,7 @@ enum { QG__PATH_BYTES = 4096 };
 QG_MUST_CHECK
 qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 
-/* True if the system cannot tell, for callers that open it next (qg_file_exists_in). */
+/* True if the system cannot tell, for callers that open it next (qg__file_exists_in). */
 bool      qg__path_exists(const char *path);
 
 /* Makes the directory and its parents, so that a power loss does not undo it.  *created: it did not exist.  Fails with
@@ -34,7 +34,7 @@ qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UN
 bool      qg__path_locked(const char *dir);
 
 /* The n bytes of a file, without a byte order mark at its start, and a zero after them; *text is the
- * caller's to free().  dir is as in core/io/file.h.  Fails as qg_file_read_in; then *text is NULL. */
+ * caller's to free().  dir is as in core/io/file.h.  Fails as qg__file_read_in; then *text is NULL. */
 QG_MUST_CHECK
 qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n);
 

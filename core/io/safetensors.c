@@ -93,34 +93,34 @@ static bool out_of_memory(qg_json *j)
 static bool read_dtype(qg_json *j, const struct dtype **type)
 {
     const char *name;
-    if (!qg_json_string(j, &name)) return false;
+    if (!qg__json_string(j, &name)) return false;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtypes[i].name, name) == 0) {
             *type = &dtypes[i];
             return true;
         }
-    return qg_json_bad(j, "unknown dtype");
+    return qg__json_bad(j, "unknown dtype");
 }
 
 static bool read_shape(qg_json *j, qg_array *a)
 {
-    if (!qg_json_expect(j, '[')) return false;
+    if (!qg__json_expect(j, '[')) return false;
     a->rank = 0;
     for (bool first = true, more;; first = false) {
-        if (!qg_json_next(j, first, ']', &more)) return false;
+        if (!qg__json_next(j, first, ']', &more)) return false;
         if (!more) return true;
-        if (a->rank == QG_MAX_RANK) return qg_json_bad(j, "more than 8 dimensions");
-        if (!qg_json_size(j, &a->dims[a->rank++])) return false;
+        if (a->rank == QG_MAX_RANK) return qg__json_bad(j, "more than 8 dimensions");
+        if (!qg__json_size(j, &a->dims[a->rank++])) return false;
     }
 }
 
 static bool read_offsets(qg_json *j, qg_named_array *e)
 {
     size_t end;
-    if (!(qg_json_expect(j, '[') && qg_json_size(j, &e->offset) && qg_json_expect(j, ',') &&
-          qg_json_size(j, &end) && qg_json_expect(j, ']')))
+    if (!(qg__json_expect(j, '[') && qg__json_size(j, &e->offset) && qg__json_expect(j, ',') &&
+          qg__json_size(j, &end) && qg__json_expect(j, ']')))
         return false;
-    if (end < e->offset) return qg_json_bad(j, "data_offsets end before they begin");
+    if (end < e->offset) return qg__json_bad(j, "data_offsets end before they begin");
     e->bytes = end - e->offset;
     return true;
 }
@@ -132,10 +132,10 @@ static bool check_size(qg_json *j, const qg_named_array *e, unsigned bits)
     size_t n = 1;
     for (int i = 0; i < e->array.rank; i++)
         if (__builtin_mul_overflow(n, e->array.dims[i], &n))
-            return qg_json_bad(j, "shape too large");
-    if (__builtin_mul_overflow(n, bits, &n)) return qg_json_bad(j, "shape too large");
-    if (n % 8) return qg_json_bad(j, "array ends inside a byte");
-    return n / 8 == e->bytes || qg_json_bad(j, "data_offsets do not fit dtype and shape");
+            return qg__json_bad(j, "shape too large");
+    if (__builtin_mul_overflow(n, bits, &n)) return qg__json_bad(j, "shape too large");
+    if (n % 8) return qg__json_bad(j, "array ends inside a byte");
+    return n / 8 == e->bytes || qg__json_bad(j, "data_offsets do not fit dtype and shape");
 }
 
 static bool read_tensor(qg_json *j, qg_named_array *e)
@@ -144,23 +144,23 @@ static bool read_tensor(qg_json *j, qg_named_array *e)
     enum { DTYPE, SHAPE, OFFSETS, FIELDS };
     bool                seen[FIELDS] = { false };
     const struct dtype *type         = NULL;
-    if (!qg_json_expect(j, '{')) return false;
+    if (!qg__json_expect(j, '{')) return false;
     for (bool first = true;; first = false) {
         const char *key;
-        if (!qg_json_key(j, first, &key)) return false;
+        if (!qg__json_key(j, first, &key)) return false;
         if (!key) break;
         int f = 0;
         while (f < FIELDS && strcmp(key, fields[f]) != 0) f++;
-        if (f < FIELDS && seen[f]) return qg_json_bad(j, "field occurs twice");
+        if (f < FIELDS && seen[f]) return qg__json_bad(j, "field occurs twice");
         if (f < FIELDS) seen[f] = true;
         const bool good = f == DTYPE     ? read_dtype(j, &type)
                           : f == SHAPE   ? read_shape(j, &e->array)
                           : f == OFFSETS ? read_offsets(j, e)
-                                         : qg_json_skip(j);
+                                         : qg__json_skip(j);
         if (!good) return false;
     }
     for (int f = 0; f < FIELDS; f++)
-        if (!seen[f]) return qg_json_bad(j, "dtype, shape or data_offsets missing");
+        if (!seen[f]) return qg__json_bad(j, "dtype, shape or data_offsets missing");
     e->dtype       = type->name;
     e->viewable    = type->viewable;
     e->array.dtype = type->dtype;
@@ -169,16 +169,16 @@ static bool read_tensor(qg_json *j, qg_named_array *e)
 
 static bool read_notes(qg_json *j, qg_archive *a)
 {
-    if (!qg_json_expect(j, '{')) return false;
+    if (!qg__json_expect(j, '{')) return false;
     for (bool first = true;; first = false) {
         const char *key;
-        if (!qg_json_key(j, first, &key)) return false;
+        if (!qg__json_key(j, first, &key)) return false;
         if (!key) return true;
         qg_note *notes = qg_grown(a->notes, a->note_count, sizeof *notes);
         if (!notes) return out_of_memory(j);
         a->notes             = notes;
         notes[a->note_count] = (qg_note){ .key = key };
-        if (!qg_json_string(j, &notes[a->note_count].value)) return false;
+        if (!qg__json_string(j, &notes[a->note_count].value)) return false;
         a->note_count++;
     }
 }
@@ -187,13 +187,13 @@ static bool read_notes(qg_json *j, qg_archive *a)
 static bool read_lists(qg_json *j, qg_archive *a)
 {
     bool has_notes = false;
-    if (!qg_json_expect(j, '{')) return false;
+    if (!qg__json_expect(j, '{')) return false;
     for (bool first = true;; first = false) {
         const char *key;
-        if (!qg_json_key(j, first, &key)) return false;
-        if (!key) return qg_json_end(j);
+        if (!qg__json_key(j, first, &key)) return false;
+        if (!key) return qg__json_at_end(j);
         if (strcmp(key, QG_SAFETENSORS_METADATA) == 0) {
-            if (has_notes) return qg_json_bad(j, "metadata occur twice");
+            if (has_notes) return qg__json_bad(j, "metadata occur twice");
             if (!read_notes(j, a)) return false;
             has_notes = true;
             continue;
@@ -288,7 +288,7 @@ static qg_status read_header(qg_archive *a)
     unsigned char prefix[LENGTH_BYTES];
     if (size < LENGTH_BYTES)
         return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, at least 8 are needed", path, size);
-    qg_status s = qg_reader_take(&a->file, sizeof prefix, prefix);
+    qg_status s = qg__reader_take(&a->file, sizeof prefix, prefix);
     if (s) return s;
     const uint64_t length = qg_get_u64(prefix);
     if (length > MAX_HEADER || length > a->file.left)
@@ -296,9 +296,9 @@ static qg_status read_header(qg_archive *a)
                        (uintmax_t)length, size);
     a->header = malloc(length ? (size_t)length : 1);
     if (!a->header) return qg_fail(QG_EMEM, "out of memory: %ju bytes of '%s'", (uintmax_t)length, path);
-    s = qg_reader_take(&a->file, (size_t)length, a->header);
+    s = qg__reader_take(&a->file, (size_t)length, a->header);
     if (s) return s;
-    if (!qg_utf8_valid((const char *)a->header, (size_t)length))
+    if (!qg__utf8_valid((const char *)a->header, (size_t)length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
     qg_json j = { .path = path, .start = a->header, .at = a->header, .end = a->header + length };
     if (!read_lists(&j, a)) return j.status;
@@ -306,11 +306,11 @@ static qg_status read_header(qg_archive *a)
     return s ? s : check_header(a);
 }
 
-qg_status qg_safetensors_open(int dir, const char *path, qg_archive **archive)
+qg_status qg__safetensors_open(int dir, const char *path, qg_archive **archive)
 {
     qg_archive *a = calloc(1, sizeof *a);
     if (!a) return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path ? path : "");
-    qg_status s = qg_reader_open_in(&a->file, dir, path);
+    qg_status s = qg__reader_open_in(&a->file, dir, path);
     if (!s) s = read_header(a);
     if (s) qg_archive_free(a);
     else *archive = a;
@@ -320,7 +320,7 @@ qg_status qg_safetensors_open(int dir, const char *path, qg_archive **archive)
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 /* A file need not align its arrays, so each is read into an aligned place of its own. */
-qg_status qg_safetensors_load(qg_archive *a)
+qg_status qg__safetensors_load(qg_archive *a)
 {
     qg_status s     = QG_OK;
     size_t    total = 0;
@@ -332,20 +332,20 @@ qg_status qg_safetensors_load(qg_archive *a)
     for (size_t i = 0; i < a->count && !s; i++) {
         qg_named_array *e = &a->entries[i];
         if (e->bytes == 0) continue;
-        s             = qg_reader_take(&a->file, e->bytes, to);
+        s             = qg__reader_take(&a->file, e->bytes, to);
         e->array.data = to;
         to += aligned(e->bytes);
     }
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
-    qg_reader_close(&a->file);
+    qg__reader_close(&a->file);
     return s ? s : check_data(a);
 }
 
 qg_archive *qg_archive_open(const char *path)
 {
     qg_archive *a = NULL;
-    if (qg_safetensors_open(QG_BY_PATH, path, &a)) return NULL;
-    if (!qg_safetensors_load(a)) return a;
+    if (qg__safetensors_open(QG_BY_PATH, path, &a)) return NULL;
+    if (!qg__safetensors_load(a)) return a;
     qg_archive_free(a);
     return NULL;
 }
@@ -353,7 +353,7 @@ qg_archive *qg_archive_open(const char *path)
 void qg_archive_free(qg_archive *a)
 {
     if (!a) return;
-    qg_reader_close(&a->file);
+    qg__reader_close(&a->file);
     free(a->header);
     free(a->data);
     free(a->entries);
@@ -405,7 +405,7 @@ typedef struct sink {
 
 static void put_bytes(sink *out, const char *bytes, size_t n)
 {
-    qg_file_put(out->file, bytes, n);
+    qg__file_put(out->file, bytes, n);
     out->n += n;
 }
 
@@ -500,8 +500,8 @@ static size_t put_header(const list *l, qg_file *file)
     return out.n;
 }
 
-qg_status qg_safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
-                               const qg_note *notes, size_t note_count)
+qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
+                                const qg_note *notes, size_t note_count)
 {
     list l = { entries, count, notes, note_count, "" };
     snprintf(l.checksum, sizeof l.checksum, QG_SAFETENSORS_HASH "%016" PRIx64 " %016" PRIx64,
@@ -512,10 +512,10 @@ qg_status qg_safetensors_write(int dir, const char *path, const qg_named_array *
                        path, length, MAX_HEADER);
     unsigned char prefix[8];
     qg_put_u64(prefix, length);
-    qg_file *file = qg_file_begin_in(dir, path);
-    qg_file_put(file, prefix, sizeof prefix);
+    qg_file *file = qg__file_begin_in(dir, path);
+    qg__file_put(file, prefix, sizeof prefix);
     put_header(&l, file);
     for (const qg_named_array *e = NULL; (e = next_in_file(&l, e));)
-        qg_file_put(file, e->array.data, e->bytes);
-    return qg_file_commit(file);
+        qg__file_put(file, e->array.data, e->bytes);
+    return qg__file_commit(file);
 }

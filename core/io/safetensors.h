@@ -16,19 +16,19 @@
 /* qg_archive_open in two steps, so that a caller can compare names and shapes before the data take memory.
  * The first gives everything but array.data, which is NULL until the second; path must live as long. */
 QG_MUST_CHECK
-qg_status qg_safetensors_open(int dir, const char *path, qg_archive **archive);
+qg_status qg__safetensors_open(int dir, const char *path, qg_archive **archive);
 QG_MUST_CHECK
-qg_status qg_safetensors_load(qg_archive *a);
+qg_status qg__safetensors_load(qg_archive *a);
 
 /* qg_state_save.  The lists are sorted by name and by key. */
 QG_MUST_CHECK
-qg_status qg_safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
-                               const qg_note *notes, size_t note_count);
+qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
+                                const qg_note *notes, size_t note_count);
 
 QG_MUST_CHECK
-qg_status qg_state_save_in(const qg_state *s, int dir, const char *path);
+qg_status qg__state_save_in(const qg_state *s, int dir, const char *path);
 QG_MUST_CHECK
-qg_status qg_state_load_in(qg_state *s, int dir, const char *path);
+qg_status qg__state_load_in(qg_state *s, int dir, const char *path);
 
 /* qg_state_load, but the file may have more arrays than the list, as a checkpoint has those of an optimizer. */
 QG_MUST_CHECK
@@ -39,6 +39,6 @@ const qg_named_array *qg__state_entries(const qg_state *s, size_t *count);
 
 /* What qg_state_load would take over: everything is checked, and nothing is changed. */
 QG_MUST_CHECK
-qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive);
+qg_status qg__state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive);
 
 #endif

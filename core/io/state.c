@@ -69,7 +69,7 @@ static qg_status sticky(const qg_state *s)
 /* The record of a, or why it cannot be in a state. */
 static qg_status describe(const char *name, const qg_array *a, qg_named_array *e)
 {
-    if (!qg_utf8_valid(name, strlen(name)))
+    if (!qg__utf8_valid(name, strlen(name)))
         return qg_fail(QG_EARG, "array name '%s' is not UTF-8", name);
     if (strcmp(name, QG_SAFETENSORS_METADATA) == 0)
         return qg_fail(QG_EARG, "array name '%s' is reserved by the format", name);
@@ -159,7 +159,7 @@ qg_status qg_state_set_note(qg_state *s, const char *key, const char *value)
     if (sticky(s)) return s ? s->status : QG_EMEM;
     if (!key) return stick(s, qg_fail(QG_EARG, "a note of a state has no key"));
     if (!value) return remove_note(s, key);
-    if (!qg_utf8_valid(key, strlen(key)) || !qg_utf8_valid(value, strlen(value)))
+    if (!qg__utf8_valid(key, strlen(key)) || !qg__utf8_valid(value, strlen(value)))
         return stick(s, qg_fail(QG_EARG, "note '%s' is not UTF-8", key));
     if (strcmp(key, QG_SAFETENSORS_CHECKSUM) && !strncmp(value, QG_SAFETENSORS_HASH, sizeof QG_SAFETENSORS_HASH - 1))
         return stick(s, qg_fail(QG_EARG, "note '%s' begins with \"" QG_SAFETENSORS_HASH "\", as only a checksum may", key));
@@ -190,15 +190,15 @@ static qg_status check_finite(const qg_named_array *entries, size_t count, const
     return QG_OK;
 }
 
-qg_status qg_state_save_in(const qg_state *s, int dir, const char *path)
+qg_status qg__state_save_in(const qg_state *s, int dir, const char *path)
 {
     qg_status status = sticky(s);
     if (!status && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
     if (!status) status = check_finite(s->entries, s->count, path);
-    return status ? status : qg_safetensors_write(dir, path, s->entries, s->count, s->notes, s->note_count);
+    return status ? status : qg__safetensors_write(dir, path, s->entries, s->count, s->notes, s->note_count);
 }
 
-qg_status qg_state_save(const qg_state *s, const char *path) { return qg_state_save_in(s, QG_BY_PATH, path); }
+qg_status qg_state_save(const qg_state *s, const char *path) { return qg__state_save_in(s, QG_BY_PATH, path); }
 
 /* A list of mismatches, cut to fit a message. */
 typedef struct report {
@@ -296,9 +296,9 @@ static qg_status open_file(const qg_state *s, int dir, const char *path, bool pa
     size_t      n;
     qg_archive *a      = NULL;
     qg_status   status = sticky(s);
-    if (!status) status = qg_safetensors_open(dir, path, &a);
+    if (!status) status = qg__safetensors_open(dir, path, &a);
     if (!status) status = compare_all(s, a, path, part);
-    if (!status) status = qg_safetensors_load(a);
+    if (!status) status = qg__safetensors_load(a);
     const qg_named_array *file = status ? NULL : qg_archive_entries(a, &n);
     if (!status) status = check_finite(file, n, path);
     if (!status) *archive = a;
@@ -306,7 +306,7 @@ static qg_status open_file(const qg_state *s, int dir, const char *path, bool pa
     return status;
 }
 
-qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
+qg_status qg__state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
 {
     return open_file(s, dir, path, false, archive);
 }
@@ -321,7 +321,7 @@ static qg_status load(qg_state *s, int dir, const char *path, bool part)
     return status;
 }
 
-qg_status qg_state_load_in(qg_state *s, int dir, const char *path) { return load(s, dir, path, false); }
+qg_status qg__state_load_in(qg_state *s, int dir, const char *path) { return load(s, dir, path, false); }
 qg_status qg__state_load_part(qg_state *s, const char *path) { return load(s, QG_BY_PATH, path, true); }
 
-qg_status qg_state_load(qg_state *s, const char *path) { return qg_state_load_in(s, QG_BY_PATH, path); }
+qg_status qg_state_load(qg_state *s, const char *path) { return qg__state_load_in(s, QG_BY_PATH, path); }

@@ -23,7 +23,7 @@ static size_t character(const unsigned char *p, const unsigned char *end, uint32
     return (size_t)more + 1;
 }
 
-bool qg_utf8_valid(const char *text, size_t n)
+bool qg__utf8_valid(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + n;
     while (p < end) {
@@ -42,7 +42,7 @@ static bool is_unseen(uint32_t c)
            (c >= 0x2028 && c <= 0x202E) || c == 0x2060 || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
 }
 
-size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
+size_t qg__utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
 {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t             c;
@@ -60,12 +60,12 @@ size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
     return bytes;
 }
 
-void qg_utf8_printable(const char *text, char *to, size_t bytes)
+void qg__utf8_printable(const char *text, char *to, size_t bytes)
 {
     const char *end = text + strlen(text);
     char        shown[QG_SHOWN_BYTES];
     while (text < end) {
-        text += qg_utf8_show(text, (size_t)(end - text), shown);
+        text += qg__utf8_show(text, (size_t)(end - text), shown);
         const size_t n = strlen(shown);
         if (n >= bytes) break;
         memcpy(to, shown, n);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-bool   qg_utf8_valid(const char *text, size_t n);
+bool   qg__utf8_valid(const char *text, size_t n);
 
 /* Writes the character at the start of text, n > 0 bytes, as a terminal can show it: unchanged, or as an escape, \u001b
  * or \xff.  Escaped are control characters (U+0000 to U+001F, U+007F to U+009F), characters that change the direction
@@ -13,10 +13,10 @@ bool   qg_utf8_valid(const char *text, size_t n);
  * U+FEFF), and bytes that are not UTF-8.
  * Returns the number of bytes of the character. */
 enum { QG_SHOWN_BYTES = 8 };
-size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES]);
+size_t qg__utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES]);
 
 /* The same for a whole text, cut before the first character that does not fit into bytes > 0.  Applying it twice
  * changes nothing more. */
-void   qg_utf8_printable(const char *text, char *to, size_t bytes);
+void   qg__utf8_printable(const char *text, char *to, size_t bytes);
 
 #endif

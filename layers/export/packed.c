@@ -52,8 +52,8 @@ static qg_status check_spec(const qg_net *net, qg_packed_spec spec, bool sizes_o
                            (double)spec.mean[i], (double)spec.deviation[i], i);
     for (int i = 0; i < spec.notes; i++) {
         const qg_note n = spec.note[i];
-        if (!n.key || !n.value || !*n.key || !qg_utf8_valid(n.key, strlen(n.key)) ||
-            !qg_utf8_valid(n.value, strlen(n.value)))
+        if (!n.key || !n.value || !*n.key || !qg__utf8_valid(n.key, strlen(n.key)) ||
+            !qg__utf8_valid(n.value, strlen(n.value)))
             return qg_fail(QG_EARG, "packed: note %d is empty or not UTF-8", i);
     }
     return QG_OK;
@@ -208,8 +208,8 @@ qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec s
     size_t          bytes = 0;
     const qg_status status = qg_export_packed_bytes(net, spec, &file, &bytes);
     if (status) return status;
-    qg_file *to = qg_file_begin(path);
-    qg_file_put(to, file, bytes);
+    qg_file *to = qg__file_begin(path);
+    qg__file_put(to, file, bytes);
     free(file);
-    return qg_file_commit(to);
+    return qg__file_commit(to);
 }

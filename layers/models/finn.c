@@ -45,26 +45,26 @@ static void net_cnv(const qg_model_spec *s, char *text)
 
 #define ABOUT_FC(n) "three hidden dense layers of " #n ", dropout 0.2, image quantized too, binary by default (BNN-PYNQ)"
 
-const qg_model qg_model_tfc = { .name    = "tfc",
+const qg_model qg__model_tfc = { .name    = "tfc",
                                 .about   = ABOUT_FC(64),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .text = net_tfc };
 
-const qg_model qg_model_sfc = { .name    = "sfc",
+const qg_model qg__model_sfc = { .name    = "sfc",
                                 .about   = ABOUT_FC(256),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .text = net_sfc };
 
-const qg_model qg_model_lfc = { .name    = "lfc",
+const qg_model qg__model_lfc = { .name    = "lfc",
                                 .about   = ABOUT_FC(1024),
                                 .recipe  = RECIPE,
                                 .image   = QG_MNIST_IMAGE,
                                 .text = net_lfc };
 
 /* The image in steps of 1/128: 8 bits from -1 to 1 - 1/128. */
-const qg_model qg_model_cnv = {
+const qg_model qg__model_cnv = {
     .name    = "cnv",
     .about   = "two 3x3 convolutions each of 64, 128 and 256 channels without padding, two dense layers of 512, image in 8 bits, the rest binary (BNN-PYNQ)",
     .recipe  = RECIPE "layer = [\"conv1:input=fake_quant:bits=8,range=fixed,min=-1,max=0.9921875\"]\n",

@@ -5,7 +5,7 @@
 
 static void net(const qg_model_spec *s, char *text) { qg__model_text(text, NET "%d", s->classes); }
 
-const qg_model qg_model_lenet5 = {
+const qg_model qg__model_lenet5 = {
     .name  = "lenet5",
     .about = NET "10 (TWN, arXiv:1605.04711)",
 
@@ -34,7 +34,7 @@ static void net_xnor(const qg_model_spec *s, char *text)
     qg__model_text(text, NET_XNOR "%d", s->classes);
 }
 
-const qg_model qg_model_lenet5_xnor = {
+const qg_model qg__model_lenet5_xnor = {
     .name  = "lenet5-xnor",
     .about = NET_XNOR "10, binary (XNOR-Net-PyTorch)",
 

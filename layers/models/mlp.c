@@ -10,7 +10,7 @@
 static const char *dropout(const char *before, double rate, const char *after, char text[40])
 {
     char number[QG_NUMBER_BYTES];
-    qg_number_print_float(number, (float)rate);
+    qg__number_print_float(number, (float)rate);
     *text = '\0';
     if ((float)rate != 0) snprintf(text, 40, "%sD%s%s", before, number, after);
     return text;
@@ -35,7 +35,7 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-const qg_model qg_model_mlp = {
+const qg_model qg__model_mlp = {
     .name  = "mlp",
     .about = "dense layers, 3x2048 by default, batch norm after each, the last included (BinaryConnect, arXiv:1511.00363)",
 

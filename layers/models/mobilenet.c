@@ -16,7 +16,7 @@ static void net(const qg_model_spec *s, char *text)
                            a, b, c, c, d, d, e, e, f, f, s->classes);
 }
 
-const qg_model qg_model_mobilenet = {
+const qg_model qg__model_mobilenet = {
     .name  = "mobilenet",
     .about = "MobileNet for 32x32 images: 13 blocks of DW3 and C1, 64 to 1024 channels (arXiv:1704.04861v1, table 1)",
 

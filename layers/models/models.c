@@ -10,10 +10,10 @@
 #include "layers/models/parts.h"
 
 const qg_model *const qg_models[] = {
-    &qg_model_lenet5,   &qg_model_lenet5_xnor, &qg_model_mlp,      &qg_model_vgg7,        &qg_model_vgg_small,
-    &qg_model_resnet20, &qg_model_resnet32,    &qg_model_resnet44, &qg_model_resnet56,    &qg_model_resnet18,
-    &qg_model_birealnet18, &qg_model_mobilenet, &qg_model_nin,     &qg_model_tfc,         &qg_model_sfc,
-    &qg_model_lfc,      &qg_model_cnv,         NULL,
+    &qg__model_lenet5,      &qg__model_lenet5_xnor, &qg__model_mlp,      &qg__model_vgg7,     &qg__model_vgg_small,
+    &qg__model_resnet20,    &qg__model_resnet32,    &qg__model_resnet44, &qg__model_resnet56, &qg__model_resnet18,
+    &qg__model_birealnet18, &qg__model_mobilenet,   &qg__model_nin,      &qg__model_tfc,      &qg__model_sfc,
+    &qg__model_lfc,         &qg__model_cnv,         NULL,
 };
 
 /* No name of a model begins like a text. */

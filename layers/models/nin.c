@@ -14,7 +14,7 @@ static void net(const qg_model_spec *s, char *text)
                            NORM "D0.5-192C3-R-" NORM "192C1-R-" PLAIN "%dC1-R-GAP", s->classes);
 }
 
-const qg_model qg_model_nin = {
+const qg_model qg__model_nin = {
     .name  = "nin",
     .about = "Network in Network: nine convolutions of 192-160-96, 192-192-192 and 192-192-10 channels, binary by default (XNOR-Net-PyTorch)",
 

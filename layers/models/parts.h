@@ -6,14 +6,14 @@
 #include "quant/scheme.h"
 
 /* Each is defined beside its layers, in the file of its family; qg_models lists them. */
-extern const qg_model qg_model_lenet5, qg_model_lenet5_xnor;
-extern const qg_model qg_model_mlp;
-extern const qg_model qg_model_vgg7, qg_model_vgg_small;
-extern const qg_model qg_model_resnet20, qg_model_resnet32, qg_model_resnet44, qg_model_resnet56;
-extern const qg_model qg_model_resnet18, qg_model_birealnet18;
-extern const qg_model qg_model_nin;
-extern const qg_model qg_model_mobilenet;
-extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
+extern const qg_model qg__model_lenet5, qg__model_lenet5_xnor;
+extern const qg_model qg__model_mlp;
+extern const qg_model qg__model_vgg7, qg__model_vgg_small;
+extern const qg_model qg__model_resnet20, qg__model_resnet32, qg__model_resnet44, qg__model_resnet56;
+extern const qg_model qg__model_resnet18, qg__model_birealnet18;
+extern const qg_model qg__model_nin;
+extern const qg_model qg__model_mobilenet;
+extern const qg_model qg__model_tfc, qg__model_sfc, qg__model_lfc, qg__model_cnv;
 
 /* The three quantizers of a product's spec. */
 #define QG_QUANTS(p) .weight = (p).weight, .input = (p).input, .gradient = (p).gradient

@@ -73,7 +73,7 @@ static const qg_key keys[] = {
         .text = net##depth                                                                  \
     }
 
-const qg_model qg_model_resnet20 = MODEL(20);
-const qg_model qg_model_resnet32 = MODEL(32);
-const qg_model qg_model_resnet44 = MODEL(44);
-const qg_model qg_model_resnet56 = MODEL(56);
+const qg_model qg__model_resnet20 = MODEL(20);
+const qg_model qg__model_resnet32 = MODEL(32);
+const qg_model qg__model_resnet44 = MODEL(44);
+const qg_model qg__model_resnet56 = MODEL(56);

@@ -13,7 +13,7 @@ static void net(const qg_model_spec *s, char *text)
                            a, a, a, b, b, b, b, c, c, c, c, d, d, d, d, s->classes);
 }
 
-const qg_model qg_model_resnet18 = {
+const qg_model qg__model_resnet18 = {
     .name  = "resnet18",
     .about = "ResNet-18 for 32x32 images, 64-128-256-512 channels, 1x1 shortcuts (He et al., arXiv:1512.03385v1, table 1)",
 
@@ -48,7 +48,7 @@ static void net_bireal(const qg_model_spec *s, char *text)
 
 #define REAL(layer) "\"" layer ":weight=float\", \"" layer ":input=float\""
 
-const qg_model qg_model_birealnet18 = {
+const qg_model qg__model_birealnet18 = {
     .name  = "birealnet18",
     .about = "ResNet-18 with one real-valued shortcut per convolution, binary by default (Bi-Real Net, arXiv:1808.00278)",
 

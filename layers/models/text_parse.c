@@ -221,7 +221,7 @@ static size_t decimal(const char *at)
 static qg_status dropout(parser *p, qg__part *part)
 {
     const size_t n = decimal(p->at);
-    if (!qg_number_read(p->at, n, &part->value[0]) || part->value[0] <= 0 || part->value[0] >= 1)
+    if (!qg__number_read(p->at, n, &part->value[0]) || part->value[0] <= 0 || part->value[0] >= 1)
         return refuse(p, p->at, "the rate of a dropout must be between 0 and 1, as in D0.5");
     p->at += n;
     return QG_OK;
@@ -261,7 +261,7 @@ static qg_status word(parser *p, qg__part *part)
         }
     }
     if (!*at) return refuse(p, at, "a layer is missing");
-    if (n == 0) n = qg_utf8_show(at, strlen(at), shown);
+    if (n == 0) n = qg__utf8_show(at, strlen(at), shown);
     snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..), Q, IQ",
              n < 32 ? (int)n : 32, at);
     return refuse(p, at, why);

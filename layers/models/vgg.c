@@ -15,7 +15,7 @@ static void net_small(const qg_model_spec *s, char *text)
                    qg__model_scaled(s, 512), s->classes);
 }
 
-const qg_model qg_model_vgg7 = {
+const qg_model qg__model_vgg7 = {
     .name  = "vgg7",
     .about = "VGG-7: three times two 3x3 convolutions and a pool, 128-256-512 channels; dense layers of 1024 and 10 (TWN, arXiv:1605.04711)",
 
@@ -33,7 +33,7 @@ const qg_model qg_model_vgg7 = {
     .text = net7,
 };
 
-const qg_model qg_model_vgg_small = {
+const qg_model qg__model_vgg_small = {
     .name  = "vgg-small",
     .about = "vgg7 without its hidden dense layer (IR-Net, arXiv:1909.10788)",
 

@@ -16,12 +16,12 @@ allowed='
 recipe: qg__duration_parse qg__option_parse qg__recipe_as_stored qg__recipe_check qg__recipe_check_cache qg__recipe_clear
     qg__recipe_difference qg__recipe_is_over qg__recipe_key qg__recipe_keys qg__recipe_over qg__recipe_print qg__recipe_put
     qg__recipe_read qg__recipe_resolve qg__recipe_resolve_as qg__recipe_stored qg__recipe_unset qg__recipe_value
-    qg_image_parse
+    qg__image_parse
 train: qg__metrics_end qg__metrics_has_rows qg__metrics_read qg__reader_clear qg__recipe_init qg__recipe_net
     qg__recipe_note_data qg__recipe_optim qg__recipe_spec qg__recipe_teacher qg__recipe_test_of qg__recipe_trains
-    qg__result_print qg_safetensors_open
+    qg__result_print qg__safetensors_open
 images: qg__data_digest qg__data_directory qg__data_files qg__data_image qg__image_named qg__image_wanted qg__recipe_data
-    qg__resize qg_normalise_fits
+    qg__resize qg__normalise_fits
 reader: qg__reader_check_size qg__reader_evaluate qg__reader_has_classes qg__reader_load qg__reader_net qg__reader_of_program
 report: qg__loader_divide
 words: qg__class_names_begin qg__class_names_end qg__learned_values_of qg__size_ratio qg__stored_quantizer'

@@ -417,7 +417,7 @@ static void assert_differs_by(const char *run, const char *of, const char *lines
 static void test_names_of_any_bytes(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
-    assert_true(qg_utf8_valid(last.out, strlen(last.out)));
+    assert_true(qg__utf8_valid(last.out, strlen(last.out)));
     assert_non_null(strstr(last_text("run"), "/it's\\xff"));
     assert_status("train --resume --out @/it's\xff", 0);
     assert_stdout("/it's\\xff\n");

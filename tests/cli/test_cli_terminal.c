@@ -28,7 +28,7 @@ static void assert_harmless(const char *text)
 {
     for (const char *c = text; *c;) {
         char         shown[QG_SHOWN_BYTES];
-        const size_t n = qg_utf8_show(c, strlen(c), shown);
+        const size_t n = qg__utf8_show(c, strlen(c), shown);
         if (*c != '\n' && strncmp(c, shown, n)) fail_msg("byte %d is printed as it is", (int)(c - text));
         c += n;
     }
@@ -164,7 +164,7 @@ static void test_names_of_classes_and_files(void **state)
         write_picture(at(path[i]), 128);
     }
     assert_status("predict --packed @/odd.qg @/mine --json", 0);
-    assert_true(qg_utf8_valid(last.out, strlen(last.out)));
+    assert_true(qg__utf8_valid(last.out, strlen(last.out)));
     cJSON       *j      = parse();
     const cJSON *images = cJSON_GetObjectItemCaseSensitive(j, "images");
     assert_int_equal(cJSON_GetArraySize(images), NAMES);

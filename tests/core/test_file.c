@@ -62,16 +62,16 @@ static int leave(void **state)
 
 static void commit_text(const char *path, const char *text)
 {
-    qg_file *f = qg_file_begin(path);
-    qg_file_put(f, text, strlen(text));
-    assert_int_equal(qg_file_commit(f), QG_OK);
+    qg_file *f = qg__file_begin(path);
+    qg__file_put(f, text, strlen(text));
+    assert_int_equal(qg__file_commit(f), QG_OK);
 }
 
 static void assert_holds(const char *path, const void *expected, size_t length)
 {
     unsigned char *bytes = NULL;
     size_t         n     = 0;
-    assert_int_equal(qg_file_read(path, 1 << 24, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read(path, 1 << 24, &bytes, &n), QG_OK);
     assert_int_equal(n, length);
     assert_memory_equal(bytes, expected, length);
     free(bytes);
@@ -95,7 +95,7 @@ static void assert_read_fails(const char *path, size_t limit, qg_status status, 
 {
     unsigned char *bytes = NULL;
     size_t         n     = 77;
-    assert_int_equal(qg_file_read(path, limit, &bytes, &n), status);
+    assert_int_equal(qg__file_read(path, limit, &bytes, &n), status);
     assert_null(bytes);
     assert_int_equal(n, 77);
     assert_non_null(strstr(qg_errmsg(), path));
@@ -106,7 +106,7 @@ static void assert_commit_fails(qg_file *f, const char *path, const char *reason
 {
     assert_non_null(f);
     qg_fail(QG_ENAN, "another failure in between");
-    assert_int_equal(qg_file_commit(f), QG_EIO);
+    assert_int_equal(qg__file_commit(f), QG_EIO);
     assert_non_null(strstr(qg_errmsg(), path));
     assert_non_null(strstr(qg_errmsg(), reason));
 }
@@ -134,12 +134,12 @@ static void pieces_arrive_in_order(void **state)
     assert_non_null(all);
     for (size_t i = 0; i < total; i++) all[i] = (unsigned char)(i * 2654435761u >> 13);
 
-    qg_file *f  = qg_file_begin("a");
+    qg_file *f  = qg__file_begin("a");
     size_t   at = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; at += sizes[i++])
-        qg_file_put(f, all + at, sizes[i]);
+        qg__file_put(f, all + at, sizes[i]);
     assert_true(at <= total);
-    assert_int_equal(qg_file_commit(f), QG_OK);
+    assert_int_equal(qg__file_commit(f), QG_OK);
     assert_holds("a", all, at);
     assert_absent(tmp(0));
     free(all);
@@ -150,7 +150,7 @@ static void empty_file(void **state)
     commit_text("a", "");
     unsigned char *bytes = NULL;
     size_t         n     = 1;
-    assert_int_equal(qg_file_read("a", 0, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read("a", 0, &bytes, &n), QG_OK);
     assert_non_null(bytes);
     assert_int_equal(n, 0);
     free(bytes);
@@ -162,7 +162,7 @@ static void limit_is_inclusive(void **state)
     assert_holds("a", "12345", 5);
     unsigned char *bytes;
     size_t         n;
-    assert_int_equal(qg_file_read("a", 5, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read("a", 5, &bytes, &n), QG_OK);
     free(bytes);
     assert_read_fails("a", 4, QG_EFORMAT, "5 bytes");
 }
@@ -180,16 +180,16 @@ static void unreadable_paths(void **state)
 static void old_file_stays_until_commit(void **state)
 {
     commit_text("a", "old");
-    qg_file *f = qg_file_begin("a");
-    qg_file_put(f, "new and longer", 14);
+    qg_file *f = qg__file_begin("a");
+    qg__file_put(f, "new and longer", 14);
     assert_holds("a", "old", 3);
-    qg_file_discard(f);
+    qg__file_discard(f);
     assert_holds("a", "old", 3);
     assert_absent(tmp(0));
 
-    f = qg_file_begin("a");
-    qg_file_put(f, "new", 3);
-    assert_int_equal(qg_file_commit(f), QG_OK);
+    f = qg__file_begin("a");
+    qg__file_put(f, "new", 3);
+    assert_int_equal(qg__file_commit(f), QG_OK);
     assert_holds("a", "new", 3);
 }
 
@@ -210,21 +210,21 @@ static void a_temporary_name_that_is_taken_is_left_alone(void **state)
 /* Each has its own bytes, and the last commit remains. */
 static void two_writers_of_one_path(void **state)
 {
-    qg_file *first = qg_file_begin("a"), *second = qg_file_begin("a"), *third = qg_file_begin("a");
+    qg_file *first = qg__file_begin("a"), *second = qg__file_begin("a"), *third = qg__file_begin("a");
     for (int i = 0; i < 100000; i++) {
-        qg_file_put(first, "1", 1);
-        qg_file_put(second, "22", 2);
-        qg_file_put(third, "333", 3);
+        qg__file_put(first, "1", 1);
+        qg__file_put(second, "22", 2);
+        qg__file_put(third, "333", 3);
     }
-    assert_int_equal(qg_file_commit(second), QG_OK);
+    assert_int_equal(qg__file_commit(second), QG_OK);
     struct stat s;
     assert_int_equal(stat("a", &s), 0);
     assert_int_equal(s.st_size, 200000);
-    qg_file_discard(third);
-    assert_int_equal(qg_file_commit(first), QG_OK);
+    qg__file_discard(third);
+    assert_int_equal(qg__file_commit(first), QG_OK);
     unsigned char *bytes;
     size_t         n;
-    assert_int_equal(qg_file_read("a", 1 << 20, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read("a", 1 << 20, &bytes, &n), QG_OK);
     assert_int_equal(n, 100000);
     for (size_t i = 0; i < n; i++) assert_int_equal(bytes[i], '1');
     free(bytes);
@@ -239,13 +239,13 @@ static void leftovers_are_swept(void **state)
         for (int i = 0; i < 3; i++) commit_text(gone[i], "x");
         for (int i = 0; i < 7; i++) commit_text(stays[i], "x");
         const int dir = open(".", O_RDONLY | O_DIRECTORY);
-        if (in) qg_file_sweep_in(dir, "no/such/a");
-        else qg_file_sweep_in(QG_BY_PATH, "./a");
+        if (in) qg__file_sweep_in(dir, "no/such/a");
+        else qg__file_sweep_in(QG_BY_PATH, "./a");
         assert_int_equal(close(dir), 0);
         for (int i = 0; i < 3; i++) assert_absent(gone[i]);
         for (int i = 0; i < 7; i++) assert_holds(stays[i], "x", 1);
     }
-    qg_file_sweep_in(QG_BY_PATH, "missing/a");
+    qg__file_sweep_in(QG_BY_PATH, "missing/a");
 }
 
 /* What cannot be looked at, as in a loop of links, is not said to be missing. */
@@ -253,12 +253,12 @@ static void a_file_exists_or_not_or_nobody_knows(void **state)
 {
     bool exists = false;
     assert_int_equal(symlink("loop", "loop"), 0);
-    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "loop", &exists), QG_OK);
+    assert_int_equal(qg__file_exists_in(QG_BY_PATH, "loop", &exists), QG_OK);
     assert_true(exists);
     commit_text("plain", "");
-    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "plain/file", &exists), QG_OK);
+    assert_int_equal(qg__file_exists_in(QG_BY_PATH, "plain/file", &exists), QG_OK);
     assert_false(exists);
-    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "loop/file", &exists), QG_EIO);
+    assert_int_equal(qg__file_exists_in(QG_BY_PATH, "loop/file", &exists), QG_EIO);
     assert_true(exists);
     assert_non_null(strstr(qg_errmsg(), "whether 'loop/file' exists"));
 }
@@ -271,25 +271,25 @@ static void files_in_a_directory_that_moves(void **state)
     bool           exists;
     assert_int_equal(mkdir("run", 0700), 0);
     const int dir = open("run", O_RDONLY | O_DIRECTORY);
-    qg_file  *f   = qg_file_begin_in(dir, "run/a"), *discarded = qg_file_begin_in(dir, "run/b");
+    qg_file  *f   = qg__file_begin_in(dir, "run/a"), *discarded = qg__file_begin_in(dir, "run/b");
     assert_int_equal(rename("run", "moved"), 0);
     assert_int_equal(mkdir("run", 0700), 0);
     commit_text("run/a", "another's");
     *asked = '\0';
-    qg_file_put(f, "mine", 4);
-    assert_int_equal(qg_file_commit(f), QG_OK);
+    qg__file_put(f, "mine", 4);
+    assert_int_equal(qg__file_commit(f), QG_OK);
     assert_string_equal(asked, "frd");
-    qg_file_discard(discarded);
+    qg__file_discard(discarded);
     assert_holds("run/a", "another's", 9);
     assert_holds("moved/a", "mine", 4);
-    assert_int_equal(qg_file_read_in(dir, "run/a", 9, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read_in(dir, "run/a", 9, &bytes, &n), QG_OK);
     assert_int_equal(n, 4);
     assert_memory_equal(bytes, "mine", 4);
     free(bytes);
-    assert_int_equal(qg_file_exists_in(dir, "run/a", &exists), QG_OK);
+    assert_int_equal(qg__file_exists_in(dir, "run/a", &exists), QG_OK);
     assert_true(exists);
-    qg_file_remove_in(dir, "run/a");
-    assert_int_equal(qg_file_exists_in(dir, "run/a", &exists), QG_OK);
+    qg__file_remove_in(dir, "run/a");
+    assert_int_equal(qg__file_exists_in(dir, "run/a", &exists), QG_OK);
     assert_false(exists);
     assert_holds("run/a", "another's", 9);
     assert_int_equal(rmdir("moved"), 0);            /* empty */
@@ -316,7 +316,7 @@ static void a_link_is_replaced_and_not_followed(void **state)
     assert_true(S_ISREG(s.st_mode));
     assert_int_equal(unlink("a"), 0);
     assert_int_equal(symlink("/dev/null", "a"), 0);
-    assert_commit_fails(qg_file_begin("a"), "a", "not a regular file");
+    assert_commit_fails(qg__file_begin("a"), "a", "not a regular file");
     assert_int_equal(lstat("a", &s), 0);
     assert_true(S_ISLNK(s.st_mode));
 }
@@ -326,18 +326,18 @@ static void a_file_in_parts(void **state)
     qg_reader r;
     char      text[6] = "";
     commit_text("a", "hello");
-    assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
+    assert_int_equal(qg__reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
     assert_int_equal(r.left, 5);
-    assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
+    assert_int_equal(qg__reader_take(&r, 3, text), QG_OK);
     assert_string_equal(text, "hel");
     assert_int_equal(r.left, 2);
-    assert_int_equal(qg_reader_take(&r, 2, text), QG_OK);
+    assert_int_equal(qg__reader_take(&r, 2, text), QG_OK);
     assert_string_equal(text, "lol");
-    qg_reader_close(&r);
-    qg_reader_close(&r);
-    assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "missing"), QG_EIO);
+    qg__reader_close(&r);
+    qg__reader_close(&r);
+    assert_int_equal(qg__reader_open_in(&r, QG_BY_PATH, "missing"), QG_EIO);
     assert_non_null(strstr(qg_errmsg(), "missing"));
-    qg_reader_close(&r);
+    qg__reader_close(&r);
 }
 
 static void a_file_that_changes_in_between(void **state)
@@ -346,26 +346,26 @@ static void a_file_that_changes_in_between(void **state)
         qg_reader r;
         char      text[6];
         commit_text("a", "hello");
-        assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
-        assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
+        assert_int_equal(qg__reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
+        assert_int_equal(qg__reader_take(&r, 3, text), QG_OK);
         assert_int_equal(truncate("a", size), 0);
-        assert_int_equal(qg_reader_take(&r, 2, text), QG_EIO);
+        assert_int_equal(qg__reader_take(&r, 2, text), QG_EIO);
         assert_non_null(strstr(qg_errmsg(), "'a'"));
         assert_non_null(strstr(qg_errmsg(), "changed while being read"));
-        qg_reader_close(&r);
+        qg__reader_close(&r);
     }
 }
 
 static void unwritable_paths(void **state)
 {
-    assert_commit_fails(qg_file_begin("missing/a"), "missing/a", strerror(ENOENT));
+    assert_commit_fails(qg__file_begin("missing/a"), "missing/a", strerror(ENOENT));
     assert_int_equal(mkdir("sub", 0700), 0);
-    assert_commit_fails(qg_file_begin("sub"), "sub", strerror(EISDIR));
-    assert_commit_fails(qg_file_begin("/dev/null"), "/dev/null", "not a regular file");
+    assert_commit_fails(qg__file_begin("sub"), "sub", strerror(EISDIR));
+    assert_commit_fails(qg__file_begin("/dev/null"), "/dev/null", "not a regular file");
     char name[300];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_commit_fails(qg_file_begin(name), name, strerror(ENAMETOOLONG));
+    assert_commit_fails(qg__file_begin(name), name, strerror(ENAMETOOLONG));
 }
 
 /* Permissions do not bind root, which is who runs the tests in a container. */
@@ -377,9 +377,9 @@ static void directory_without_permission(void **state)
     assert_int_equal(chmod("sub", 0555), 0);
     assert_int_equal(chmod(".", 0755), 0);
     if (user == 0 && seteuid(65534)) skip();
-    qg_file *f = qg_file_begin("sub/a");
-    qg_file_put(f, "new", 3);
-    const qg_status s = qg_file_commit(f);
+    qg_file *f = qg__file_begin("sub/a");
+    qg__file_put(f, "new", 3);
+    const qg_status s = qg__file_commit(f);
     assert_int_equal(seteuid(user), 0);
     assert_int_equal(s, QG_EIO);
     assert_non_null(strstr(qg_errmsg(), "cannot write 'sub/a'"));
@@ -399,10 +399,10 @@ static void full_disk(void **state)
     const size_t pieces[] = { 65, 300000 };     /* through the buffer, and past it */
     for (int i = 0; i < 2; i++) {
         const struct rlimit small = { .rlim_cur = 100000, .rlim_max = before.rlim_max };
-        qg_file            *f     = qg_file_begin("a");
+        qg_file            *f     = qg__file_begin("a");
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        for (size_t at = 0; at < 300000; at += pieces[i]) qg_file_put(f, zeros, pieces[i]);
-        const qg_status s = qg_file_commit(f);
+        for (size_t at = 0; at < 300000; at += pieces[i]) qg__file_put(f, zeros, pieces[i]);
+        const qg_status s = qg__file_commit(f);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         assert_int_equal(s, QG_EIO);
         assert_non_null(strstr(qg_errmsg(), "cannot write 'a'"));
@@ -417,9 +417,9 @@ static void full_disk(void **state)
 static void null_is_ignored(void **state)
 {
     qg_fail(QG_ENAN, "the first failure");
-    qg_file_put(NULL, "x", 1);
-    qg_file_discard(NULL);
-    assert_int_equal(qg_file_commit(NULL), QG_EMEM);
+    qg__file_put(NULL, "x", 1);
+    qg__file_discard(NULL);
+    assert_int_equal(qg__file_commit(NULL), QG_EMEM);
     assert_string_equal(qg_errmsg(), "the first failure");
 }
 
@@ -427,9 +427,9 @@ static void a_directory_that_is_not_flushed_is_told(void **state)
 {
     assert_int_equal(mkdir("sub", 0700), 0);
     directory_errno = EIO;
-    qg_file *f      = qg_file_begin("sub/a");
+    qg_file *f      = qg__file_begin("sub/a");
     assert_commit_fails(f, "sub/a", "cannot flush the directory of");
-    assert_commit_fails(qg_file_begin("a"), "'a'", "cannot flush the directory of");
+    assert_commit_fails(qg__file_begin("a"), "'a'", "cannot flush the directory of");
     directory_errno = EINVAL;               /* some file systems cannot */
     commit_text("sub/a", "w");
     directory_errno = ENOTSUP;

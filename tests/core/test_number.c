@@ -22,19 +22,19 @@ static void numbers_are_read(void)
     static const char *const bad[] = { "", ".", "-", "e5", "1e", "1,5", "1 ", " 1", "1.5.5", "0x10", "inf", "nan", "1e5x" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         double value = -1;
-        if (!qg_number_read(good[i].text, strlen(good[i].text), &value)) fail_msg("'%s' is not read", good[i].text);
+        if (!qg__number_read(good[i].text, strlen(good[i].text), &value)) fail_msg("'%s' is not read", good[i].text);
         if (value != good[i].value) fail_msg("'%s' is read as %a", good[i].text, value);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         double value = 0;
-        if (qg_number_read(bad[i], strlen(bad[i]), &value)) fail_msg("'%s' is read", bad[i]);
+        if (qg__number_read(bad[i], strlen(bad[i]), &value)) fail_msg("'%s' is read", bad[i]);
     }
     double value = 0;           /* n characters, whatever follows them */
-    assert_true(qg_number_read("1.55,2", 4, &value) && value == 1.55);
-    assert_true(qg_number_read("12", 1, &value) && value == 1);
+    assert_true(qg__number_read("1.55,2", 4, &value) && value == 1.55);
+    assert_true(qg__number_read("12", 1, &value) && value == 1);
     char many[400];
     memset(many, '1', sizeof many);
-    assert_false(qg_number_read(many, sizeof many, &value));
+    assert_false(qg__number_read(many, sizeof many, &value));
 }
 
 static void numbers_are_printed(void)
@@ -53,11 +53,11 @@ static void numbers_are_printed(void)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char text[QG_NUMBER_BYTES];
-        qg_number_print_float(text, (float)row[i].value);
+        qg__number_print_float(text, (float)row[i].value);
         assert_string_equal(text, row[i].float_text);
-        qg_number_print_double(text, row[i].value);
+        qg__number_print_double(text, row[i].value);
         assert_string_equal(text, row[i].double_text);
-        qg_number_print(text, 9, row[i].value);
+        qg__number_print(text, 9, row[i].value);
         assert_string_equal(text, row[i].nine);
     }
 }

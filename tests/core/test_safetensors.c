@@ -335,15 +335,15 @@ static const char *newer;               /* renamed over it */
 static off_t       shorter;             /* or it is cut to this length */
 static int         takes;
 
-qg_status __real_qg_reader_take(qg_reader *r, size_t n, void *to);
-qg_status __wrap_qg_reader_take(qg_reader *r, size_t n, void *to);
+qg_status __real_qg__reader_take(qg_reader *r, size_t n, void *to);
+qg_status __wrap_qg__reader_take(qg_reader *r, size_t n, void *to);
 
-qg_status __wrap_qg_reader_take(qg_reader *r, size_t n, void *to)
+qg_status __wrap_qg__reader_take(qg_reader *r, size_t n, void *to)
 {
     takes++;
     if (takes == 2 && newer) assert_int_equal(rename(newer, r->path), 0);
     if (takes == 2 && shorter) assert_int_equal(truncate(r->path, shorter), 0);
-    return __real_qg_reader_take(r, n, to);
+    return __real_qg__reader_take(r, n, to);
 }
 
 static void save_with_name(const char *path, const char *name)

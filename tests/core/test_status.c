@@ -59,15 +59,15 @@ static void names_in_a_message_are_shown(void **state)
 static void shown_text_is_cut_whole(void **state)
 {
     char to[12];
-    qg_utf8_printable("abcdefgh\xe2\x82\xac", to, sizeof to);
+    qg__utf8_printable("abcdefgh\xe2\x82\xac", to, sizeof to);
     assert_string_equal(to, "abcdefgh\xe2\x82\xac");
-    qg_utf8_printable("abcdefghi\xe2\x82\xac", to, sizeof to);
+    qg__utf8_printable("abcdefghi\xe2\x82\xac", to, sizeof to);
     assert_string_equal(to, "abcdefghi");
-    qg_utf8_printable("abcde\x1b", to, sizeof to);
+    qg__utf8_printable("abcde\x1b", to, sizeof to);
     assert_string_equal(to, "abcde\\u001b");
-    qg_utf8_printable("abcdef\x1b", to, sizeof to);
+    qg__utf8_printable("abcdef\x1b", to, sizeof to);
     assert_string_equal(to, "abcdef");
-    qg_utf8_printable("a", to, 1);
+    qg__utf8_printable("a", to, 1);
     assert_string_equal(to, "");
 }
 

@@ -79,8 +79,8 @@ static trained train(bool adam)
     r.path   = adam ? "adam" : "sgd";
     r.digest = qg_params_digest(p);
     MUST(!qg_state_save(r.state, path_of(r.path)));
-    MUST(!qg_file_read(path_of(r.path), MOST_BYTES, &r.good, &r.n));
-    MUST(!qg_file_read(path_of(r.path), MOST_BYTES, &r.plain, &r.n));
+    MUST(!qg__file_read(path_of(r.path), MOST_BYTES, &r.good, &r.n));
+    MUST(!qg__file_read(path_of(r.path), MOST_BYTES, &r.plain, &r.n));
     spoil(r.plain, r.n, QG_SAFETENSORS_CHECKSUM);
     spoil(r.plain, r.n, QG_SAFETENSORS_HASH);
     return r;
@@ -114,7 +114,7 @@ static void check_unchanged(const trained *r)
     unsigned char *bytes;
     size_t         n;
     MUST(!qg_state_save(r->state, path_of("now")));
-    MUST(!qg_file_read(path_of("now"), MOST_BYTES, &bytes, &n));
+    MUST(!qg__file_read(path_of("now"), MOST_BYTES, &bytes, &n));
     MUST(n == r->n && !memcmp(bytes, r->good, n));
     free(bytes);
 }

@@ -42,7 +42,7 @@ static bool save_notes(char *text)
     }
     const char *image = qg_state_find_note(s, "image");
     qg_shape    shape;
-    bool        small = !image || qg_image_parse(image, &shape) || qg_row(shape) <= MOST_VALUES;
+    bool        small = !image || qg__image_parse(image, &shape) || qg_row(shape) <= MOST_VALUES;
     if (small) small = fuzz_ok(qg_state_save(s, path_of("checkpoint")));
     qg_state_free(s);
     return small;

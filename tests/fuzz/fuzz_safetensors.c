@@ -16,7 +16,7 @@ static void check_entries(const qg_archive *a)
     const qg_named_array *e = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) {
         MUST(qg_archive_find(a, e[i].name) == &e[i]);
-        MUST(qg_utf8_valid(e[i].name, strlen(e[i].name)) && (i == 0 || strcmp(e[i - 1].name, e[i].name) < 0));
+        MUST(qg__utf8_valid(e[i].name, strlen(e[i].name)) && (i == 0 || strcmp(e[i - 1].name, e[i].name) < 0));
         fuzz_touch(e[i].array.data, e[i].bytes);
         if (!e[i].viewable) continue;
         MUST(qg_array_count(&e[i].array) * qg_dtype_bytes(e[i].array.dtype) == e[i].bytes);
@@ -36,7 +36,7 @@ static void write_and_read(const qg_archive *a)
         if (!e[i].viewable) return;
     char path[ROOM_BYTES];
     strcpy(path, in_room("written"));
-    MUST(!qg_safetensors_write(QG_BY_PATH, path, e, n, note, m));
+    MUST(!qg__safetensors_write(QG_BY_PATH, path, e, n, note, m));
     qg_archive *b = qg_archive_open(path);
     MUST(b);
     const qg_named_array *read = qg_archive_entries(b, &n_read);

@@ -28,7 +28,7 @@ static int lock(void)
     if (fd < 0) qg_fail(QG_EIO, "cannot open " RESULTS ": %s", strerror(errno));
     if (fd >= 0 && !qg__path_lock(fd, RESULTS, true, unlocked)) {
         if (*unlocked) print_safe(stderr, "qgrad: warning: %s\n", unlocked);
-        qg_file_sweep_in(fd, PAGE);
+        qg__file_sweep_in(fd, PAGE);
         return fd;
     }
     if (fd >= 0) close(fd);
@@ -37,9 +37,9 @@ static int lock(void)
 
 static qg_status write_page(const char *text)
 {
-    qg_file *f = qg_file_begin(PAGE);
-    qg_file_put(f, text, strlen(text));
-    return qg_file_commit(f);
+    qg_file *f = qg__file_begin(PAGE);
+    qg__file_put(f, text, strlen(text));
+    return qg__file_commit(f);
 }
 
 static qg_status copy_text(const char *from, const char *to)
@@ -48,9 +48,9 @@ static qg_status copy_text(const char *from, const char *to)
     size_t    n;
     qg_status status = qg__text_read(QG_BY_PATH, from, MAX_PAGE_BYTES, &text, &n);
     if (status) return status;
-    qg_file *f = qg_file_begin(to);
-    qg_file_put(f, text, n);
-    status = qg_file_commit(f);
+    qg_file *f = qg__file_begin(to);
+    qg__file_put(f, text, n);
+    status = qg__file_commit(f);
     free(text);
     return status;
 }
@@ -59,10 +59,10 @@ static qg_status write_config(const qg_recipe *r, const char *path)
 {
     char *text = qg__recipe_print(r, QG__SAVED);
     if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
-    qg_file *f = qg_file_begin_in(QG_BY_PATH, path);
-    qg_file_put(f, text, strlen(text));
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
+    qg__file_put(f, text, strlen(text));
     free(text);
-    return qg_file_commit(f);
+    return qg__file_commit(f);
 }
 
 /* Copies the logs of a run from one folder to another. */
@@ -89,7 +89,7 @@ static void remove_logs(const char *dir)
     qg__run_paths p;
     if (qg__run_paths_of(dir, &p)) return;
     for (qg__run_file f = QG__RUN_CONFIG; f <= QG__RUN_RESULT; f++) {
-        qg_file_sweep_in(QG_BY_PATH, p.file[f]);
+        qg__file_sweep_in(QG_BY_PATH, p.file[f]);
         remove(p.file[f]);
     }
     rmdir(dir);
@@ -126,7 +126,7 @@ static qg_status copy_run(const logged_run *r, const char *dir)
         return status;
     }
     remove_logs(old);
-    return qg_file_flush_name_in(QG_BY_PATH, to);
+    return qg__file_flush_name_in(QG_BY_PATH, to);
 }
 
 /* Compares the page with the logs; the message names the first line that differs. */
@@ -190,9 +190,9 @@ static qg_status check_place(bool writes)
     char     *page;
     size_t    n;
     bool      has;
-    qg_status status = qg_file_exists_in(QG_BY_PATH, RECIPES, &has);
+    qg_status status = qg__file_exists_in(QG_BY_PATH, RECIPES, &has);
     if (!status && !has) status = qg_fail(QG_ESTATE, RECIPES " does not exist here; run this where the recipes are");
-    if (!status) status = qg_file_exists_in(QG_BY_PATH, PAGE, &has);
+    if (!status) status = qg__file_exists_in(QG_BY_PATH, PAGE, &has);
     if (status || !writes || !has) return status;
     status = qg__text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
