@@ -26,7 +26,6 @@ typedef struct evaluation {
     qg__init_report init;
     qg_assessment   all;
     qg__class_names classes;
-    char          **files;      /* [all.n_worst] of the worst mistakes; NULL: the images are no files */
 } evaluation;
 
 /* The run's configuration with the weights' scheme of --weight. */
@@ -251,7 +250,8 @@ static void print_worst(const evaluation *e)
            a->images - a->correct);
     for (int i = 0; i < a->n_worst; i++) {
         const qg_mistake *m = &a->worst[i];
-        if (e->files[i]) print_safe(stdout, "  %s", e->files[i]);
+        char              file[QG__PATH_BYTES];
+        if (qg_loader_file(e->test, m->image, file, sizeof file)) print_safe(stdout, "  %s", file);
         else printf("  image %" PRIu64, m->image);
         print_safe(stdout, ": %s %.2g %%, taken for %s %.2f %%\n", e->classes.name[m->label], 100 * exp(-m->loss),
                    e->classes.name[m->predicted], 100 * m->confidence);
@@ -304,9 +304,10 @@ static void json_worst(const evaluation *e, qg__json *j)
     qg__json_open(j, "worst", '[');
     for (int i = 0; i < e->all.n_worst; i++) {
         const qg_mistake *m = &e->all.worst[i];
+        char              file[QG__PATH_BYTES];
         qg__json_open(j, NULL, '{');
         qg__json_integer(j, "image", m->image);
-        if (e->files[i]) qg__json_path(j, "file", e->files[i]);
+        if (qg_loader_file(e->test, m->image, file, sizeof file)) qg__json_path(j, "file", file);
         qg__json_integer(j, "label", (uint64_t)m->label);
         qg__json_integer(j, "predicted", (uint64_t)m->predicted);
         qg__json_real(j, "label_probability", exp(-m->loss));
@@ -314,19 +315,6 @@ static void json_worst(const evaluation *e, qg__json *j)
         qg__json_close(j, '}');
     }
     qg__json_close(j, ']');
-}
-
-/* The files of the worst mistakes, if the images are files. */
-static qg_status find_files(evaluation *e)
-{
-    const int n     = e->all.n_worst;
-    uint64_t *index = calloc((size_t)n + 1, sizeof *index);
-    e->files        = calloc((size_t)n + 1, sizeof *e->files);
-    for (int i = 0; index && i < n; i++) index[i] = e->all.worst[i].image;
-    const qg_status status = index && e->files ? qg__data_files(&e->recipe.data, e->recipe.data_dir, true, n, index, e->files)
-                                               : qg_fail(QG_EMEM, "out of memory for %d mistakes", n);
-    free(index);
-    return status;
 }
 
 /* --- the result ---------------------------------------------------------------------------- */
@@ -376,8 +364,7 @@ static qg_status measure(evaluation *e)
     const config *asked   = e->asked;
     const int     classes = qg_loader_classes(e->test), worst = asked->json && !config_text(asked, "worst") ? WORST : asked->worst;
     qg_status     status = qg__class_names_begin(&e->classes, qg_run_note(e->run, "class-names"), e->recipe.data.name, classes);
-    if (!status) status = qg__reader_evaluate(e->run, e->other ? e->other : e->run->net, e->test, worst, &e->all);
-    return status ? status : find_files(e);
+    return status ? status : qg__reader_evaluate(e->run, e->other ? e->other : e->run->net, e->test, worst, &e->all);
 }
 
 static int evaluate(evaluation *e)
@@ -397,8 +384,6 @@ static int eval_main(const char *program, const char *operand, config *asked)
     (void)program, (void)operand;
     evaluation e      = { .asked = asked };
     const int  status = evaluate(&e);
-    for (int i = 0; e.files && i < e.all.n_worst; i++) free(e.files[i]);
-    free(e.files);
     qg__class_names_end(&e.classes);
     qg_assessment_free(&e.all);
     qg_net_free(e.other);

@@ -144,10 +144,6 @@ qg_status qg__files_load(qg__dataset *set)
         set->images = NULL;
         return status;
     }
-    qg__files_release(set->files);
-    free(set->file);
-    set->files = NULL;
-    set->file  = NULL;
     return QG_OK;
 }
 

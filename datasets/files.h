@@ -36,7 +36,7 @@ struct qg__files {
 qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes);
 void       qg__files_release(qg__files *f);         /* by one of its users; NULL is ignored */
 
-/* Decodes all images of set to set->images, in parallel, and releases the files.  Both this and
+/* Decodes all images of set to set->images, in parallel; the set then needs its files no more.  Both this and
  * qg__files_scan warn of images of 16 bits (set->warning).  Fails as qg__image_resized, for the first
  * image in the order of the set that cannot be decoded; QG_EMEM.  set is then as it was. */
 QG_MUST_CHECK

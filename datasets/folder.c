@@ -10,6 +10,7 @@
 #include "core/io/hash.h"
 #include "datasets/files.h"
 #include "datasets/image.h"
+#include "datasets/preprocess.h"
 
 enum { WARNING_BYTES = 2 * QG__PATH_BYTES };
 
@@ -95,7 +96,7 @@ static bool list_only(folder *f, const char *dir, bool classes, listing *l)
         const char *name  = l->name[i]->d_name;
         bool        inner = false;
         ok                = check_folder(dir, name, &inner) || !classes;
-        keep[i]           = classes ? inner : qg__image_named(name) && !inner;
+        keep[i]           = classes ? inner : qg_image_named(name) && !inner;
         if (ok && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);
     }
     if (ok) list_keep(l, keep);
@@ -275,36 +276,6 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
     if (!ok) qg__dataset_free(&set);
     folder_free(&f);
     return qg__loader_new(set, spec);
-}
-
-/* Of image i, from malloc; *status: why not. */
-static char *path_of(const folder *f, uint64_t i, qg_status *status)
-{
-    char dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
-    int  k = 0;
-    while (k < f->classes.n && i >= (uint64_t)f->images[k].n) i -= (uint64_t)f->images[k++].n;
-    if (k == f->classes.n) return NULL;
-    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, dir) ||
-        !qg__dataset_path(dir, f->images[k].name[i]->d_name, path)) {
-        *status = qg_errcode();
-        return NULL;
-    }
-    char *copy = strdup(path);
-    if (!copy) *status = qg_fail(QG_EMEM, "'%s': out of memory: the paths of images", f->dir);
-    return copy;
-}
-
-qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char **path)
-{
-    folder    f      = { .dir = dir };
-    qg_status status = survey(&f) ? QG_OK : qg_errcode();
-    for (int i = 0; i < n; i++) path[i] = status ? NULL : path_of(&f, index[i], &status);
-    for (int i = 0; i < n && status; i++) {
-        free(path[i]);
-        path[i] = NULL;
-    }
-    folder_free(&f);
-    return status;
 }
 
 qg_status qg__folder_same_classes(const char *a, const char *b)

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "core/io/file.h"
+#include "datasets/preprocess.h"
 
 /* A sheet of the sample has less than one million bytes, one of CIFAR-10 23 million. */
 #define MAX_BYTES ((size_t)1 << 26)
@@ -22,7 +23,7 @@ static const struct format {
     { "BM", 2, qg__bmp_decode },
 };
 
-bool qg__image_named(const char *name)
+bool qg_image_named(const char *name)
 {
     static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".bmp" };
     const char              *ending    = strrchr(name, '.');
@@ -138,7 +139,7 @@ bool qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep)
     const qg_shape is   = { 1, m.h, m.w, want.c };
     const bool     fits = is.h == want.h && is.w == want.w;
     if (fits) memcpy(to, m.pixels, qg_row(want));
-    const bool ok = fits || qg__resize(m.pixels, is, to, want);
+    const bool ok = fits || !qg_image_resize(m.pixels, is, to, want);
     free(m.pixels);
     *deep = m.deep;
     if (!ok) qg_fail(qg_errcode(), "'%s': %s", path, qg_errmsg());

@@ -13,9 +13,6 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-/* Whether a name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
-bool     qg__image_named(const char *name);
-
 /* Whether images of this shape can be made of files: they have 1 channel (grey) or 3, and sides of 1..4096.
  * The message begins with what wants them.  QG_EARG. */
 QG_MUST_CHECK
@@ -30,18 +27,9 @@ uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
  * False, and a message that names the file, also as qg__image_wanted; to may then hold anything. */
 bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep);
 
-/* path[i] = the path of image index[i] of qg_folder(dir), as its files are now, from malloc; NULL: there is
- * no such image.  Fails as qg_folder, and path then has NULL alone. */
-QG_MUST_CHECK
-qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char **path);
-
 /* The pixels [h][w][c] of an 8-bit PNG of exactly this shape, from malloc; want->h 0 accepts any height and
  * becomes the file's.  NULL, and a message that names the file, if it is anything else. */
 uint8_t *qg__png_read(const char *path, qg_shape *want);
-
-/* Resizes from [is.h][is.w][c] to to [want.h][want.w][c], by a triangle filter.  False: QG_EMEM, or
- * QG_ESHAPE if the channels differ. */
-bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
 
 /* --- between image.c and the decoders ----------------------------------------------------- */
 

@@ -22,6 +22,8 @@ enum { PIECE_IMAGES = 8 };
 struct qg_loader {
     qg_arena       memory;       /* order, x and y */
     qg__dataset    set;
+    qg__files     *named;        /* of a set in memory that was read from files and is .in_order, these; or NULL */
+    uint32_t      *file;         /* [n], the index of each image in named */
     qg_preprocess  preprocess;
     float         *whitened;     /* [n][h][w][c], instead of set.images; or NULL */
     qg_loader_spec spec;         /* without preprocess and classes, which are the caller's */
@@ -236,15 +238,28 @@ static qg_status open_validation(qg_loader *l, qg__dataset held)
     return l->validation ? QG_OK : qg_errcode();
 }
 
+static qg_status load_files(qg_loader *l, bool divides)
+{
+    qg__dataset    *set    = &l->set;
+    const bool      keeps  = l->spec.in_order && !divides;
+    const qg_status status = qg__files_load(set);
+    if (status) return status;
+    if (keeps) l->named = set->files, l->file = set->file;
+    else qg__files_release(set->files), free(set->file);
+    set->files = NULL;
+    set->file  = NULL;
+    return QG_OK;
+}
+
 /* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a
  * cache that cannot. */
-static qg_status open_files(qg_loader *l, size_t *bytes)
+static qg_status open_files(qg_loader *l, bool divides, size_t *bytes)
 {
     const size_t all = (size_t)l->set.shape.n * qg_row(l->set.shape), memory = qg__memory();
     const bool   automatic = !l->spec.cache_bytes;
     *bytes = automatic ? memory / 4 : l->spec.cache_bytes;
     if (l->set.files->scanned) return QG_OK;            /* held out of a set that is not in memory */
-    if (all <= (automatic ? memory / 2 : *bytes)) return qg__files_load(&l->set);
+    if (all <= (automatic ? memory / 2 : *bytes)) return load_files(l, divides);
     if (!automatic) return QG_OK;
     return qg__dataset_warn(&l->set, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu "
                             "MiB; they are decoded in every epoch, except as many as a cache of %zu MiB "
@@ -294,7 +309,7 @@ static qg_status divide(qg_loader *l, qg__dataset *held)
     qg_status        status = QG_OK;
     if (part.images || part.share != 0)
         status = qg__dataset_draw(&l->set, part, l->spec.seed, &taken, &images);
-    if (!status && l->set.files) status = open_files(l, &bytes);
+    if (!status && l->set.files) status = open_files(l, taken, &bytes);
     if (!status) status = survey(l, taken, bytes);
     if (!status && taken) status = qg__dataset_hold_out(&l->set, taken, images, held);
     free(taken);
@@ -357,6 +372,7 @@ static void draw_order(qg_loader *l)
 
 struct gathering {
     const qg_loader *l;
+    const qg_augment *augment;
     const uint32_t  *order;    /* of this batch */
     int              n;        /* images of this batch */
     uint64_t         key;      /* of this epoch's augmentation */
@@ -382,7 +398,7 @@ static bool make(const struct gathering *g, int i, float *to)
                                .floats     = l->whitened ? l->whitened + index * qg_row(l->set.shape) : NULL,
                                .shape      = l->set.shape };
     if (!from.bytes && !from.floats) return false;
-    augment(&l->spec.augment, qg_rng_fork(g->key, index), &from, to);
+    augment(g->augment, qg_rng_fork(g->key, index), &from, to);
     return true;
 }
 
@@ -426,6 +442,7 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
     const int        rest  = l->set.shape.n - first;
     const uint64_t   key   = qg_rng_fork(l->spec.seed, QG_STREAM_AUGMENT);
     struct gathering g     = { .l      = l,
+                               .augment = &l->spec.augment,
                                .order  = l->order + first,
                                .n      = rest < l->spec.batch ? rest : l->spec.batch,
                                .key    = qg_rng_fork(key, l->epoch),
@@ -509,6 +526,25 @@ const uint8_t *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *ro
     return qg__failure_of(&r.failure) ? NULL : room;
 }
 
+qg_status qg_loader_image(qg_loader *l, uint64_t i, float *x)
+{
+    static const qg_augment none  = { 0 };
+    const uint32_t          index = (uint32_t)i;
+    const struct gathering  g     = { .l = l, .augment = &none, .order = &index, .n = 1 };
+    if (!l) return QG_EARG;              /* the message says why the loader is NULL */
+    if (i >= (uint64_t)l->set.shape.n) return qg_fail(QG_EARG, "image %" PRIu64 " of %d", i, l->set.shape.n);
+    return make(&g, 0, x) ? QG_OK : qg_errcode();
+}
+
+bool qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t bytes)
+{
+    const qg__files *f    = l->named ? l->named : l->set.files;
+    const uint32_t  *file = l->named ? l->file : l->set.file;
+    char             whole[QG__PATH_BYTES];
+    if (!f || i >= (uint64_t)l->set.shape.n || !qg__dataset_path(f->dir, f->names + f->item[file[i]].name, whole)) return false;
+    return (size_t)snprintf(path, bytes, "%s", whole) < bytes;
+}
+
 int qg_loader_classes(const qg_loader *l)
 {
     return l ? l->set.classes : 0;
@@ -543,6 +579,8 @@ void qg_loader_free(qg_loader *l)
     if (!l) return;
     qg_loader_free(l->validation);
     qg__dataset_free(&l->set);
+    qg__files_release(l->named);
+    free(l->file);
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);
     free(l->why);

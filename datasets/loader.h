@@ -226,6 +226,15 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, including a sh
 const uint8_t  *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
 const uint16_t *qg_loader_labels(const qg_loader *l);
 
+/* Image i of the set, preprocessed and without augmentation: x [h][w][c].  The position of the loader
+ * does not change, and of several ranks each may read other images.  Fails as qg_loader_next. */
+QG_MUST_CHECK
+qg_status qg_loader_image(qg_loader *l, uint64_t i, float *x);
+
+/* Writes the path of the file of image i, as "DIR/cat/7.png".  False: the set is none of qg_folder, it is
+ * not .in_order and in memory, or the path is longer than bytes. */
+bool      qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t bytes);
+
 /* The images that .validation has held out, preprocessed like those of l, in the order of the set
  * and without augmentation; NULL: there are none.
  *

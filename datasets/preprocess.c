@@ -112,6 +112,7 @@ qg_status qg_image_read(const char *path, qg_shape image, uint8_t *bytes, bool *
 {
     bool here;
     if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
+    if (!bytes) return qg__image_wanted(path, image);
     return qg__image_resized(path, image, bytes, deep ? deep : &here) ? QG_OK : qg_errcode();
 }
 
@@ -119,7 +120,7 @@ qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x
 {
     if (!p) return QG_EARG;
     if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
-    if (qg__image_wanted(path, p->shape)) return QG_EARG;
+    if (qg_image_read(path, p->shape, NULL, NULL)) return QG_EARG;
     uint8_t *bytes = malloc(qg_row(p->shape));
     if (!bytes) return qg_fail(QG_EMEM, "'%s': out of memory", path);
     qg_status status = qg_image_read(path, p->shape, bytes, NULL);

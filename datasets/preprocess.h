@@ -58,12 +58,22 @@ bool qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b); /* the
 
 /* Reads a PNG, JPEG or BMP file of any size, turned and resized as by qg_folder, to bytes
  * [h][w][c] of a shape with n = 1.  A color image becomes gray if c is 1; of 16 bits per value the
- * high 8 are used, and *deep, unless deep is NULL, is then true.
+ * high 8 are used, and *deep, unless deep is NULL, is then true.  With NULL for bytes it reads
+ * nothing and only checks the shape; path is then what the message names.
  *
  * Fails    As qg_folder; QG_EARG: c is neither 1 nor 3, or a side is above 4096.  The contents of
  *          bytes are then unspecified. */
 QG_MUST_CHECK
 qg_status            qg_image_read(const char *path, qg_shape image, uint8_t *bytes, bool *deep);
+
+/* Whether a file name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
+bool                 qg_image_named(const char *name);
+
+/* Resizes an image in memory as qg_image_read does: from [is.h][is.w][c], to [want.h][want.w][c].
+ *
+ * Fails    QG_ESHAPE: the channels differ; QG_EMEM.  to is then unchanged. */
+QG_MUST_CHECK
+qg_status            qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
 
 /* Reads an image file as qg_image_read does, and preprocesses it: x is the input of the net.
  *

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "core/status.h"
-#include "datasets/image.h"
+#include "datasets/preprocess.h"
 
 /* What pixel i of a line of `is` covers of one of `was`: begin .. end - 1. */
 typedef struct cover {
@@ -66,10 +66,9 @@ static void add_row(rows *y, int r, int was, int is, size_t row, const float *wi
     }
 }
 
-bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
+qg_status qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
 {
-    if (is.c != want.c)
-        return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c), false;
+    if (is.c != want.c) return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c);
     const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c, h = (size_t)want.h;
     float       *wide = malloc(row * sizeof *wide);
     rows         y    = { 0, calloc(h * row, sizeof *y.sum), calloc(h, sizeof *y.weights) };
@@ -84,10 +83,10 @@ bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
             for (size_t k = 0; k < row; k++)
                 to[i * row + k] = to_byte((float)(y.sum[i * row + k] / y.weights[i]));
     } else {
-        qg_fail(QG_EMEM, "out of memory: resizing an image of %d x %d", is.w, is.h);
+        (void)qg_fail(QG_EMEM, "out of memory: resizing an image of %d x %d", is.w, is.h);
     }
     free(wide);
     free(y.sum);
     free(y.weights);
-    return ok;
+    return ok ? QG_OK : QG_EMEM;
 }

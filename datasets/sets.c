@@ -296,16 +296,6 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
     return l;
 }
 
-qg_status qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index,
-                         char **path)
-{
-    char split[QG__PATH_BYTES];
-    for (int i = 0; i < n; i++) path[i] = NULL;
-    if (d->open != open_folder || !dir) return QG_OK;
-    const qg_status status = qg__path_join(dir, test ? "test" : "train", split);
-    return status ? status : qg__folder_paths(split, n, index, path);
-}
-
 uint64_t qg__data_digest(const qg_loader *train, const qg_loader *test)
 {
     const uint64_t digest[] = { qg_loader_digest(train), qg_loader_digest(test) };

@@ -48,12 +48,6 @@ qg_loader      *qg__data_open(const qg__data *d, const char *dir, bool test, qg_
 QG_MUST_CHECK
 qg_status       qg__data_check_classes(const qg__data *d, const char *dir);
 
-/* path[i] = the file of image index[i] of a split, from malloc; NULL: the set has no file for each image.
- * Fails as qg__data_open; path then has NULL alone. */
-QG_MUST_CHECK
-qg_status       qg__data_files(const qg__data *d, const char *dir, bool test, int n, const uint64_t *index,
-                               char **path);
-
 uint64_t        qg__data_digest(const qg_loader *train,
                                 const qg_loader *test); /* of both splits' images and labels */
 

@@ -4,7 +4,6 @@
 #include "cli/predict/scorer.h"
 #include "cli/run/packed.h"
 #include "core/kernels/parallel.h"
-#include "datasets/image.h"
 
 typedef struct packed_scorer {
     const char *path;
@@ -42,7 +41,7 @@ qg_status scorer_of_packed(scorer *s, const config *asked)
     qg_status       status = packed_open(&p->packed, p->path, QG_INFER_EVALUATE);
     const qg_infer *net    = p->packed.net;
     s->image               = p->packed.image;
-    if (!status) status = qg__image_wanted(p->path, s->image);
+    if (!status) status = qg_image_read(p->path, s->image, NULL, NULL);
     if (!status) status = packed_prepare(&p->packed, 1);
     return status ? status
                   : qg__class_names_begin(&s->classes, qg_infer_note(net, "class-names"), qg_infer_note(net, "data"), p->packed.scores);

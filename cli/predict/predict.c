@@ -9,7 +9,6 @@
 #include "cli/predict/walk.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
-#include "datasets/image.h"
 
 enum { MOST_IMAGES = 64, MOST_BYTES = 16 << 20, WHY_BYTES = QG__PATH_BYTES + 256 };
 
@@ -203,7 +202,7 @@ static int predict(prediction *p)
     }
     qg_status status = find_files(p);
     if (!status) status = packed ? scorer_of_packed(&p->scorer, p->asked) : scorer_of_run(&p->scorer, p->asked);
-    if (!status && !packed) status = qg__image_wanted(p->asked->run, p->scorer.image);
+    if (!status && !packed) status = qg_image_read(p->asked->run, p->scorer.image, NULL, NULL);
     if (!status) status = allocate(p);
     if (status) return qg_print_error("qgrad predict");
     predict_all(p);

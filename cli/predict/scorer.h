@@ -29,7 +29,7 @@ QG_MUST_CHECK
 qg_status scorer_of_run(scorer *s, const config *asked);
 
 /* The packed net of --packed; likewise.  Fails as packed_open (cli/run/packed.h); QG_EARG: its images are none that files
- * become (qg__image_wanted), for which it takes no memory. */
+ * become (qg_image_read), for which it takes no memory. */
 QG_MUST_CHECK
 qg_status scorer_of_packed(scorer *s, const config *asked);
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/io/grow.h"
-#include "datasets/image.h"
+#include "datasets/preprocess.h"
 
 /* A folder that is being listed, and the one that contains it. */
 typedef struct place {
@@ -54,7 +54,7 @@ static qg_status add_entry(walk *w, const char *dir, const char *name, const pla
     struct stat s;
     if (qg__path_join(dir, name, path)) return add(w, dir, qg_errmsg());
     if (!stat(path, &s) && S_ISDIR(s.st_mode)) return add_folder(w, path, &s, p);
-    if (qg__image_named(name)) return add(w, path, NULL);
+    if (qg_image_named(name)) return add(w, path, NULL);
     skip(w, path);
     return QG_OK;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/report/page.h"
-#include "datasets/dataset.h"
 
 enum { TEXT_BYTES = 192, LINE_LETTERS = 100 };
 
@@ -42,21 +41,11 @@ static void print_codes(const follower *f, const columns *t)
     fflush(f->out);
 }
 
-/* The other ranks do not read along. */
-static qg_status look_at_images(follower *f, shown_run *r)
-{
-    if (!f->images) return QG_OK;
-    qg__loader_divide(f->images, false);
-    qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
-    if (!s) s = shown_run_inputs(r, f->images);
-    qg__loader_divide(f->images, true);
-    return s;
-}
-
 static qg_status write_page(follower *f, shown_run *r)
 {
     char      path[QG__PATH_BYTES];
-    qg_status s = look_at_images(f, r);
+    qg_status s = f->images && f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
+    if (!s && f->images) s = shown_run_inputs(r, f->images);
     if (!s) s = qg__path_join(r->dir, KEPT_PAGE, path);
     int          group, groups;
     shown_group *alone = s ? NULL : shown_groups(r, 1, &group, &groups);

@@ -179,21 +179,23 @@ static qg_status run_layers(shown_run *r, qg_tape *t, qg_var *image, qg_var **re
 
 qg_status shown_run_inputs(shown_run *r, qg_loader *images)
 {
-    qg_batch  b;
+    qg_tensor x      = { .shape = qg_loader_shape(images) };
     qg_tape  *t      = qg_tape_new();
     qg_var  **result = calloc((size_t)qg_net_layers(r->run->net) + 1, sizeof *result);
-    qg_status s      = t && result ? QG_OK : qg_fail(QG_EMEM, "out of memory for a tape");
-    r->inputs        = 0;
-    if (!s && qg_loader_next(images, &b)) {
+    if (x.shape.n > INPUT_IMAGES) x.shape.n = INPUT_IMAGES;
+    x.data      = malloc(qg_count(x.shape) * sizeof *x.data);
+    qg_status s = t && result && x.data ? QG_OK : qg_fail(QG_EMEM, "out of memory for a tape");
+    for (int i = 0; i < x.shape.n && !s; i++) s = qg_loader_image(images, (uint64_t)i, x.data + (size_t)i * qg_row(x.shape));
+    r->inputs       = 0;
+    r->input_images = x.shape.n;
+    if (!s) {
         qg_tape_begin(t, QG_EVAL, 0, r->run->steps);
-        if (b.x.shape.n > INPUT_IMAGES) b.x.shape.n = INPUT_IMAGES;
-        r->input_images = b.x.shape.n;
-        s               = run_layers(r, t, qg_input(t, b.x), result);
+        s = run_layers(r, t, qg_input(t, x), result);
     }
+    free(x.data);
     free(result);
     qg_tape_free(t);
-    const qg_status after = qg_loader_seek(images, 0, 0);
-    return s ? s : after;
+    return s;
 }
 
 void shown_run_release(shown_run *r)

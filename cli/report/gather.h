@@ -52,8 +52,7 @@ typedef struct shown_run {
 QG_MUST_CHECK
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before);
 
-/* Runs the net on the first 16 images, which are at the start before and afterwards, and sets r->input.  Fails as the ops
- * do. */
+/* Runs the net on the first 16 images, and sets r->input.  Fails as qg_loader_image and the ops. */
 QG_MUST_CHECK
 qg_status shown_run_inputs(shown_run *r, qg_loader *images);
 void      shown_run_release(shown_run *r);      /* the net, which a page does not need */

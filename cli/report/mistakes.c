@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "datasets/image.h"
+#include "core/tensor.h"
+#include "datasets/preprocess.h"
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
@@ -68,7 +69,7 @@ static qg_status draw(qg_shape s, const float *x, char **picture)
     size_t         n;
     if (bytes && shown) {
         stretch(qg_row(s), x, bytes);
-        if (qg__resize(bytes, s, shown, small)) png = encode(small, shown, &n);
+        if (!qg_image_resize(bytes, s, shown, small)) png = encode(small, shown, &n);
     }
     *picture = png ? base64(png, n, "data:image/png;base64,") : NULL;
     free(png);
@@ -80,19 +81,14 @@ static qg_status draw(qg_shape s, const float *x, char **picture)
 qg_status mistakes_draw(mistakes *m, qg_loader *images)
 {
     const qg_shape s      = qg_loader_shape(images);
-    uint64_t       batch  = 1;
-    qg_status      status = QG_OK;
-    qg_batch       first;
-    if (m->all.n_worst && qg_loader_next(images, &first)) batch = (uint64_t)first.n;
+    float         *x      = malloc(qg_row(s) * sizeof *x);
+    qg_status      status = x ? QG_OK : qg_fail(QG_EMEM, "out of memory for an image");
     for (int i = 0; i < m->all.n_worst && !status && (s.c == 1 || s.c == 3); i++) {
-        const uint64_t image = m->all.worst[i].image;
-        qg_batch       b;
-        status = qg_loader_seek(images, 0, image / batch);
-        if (!status && qg_loader_next(images, &b))
-            status = draw((qg_shape){ 1, s.h, s.w, s.c }, b.x.data + (size_t)(image % batch) * qg_row(s), &m->picture[i]);
+        status = qg_loader_image(images, m->all.worst[i].image, x);
+        if (!status) status = draw((qg_shape){ 1, s.h, s.w, s.c }, x, &m->picture[i]);
     }
-    const qg_status after = qg_loader_seek(images, 0, 0);
-    return status ? status : after;
+    free(x);
+    return status;
 }
 
 void mistakes_end(mistakes *m)

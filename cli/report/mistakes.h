@@ -13,9 +13,8 @@ typedef struct mistakes {
     char          *picture[WORST_IMAGES];   /* of all.worst: "data:image/png;base64,.."; NULL: none */
 } mistakes;                                 /* {0} is empty */
 
-/* After the last image: makes the pictures from the images, which are .in_order and at the start before and
- * afterwards.  Each is stretched to its own extremes, since they are normalised; large ones are made smaller.  Fails with
- * QG_EMEM, and as qg_loader_seek. */
+/* After the last image: makes the pictures from the images, which are .in_order.  Each is stretched to its own extremes, since
+ * they are normalised; large ones are made smaller.  Fails with QG_EMEM, and as qg_loader_image. */
 QG_MUST_CHECK
 qg_status mistakes_draw(mistakes *m, qg_loader *images);
 void      mistakes_end(mistakes *m);

@@ -9,6 +9,7 @@
 
 #include "datasets/image.h"
 #include "datasets/loader.h"
+#include "datasets/preprocess.h"
 #include "datasets/sets.h"
 #include "tests/support/pictures.h"
 #include "tests/support/room.h"
@@ -49,6 +50,26 @@ static void test_classes_and_images_by_name(void **state)
     for (int i = 0; i < 4 * 5 * 7 * 3; i++)
         assert_int_equal(lroundf(255 * b.x.data[i]), p[i / 105][i % 105]);
     qg_loader_free(l);
+
+    /* One by one, in memory and in files; the files of images in another order are not known. */
+    for (int how = 0; how < 3; how++) {
+        float x[105];
+        char  file[1024];
+        l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
+                      (qg_loader_spec){ .batch = 3, .in_order = how < 2, .cache_bytes = how == 1 ? 200 : 0,
+                                        .augment = { .pad = 2, .flip = true } });
+        if (!l) fail_msg("%s", qg_errmsg());
+        for (uint64_t i = 0; i < 4; i++) {
+            assert_ok(qg_loader_image(l, i, x));
+            for (int k = 0; k < 105; k++) assert_int_equal(lroundf(255 * x[k]), p[i][k]);
+        }
+        assert_int_equal(qg_loader_image(l, 4, x), QG_EARG);
+        assert_true(qg_loader_file(l, 2, file, sizeof file) == (how < 2));
+        if (how < 2) assert_string_equal(file, in_room("bee/b.png"));
+        assert_false(qg_loader_file(l, 2, file, strlen(room)) || qg_loader_file(l, 4, file, sizeof file));
+        assert_true(qg_loader_next(l, &b) && b.n == 3);         /* the position is still the start */
+        qg_loader_free(l);
+    }
 
     const uint16_t chosen[] = { 2, 0 };
     l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
@@ -262,17 +283,17 @@ static void test_resize(void **state)
     uint8_t in[12], out[64];
     memset(in, 77, sizeof in);
     /* One colour stays it; the same size changes nothing; growing is linear between the centres. */
-    assert_true(qg__resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 5, 3, 2 }));
+    assert_ok(qg_image_resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 5, 3, 2 }));
     for (int i = 0; i < 30; i++) assert_int_equal(out[i], 77);
     for (int i = 0; i < 12; i++) in[i] = (uint8_t)(20 * i);
-    assert_true(qg__resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 2, 3, 2 }));
+    assert_ok(qg_image_resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 2, 3, 2 }));
     assert_memory_equal(in, out, 12);
     const uint8_t two[] = { 0, 100 }, four[] = { 0, 25, 75, 100 };
-    assert_true(qg__resize(two, (qg_shape){ 1, 1, 2, 1 }, out, (qg_shape){ 1, 1, 4, 1 }));
+    assert_ok(qg_image_resize(two, (qg_shape){ 1, 1, 2, 1 }, out, (qg_shape){ 1, 1, 4, 1 }));
     assert_memory_equal(out, four, 4);
-    assert_true(qg__resize(two, (qg_shape){ 1, 2, 1, 1 }, out, (qg_shape){ 1, 4, 1, 1 }));
+    assert_ok(qg_image_resize(two, (qg_shape){ 1, 2, 1, 1 }, out, (qg_shape){ 1, 4, 1, 1 }));
     assert_memory_equal(out, four, 4);
-    assert_false(qg__resize(in, (qg_shape){ 1, 2, 2, 3 }, out, (qg_shape){ 1, 4, 4, 4 }));
+    assert_int_equal(qg_image_resize(in, (qg_shape){ 1, 2, 2, 3 }, out, (qg_shape){ 1, 4, 4, 4 }), QG_ESHAPE);
     assert_message("an image of 3 channels cannot become one of 4");
 }
 
