@@ -173,8 +173,9 @@ static int thin(const curves *c, const double *y, double *tx, double *ty)
     return n;
 }
 
-static void write_svg(const curves *c, FILE *out)
+static qg_status print_svg(const void *what, FILE *out)
 {
+    const curves *c = what;
     enum { WIDTH = 420, HEIGHT = 260, EVERY = 5, POINTS = (GRID + EVERY - 1) / EVERY };
     char      title[PLOT_TEXT_BYTES + 32];
     svg_chart values = { .title = title, .width = WIDTH, .height = HEIGHT,
@@ -202,24 +203,8 @@ static void write_svg(const curves *c, FILE *out)
         values.n_series = 1;
         values.series[0].name = "q, with noise";
     }
-    const int width = gradient ? WIDTH : 2 * WIDTH;
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\"><style>", width, HEIGHT,
-            width, HEIGHT);
-    svg_style(out);
-    fprintf(out, "</style>\n");
-    svg_write(out, &values);
-    if (!gradient) {
-        fprintf(out, "<g transform=\"translate(%d 0)\">", WIDTH);
-        svg_write(out, &slope);
-        fprintf(out, "</g>");
-    }
-    fprintf(out, "</svg>\n");
-}
-
-static void number(double v, FILE *out)
-{
-    char text[QG_NUMBER_BYTES];
-    if (isfinite(v)) fputs((qg__number_print(text, 9, v), text), out);
+    svg_picture(out, &values, gradient ? NULL : &slope);
+    return QG_OK;
 }
 
 static void write_csv(const curves *c, FILE *out)
@@ -228,10 +213,10 @@ static void write_csv(const curves *c, FILE *out)
     for (int i = 0; i < GRID; i++) {
         const double row[] = { c->x[i], c->q[i], c->surrogate[i], c->slope[i] };
         for (int k = 0; k < 4; k++) {
-            if (k) fputc(',', out);
-            number(row[k], out);
+            char text[QG_NUMBER_BYTES] = "";
+            if (isfinite(row[k])) qg__number_print(text, 9, row[k]);
+            fprintf(out, "%s%c", text, k < 3 ? ',' : '\n');
         }
-        fputc('\n', out);
     }
 }
 
@@ -282,12 +267,6 @@ static qg_status parse(const char *text, plot_role asked, qg_quant *q, qg_role *
     return qg_quant_parse(text, *role = QG_WEIGHT, q);
 }
 
-static qg_status print_svg(const void *what, FILE *out)
-{
-    write_svg(what, out);
-    return QG_OK;
-}
-
 static qg_status write_all(const char *dir)
 {
     scheme_text s;
@@ -295,51 +274,33 @@ static qg_status write_all(const char *dir)
     curves     *c      = malloc(sizeof *c);
     qg_status   status = c ? qg__path_make(dir, &created) : qg_fail(QG_EMEM, "out of memory");
     for (int i = 0; scheme_at(i, &s) && !status; i++) {
-        char     text[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES], path[QG__PATH_BYTES], *svg;
-        size_t   n;
+        char     text[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES], path[QG__PATH_BYTES];
         qg_quant q;
         if (!plot_of(&s, text, file)) continue;
         *c     = (curves){ .text = text, .role = (qg_role)s.use };
         status = qg__path_join(dir, file, path);
         if (!status) status = qg_quant_parse(text, c->role, &q);
         if (!status) status = draw(q, c->role, c);
-        if (!status) status = qg__text_print(print_svg, c, &svg, &n);
-        if (status) break;
-        status = output_write(path, OUTPUT_PICTURE, svg, n);
-        free(svg);
+        if (!status) status = output_print(path, OUTPUT_PICTURE, print_svg, c);
     }
     free(c);
     return status;
 }
 
-static qg_status write_picture(const char *path, const curves *c)
+static int refuse(const char *why)
 {
-    char           *svg;
-    size_t          n;
-    const qg_status status = qg__text_print(print_svg, c, &svg, &n);
-    if (status) return status;
-    const qg_status written = output_write(path, OUTPUT_PICTURE, svg, n);
-    free(svg);
-    return written;
+    fprintf(stderr, "qgrad plot: %s\n", why);
+    return EXIT_USAGE;
 }
 
 static int plot_main(const char *program, const char *operand, config *asked)
 {
     qg_quant q;
-    if (asked->out && (asked->csv || asked->json)) {
-        fprintf(stderr, "qgrad plot: --out writes pictures, and takes neither --csv nor --json\n");
-        return EXIT_USAGE;
-    }
-    if (asked->csv && asked->json) {
-        fprintf(stderr, "qgrad plot: --csv and --json exclude each other\n");
-        return EXIT_USAGE;
-    }
-    if (asked->out && !operand) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
-    if (!operand) {
-        fprintf(stderr, "qgrad plot: the scheme is missing; qgrad explain lists them\n");
-        return EXIT_USAGE;
-    }
     (void)program;
+    if (asked->out && (asked->csv || asked->json)) return refuse("--out writes pictures, and takes neither --csv nor --json");
+    if (asked->csv && asked->json) return refuse("--csv and --json exclude each other");
+    if (asked->out && !operand) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (!operand) return refuse("the scheme is missing; qgrad explain lists them");
     qg_role   role;
     qg_status s = parse(operand, asked->role, &q, &role);
     if (s) return options_report("qgrad plot", true);
@@ -347,10 +308,10 @@ static int plot_main(const char *program, const char *operand, config *asked)
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     if (c) *c = (curves){ .text = operand, .role = role };
     if (!s) s = draw(q, role, c);
-    if (!s && asked->out) s = write_picture(asked->out, c);
+    if (!s && asked->out) s = output_print(asked->out, OUTPUT_PICTURE, print_svg, c);
     else if (!s && asked->csv) write_csv(c, stdout);
     else if (!s && asked->json) write_json(c, stdout);
-    else if (!s) write_svg(c, stdout);
+    else if (!s) s = print_svg(c, stdout);
     free(c);
     return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;
 }

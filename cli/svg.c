@@ -26,17 +26,13 @@ static const char *const colour[2][SVG_COLOURS] = {
 
 void svg_text(FILE *out, const char *text)
 {
-    char shown[QG_SHOWN_BYTES];
+    static const char        special[] = "&<>\"'";
+    static const char *const entity[]  = { "&amp;", "&lt;", "&gt;", "&quot;", "&#39;" };
+    char                     shown[QG_SHOWN_BYTES];
     for (size_t n = strlen(text); n > 0;) {
         const size_t used = qg__utf8_show(text, n, shown);
-        switch (*shown) {
-        case '&': fputs("&amp;", out); break;
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '"': fputs("&quot;", out); break;
-        case '\'': fputs("&#39;", out); break;
-        default: fputs(shown, out);
-        }
+        const char  *at   = *shown ? strchr(special, *shown) : NULL;
+        fputs(at ? entity[at - special] : shown, out);
         text += used;
         n -= used;
     }
@@ -51,11 +47,22 @@ static void pixel(FILE *out, char before, double v)
     fputs(text, out);
 }
 
-static void number(FILE *out, double v)
+/* anchor: which end of the text is at x. */
+static void label(FILE *out, const char *anchor, double x, double y, const char *text)
 {
-    char text[QG_NUMBER_BYTES];
-    qg__number_print(text, 5, v);
-    fputs(text, out);
+    fprintf(out, "<text text-anchor=\"%s\" x=\"", anchor);
+    pixel(out, 0, x);
+    fputs("\" y=\"", out), pixel(out, 0, y);
+    fputs("\">", out), svg_text(out, text);
+    fputs("</text>", out);
+}
+
+/* A line of this class from (x, y) to another x or y: along is H or V. */
+static void rule(FILE *out, const char *class, double x, double y, char along, double to)
+{
+    fprintf(out, "<path class=\"%s\" d=\"", class);
+    pixel(out, 'M', x), pixel(out, ' ', y), pixel(out, along, to);
+    fputs("\"/>", out);
 }
 
 static void colours(FILE *out, const char *const of[SVG_COLOURS])
@@ -175,53 +182,45 @@ static int ticks(const svg_axis *a, int n, double at[TICKS_MOST])
     return more;
 }
 
-static void tick_label(FILE *out, const svg_axis *a, double at)
+enum { TICK_BYTES = QG_NUMBER_BYTES + 16 };
+
+static const char *tick_text(const svg_axis *a, double at, char text[TICK_BYTES])
 {
-    const double v = (a->log ? pow(10, at) : at) * (a->percent ? 100 : 1);
-    const int    e = v != 0 ? (int)floor(log10(fabs(v)) + 1e-9) : 0;
-    if (e < -4 || e > 5) number(out, round(v / pow(10, e))), fprintf(out, "e%d", e);
-    else number(out, v);
-    if (a->percent) fputs(" %", out);
+    const double v    = (a->log ? pow(10, at) : at) * (a->percent ? 100 : 1);
+    const int    e    = v != 0 ? (int)floor(log10(fabs(v)) + 1e-9) : 0;
+    const bool   far = e < -4 || e > 5;
+    qg__number_print(text, 5, far ? round(v / pow(10, e)) : v);
+    char *end = text + strlen(text);
+    if (far) end += snprintf(end, 12, "e%d", e);
+    if (a->percent) strcpy(end, " %");
+    return text;
 }
 
 static void axis_x(FILE *out, const frame *f)
 {
     double at[TICKS_MOST];
+    char   text[TICK_BYTES];
     if (f->c->x.bare) return;
     for (int i = 0, n = ticks(&f->x, (int)((f->right - f->left) / BETWEEN_X), at); i < n; i++) {
         const double x = f->left + (at[i] - f->x.min) / (f->x.max - f->x.min) * (f->right - f->left);
-        fputs("<path class=\"qg-g\" d=\"", out);
-        pixel(out, 'M', x), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);
-        fputs("\"/><text text-anchor=\"middle\" x=\"", out);
-        pixel(out, 0, x);
-        fprintf(out, "\" y=\"%d\">", (int)f->bottom + 14);
-        tick_label(out, &f->x, at[i]);
-        fputs("</text>", out);
+        rule(out, "qg-g", x, f->bottom, 'V', f->top);
+        label(out, "middle", x, (int)f->bottom + 14, tick_text(&f->x, at[i], text));
     }
-    if (!f->c->x.label) return;
-    fprintf(out, "<text text-anchor=\"middle\" x=\"%d\" y=\"%d\">", (int)(f->left + f->right) / 2,
-            (int)f->bottom + TICKS + 11);
-    svg_text(out, f->c->x.label);
-    fputs("</text>", out);
+    if (f->c->x.label) label(out, "middle", (int)(f->left + f->right) / 2, (int)f->bottom + TICKS + 11, f->c->x.label);
 }
 
 static void axis_y(FILE *out, const frame *f)
 {
     double at[TICKS_MOST];
+    char   text[TICK_BYTES];
     if (f->c->y.bare) return;
     for (int i = 0, n = ticks(&f->y, (int)fmax(2, (f->bottom - f->top) / BETWEEN_Y), at); i < n; i++) {
         const double y = f->bottom - (at[i] - f->y.min) / (f->y.max - f->y.min) * (f->bottom - f->top);
-        fputs("<path class=\"qg-g\" d=\"", out);
-        pixel(out, 'M', f->left), pixel(out, ' ', y), pixel(out, 'H', f->right);
-        fprintf(out, "\"/><text text-anchor=\"end\" x=\"%d\" y=\"", LEFT - 5);
-        pixel(out, 0, y + 4);
-        fputs("\">", out);
-        tick_label(out, &f->y, at[i]);
-        fputs("</text>", out);
+        rule(out, "qg-g", f->left, y, 'H', f->right);
+        label(out, "end", LEFT - 5, y + 4, tick_text(&f->y, at[i], text));
     }
     if (!f->c->y.label) return;
-    const double mid = (f->top + f->bottom) / 2;
-    fprintf(out, "<text text-anchor=\"middle\" transform=\"translate(11 %d) rotate(-90)\">", (int)mid);
+    fprintf(out, "<text text-anchor=\"middle\" transform=\"translate(11 %d) rotate(-90)\">", (int)((f->top + f->bottom) / 2));
     svg_text(out, f->c->y.label);
     fputs("</text>", out);
 }
@@ -305,59 +304,42 @@ static int colour_of(const svg_chart *c, int s)
     return c->series[s].colour ? c->series[s].colour : s % SVG_COLOURS + 1;
 }
 
-static const char *dashes_of(const svg_series *p)
-{
-    return p->kind == SVG_DASHES ? "qg-d " : p->kind == SVG_DOTS ? "qg-o " : p->kind == SVG_DASH_DOTS ? "qg-x " : "";
-}
+/* What draws a kind, and its class, which ends with the number of the colour. */
+static const struct {
+    const char *class;
+    void      (*draw)(FILE *out, const frame *f, const svg_series *p);
+} kinds[] = {
+    [SVG_LINE]      = { "qg-l", line },
+    [SVG_DASHES]    = { "qg-d qg-l", line },
+    [SVG_DOTS]      = { "qg-o qg-l", line },
+    [SVG_DASH_DOTS] = { "qg-x qg-l", line },
+    [SVG_BAND]      = { "qg-s qg-f", band },
+    [SVG_POINTS]    = { "qg-l", points },
+    [SVG_STEPS]     = { "qg-l", stairs },
+    [SVG_BARS]      = { "qg-b qg-f", stairs },
+};
 
 static void curve(FILE *out, const frame *f, int s)
 {
     const svg_series *p = &f->c->series[s];
-    if (p->kind == SVG_POINTS) fprintf(out, "<path class=\"qg-l%d\" d=\"", colour_of(f->c, s));
-    else if (p->kind == SVG_BARS) fprintf(out, "<path class=\"qg-b qg-f%d\" d=\"", colour_of(f->c, s));
-    else if (p->kind == SVG_BAND) fprintf(out, "<path class=\"qg-s qg-f%d\" d=\"", colour_of(f->c, s));
-    else fprintf(out, "<path class=\"%sqg-l%d\" d=\"", dashes_of(p), colour_of(f->c, s));
-    if (has_edges(p->kind)) stairs(out, f, p);
-    else if (p->kind == SVG_POINTS) points(out, f, p);
-    else if (p->kind == SVG_BAND) band(out, f, p);
-    else line(out, f, p);
+    fprintf(out, "<path class=\"%s%d\" d=\"", kinds[p->kind].class, colour_of(f->c, s));
+    kinds[p->kind].draw(out, f, p);
     fputs("\"/>", out);
-}
-
-static void level(FILE *out, const frame *f, const svg_mark *m, double at)
-{
-    enum { LENGTH = 12 };
-    fputs("<path class=\"qg-v\" d=\"", out);
-    pixel(out, 'M', at), pixel(out, ' ', f->bottom), pixel(out, 'V', f->bottom - LENGTH);
-    fputs("\"/>", out);
-    if (!m->name) return;
-    fputs("<text text-anchor=\"middle\" x=\"", out), pixel(out, 0, at);
-    fputs("\" y=\"", out), pixel(out, 0, f->bottom - LENGTH - 3), fputs("\">", out);
-    svg_text(out, m->name);
-    fputs("</text>", out);
 }
 
 static void mark(FILE *out, const frame *f, const svg_mark *m)
 {
+    enum { LENGTH = 12 };       /* of a level */
     const double at = m->horizontal ? py(f, m->at) : px(f, m->at);
     if (!(m->horizontal ? at >= f->top && at <= f->bottom : at >= f->left && at <= f->right)) return;
-    if (m->level) {
-        level(out, f, m, at);
-        return;
-    }
-    fputs("<path class=\"qg-m\" d=\"", out);
-    if (m->horizontal) pixel(out, 'M', f->left), pixel(out, ' ', at), pixel(out, 'H', f->right);
-    else pixel(out, 'M', at), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);
-    fputs("\"/>", out);
+    if (m->level) rule(out, "qg-v", at, f->bottom, 'V', f->bottom - LENGTH);
+    else if (m->horizontal) rule(out, "qg-m", f->left, at, 'H', f->right);
+    else rule(out, "qg-m", at, f->bottom, 'V', f->top);
+    const bool flips = at > f->right - 60;          /* so that the name stays inside */
     if (!m->name) return;
-    const bool flips = !m->horizontal && at > f->right - 60;        /* so that the name stays inside */
-    fprintf(out, "<text text-anchor=\"%s\" x=\"", m->horizontal || flips ? "end" : "start");
-    pixel(out, 0, m->horizontal ? f->right - 2 : flips ? at - 3 : at + 3);
-    fputs("\" y=\"", out);
-    pixel(out, 0, m->horizontal ? at - 3 : m->low ? f->bottom - 5 : f->top + 10);
-    fputs("\">", out);
-    svg_text(out, m->name);
-    fputs("</text>", out);
+    if (m->level) label(out, "middle", at, f->bottom - LENGTH - 3, m->name);
+    else if (m->horizontal) label(out, "end", f->right - 2, at - 3, m->name);
+    else label(out, flips ? "end" : "start", flips ? at - 3 : at + 3, m->low ? f->bottom - 5 : f->top + 10, m->name);
 }
 
 /* Names of the series side by side, in as many rows as they need.  out NULL: only counts the rows. */
@@ -373,10 +355,9 @@ static int legend(FILE *out, const svg_chart *c, int width, int top)
         if (at > LEFT && at + room > width - RIGHT) at = LEFT, rows++;
         if (out) {
             const int y = top + LEGEND * rows - 5;
-            if (c->series[s].kind == SVG_BARS)
-                fprintf(out, "<path class=\"qg-b qg-f%d\" d=\"M%d %dh12v8h-12Z\"/>", colour_of(c, s), at, y - 8);
-            else
-                fprintf(out, "<path class=\"%sqg-l%d\" d=\"M%d %dh12\"/>", dashes_of(&c->series[s]), colour_of(c, s), at, y - 4);
+            const svg_kind kind = c->series[s].kind;
+            fprintf(out, "<path class=\"%s%d\" d=\"M%d %dh12%s\"/>", kinds[kind].class, colour_of(c, s), at,
+                    kind == SVG_BARS ? y - 8 : y - 4, kind == SVG_BARS ? "v8h-12Z" : "");
             fprintf(out, "<text x=\"%d\" y=\"%d\"", at + 16, y);
             if (room < wants) fprintf(out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", room - 22);
             fputc('>', out);
@@ -399,10 +380,8 @@ void svg_write(FILE *out, const svg_chart *c)
                         .bottom = height - TICKS - (c->x.label ? LABEL : 0),
                         .x      = c->x,
                         .y      = c->y };
-    fprintf(out, "<svg class=\"qg\" %sviewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">",
-            c->alone ? "xmlns=\"http://www.w3.org/2000/svg\" " : "", width, height, width, height);
+    fprintf(out, "<svg class=\"qg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">", width, height, width, height);
     if (c->title) fputs("<title>", out), svg_text(out, c->title), fputs("</title>", out);
-    if (c->alone) fputs("<style>", out), svg_style(out), fputs("</style>", out);
     if (c->title) fputs("<text class=\"qg-t\" x=\"6\" y=\"14\">", out), svg_text(out, c->title), fputs("</text>", out);
     legend(out, c, width, title);
     if (set_ends(&f)) {
@@ -411,9 +390,25 @@ void svg_write(FILE *out, const svg_chart *c)
         for (int s = 0; s < c->n_series; s++) curve(out, &f, s);
         for (int m = 0; m < c->n_marks; m++) mark(out, &f, &c->mark[m]);
     } else {
-        fprintf(out, "<text text-anchor=\"middle\" x=\"%d\" y=\"%d\">no numbers yet</text>", width / 2, height / 2);
+        label(out, "middle", width / 2, height / 2, "no numbers yet");
     }
     fputs("<path class=\"qg-a\" d=\"", out);
     pixel(out, 'M', f.left), pixel(out, ' ', f.top), pixel(out, 'V', f.bottom), pixel(out, 'H', f.right);
     fputs("\"/></svg>\n", out);
+}
+
+void svg_picture(FILE *out, const svg_chart *left, const svg_chart *right)
+{
+    const int width = left->width * (right ? 2 : 1), height = left->height;
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\"><style>", width, height,
+            width, height);
+    svg_style(out);
+    fprintf(out, "</style>\n");
+    svg_write(out, left);
+    if (right) {
+        fprintf(out, "<g transform=\"translate(%d 0)\">", left->width);
+        svg_write(out, right);
+        fprintf(out, "</g>");
+    }
+    fprintf(out, "</svg>\n");
 }

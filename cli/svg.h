@@ -4,7 +4,7 @@
  *     svg_write(out, &c);
  *
  * A chart is one <svg> element without scripts, fonts or links.  Colours come from classes, which svg_style defines for
- * light and dark pages: a page writes them once, and a file of its own has them inside (.alone).
+ * light and dark pages: a page writes them once, and a picture of its own (svg_picture) has them inside.
  */
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
@@ -62,11 +62,13 @@ typedef struct svg_chart {
     int         n_series;
     svg_mark    mark[SVG_MARKS];
     int         n_marks;
-    bool        alone;      /* a file of its own: with namespace and style */
 } svg_chart;
 
 /* Writes the chart; texts may have any bytes.  A chart without a finite number says so in place of the curves. */
 void svg_write(FILE *out, const svg_chart *c);
+
+/* Writes a file with one or two charts of the same size, whose .width and .height are set; right NULL: one. */
+void svg_picture(FILE *out, const svg_chart *left, const svg_chart *right);
 
 /* The rules for the classes, without the element <style>. */
 void svg_style(FILE *out);

@@ -20,85 +20,72 @@ enum {
 
 /* NULL where a row has none; memory that lasts for the step. */
 typedef struct operands {
-    qg_var *x[OPERANDS];
-    float  *memory;
+    qg_var     *x[OPERANDS];
+    float      *memory;
+    const void *spec;       /* of the row */
 } operands;
 
 typedef struct op_row {
     const char *name;
+    /* One of these: an op that takes its operands alone, or a function that knows what else it takes. */
+    qg_var   *(*of1)(qg_tape *t, qg_var *x);
+    qg_var   *(*of2)(qg_tape *t, qg_var *x, qg_var *z);
+    qg_var   *(*of3)(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
     qg_var   *(*build)(qg_tape *t, const operands *o);
+    const void *spec;       /* which build reads */
     struct {
         const char *name;
         qg_shape    shape;
         float       centre, spread;     /* as gradcheck_fill; spread 0: 1 */
-    } operand[OPERANDS];                /* ends with a NULL name, or is full */
+    } on[OPERANDS];         /* ends with a NULL name, or is full */
 } op_row;
 
 static const uint16_t label[] = { 3, 0, 6, 1, 3 };
 
+/* --- ops with arguments -------------------------------------------------------------------- */
+
+static const qg_conv_spec plain = { 0 }, same = { .pad_h = 1, .pad_w = 1 };
+static const qg_conv_spec strided = { .stride = 2, .pad_h = 1, .pad_w = 2 };
+static const qg_conv_spec ones    = { .pad_h = 1, .pad_w = 1, .pad_value = -1 };
+static const qg_conv_spec uneven  = { .stride = 2, .extra_h = 1, .pad_w = 1, .extra_w = 1 };
+static const qg_conv_spec grouped = { .pad_h = 1, .pad_w = 1, .groups = 3 };
+static const qg_conv_spec depthwise = { .pad_h = 1, .pad_w = 1, .groups = 5 };
+static const qg_conv_spec depthwise_strided = {
+    .stride = 2, .extra_h = 1, .extra_w = 1, .pad_value = -1, .groups = 5
+};
+
 static qg_var *conv(qg_tape *t, const operands *o)
 {
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ 0 });
+    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], *(const qg_conv_spec *)o->spec);
 }
 
-static qg_var *conv_strided(qg_tape *t, const operands *o)
+static const qg_pool_spec twos = { .size = 2 }, threes = { .size = 3 };
+static const qg_pool_spec overlap = { .size = 3, .stride = 2, .pad = 1 };
+static const qg_pool_spec overlap_own = { .size = 3, .stride = 2, .pad = 1, .exclude_pad = true };
+
+static qg_var *maxpool(qg_tape *t, const operands *o)
 {
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .stride = 2, .pad_h = 1, .pad_w = 2 });
+    return qg_maxpool_with(t, o->x[0], *(const qg_pool_spec *)o->spec);
 }
 
-static qg_var *conv_same(qg_tape *t, const operands *o)
+static qg_var *avgpool(qg_tape *t, const operands *o)
 {
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1 });
+    return qg_avgpool_with(t, o->x[0], *(const qg_pool_spec *)o->spec);
 }
 
-static qg_var *conv_ones(qg_tape *t, const operands *o)
-{
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .pad_value = -1 });
-}
+static const unsigned channels = QG_AXIS_C, columns = QG_AXIS_N | QG_AXIS_W;
+static const unsigned pixels = QG_AXIS_H | QG_AXIS_W, all = QG_AXES;
 
-static qg_var *conv_uneven(qg_tape *t, const operands *o)
-{
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .stride = 2, .extra_h = 1, .pad_w = 1, .extra_w = 1 });
-}
+static qg_var *sum(qg_tape *t, const operands *o)  { return qg_sum(t, o->x[0], *(const unsigned *)o->spec); }
+static qg_var *mean(qg_tape *t, const operands *o) { return qg_mean(t, o->x[0], *(const unsigned *)o->spec); }
 
-static qg_var *conv_groups(qg_tape *t, const operands *o)
-{
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .groups = 3 });
-}
-
-static qg_var *depthwise(qg_tape *t, const operands *o)
-{
-    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .groups = 5 });
-}
-
-static qg_var *depthwise_strided(qg_tape *t, const operands *o)
-{
-    return qg_conv2d(t, o->x[0], o->x[1], NULL,
-                     (qg_conv_spec){ .stride = 2, .extra_h = 1, .extra_w = 1, .pad_value = -1, .groups = 5 });
-}
-
-static qg_var *dense(qg_tape *t, const operands *o) { return qg_dense(t, o->x[0], o->x[1], o->x[2]); }
-static qg_var *add(qg_tape *t, const operands *o) { return qg_add(t, o->x[0], o->x[1]); }
-static qg_var *sub(qg_tape *t, const operands *o) { return qg_sub(t, o->x[0], o->x[1]); }
-static qg_var *mul(qg_tape *t, const operands *o) { return qg_mul(t, o->x[0], o->x[1]); }
 static qg_var *square(qg_tape *t, const operands *o) { return qg_mul(t, o->x[0], o->x[0]); }
 static qg_var *twice(qg_tape *t, const operands *o) { return qg_add(t, o->x[0], o->x[0]); }
 static qg_var *scale(qg_tape *t, const operands *o) { return qg_scale(t, o->x[0], -1.5f); }
-static qg_var *bias(qg_tape *t, const operands *o) { return qg_bias(t, o->x[0], o->x[1]); }
-static qg_var *relu(qg_tape *t, const operands *o) { return qg_relu(t, o->x[0]); }
 static qg_var *clip(qg_tape *t, const operands *o) { return qg_clip(t, o->x[0], -1, 2); }
 static qg_var *affine(qg_tape *t, const operands *o) { return qg_affine(t, o->x[0], -3, 0.5f); }
 static qg_var *reshape(qg_tape *t, const operands *o) { return qg_reshape(t, o->x[0], (qg_shape){ 0, 1, 21, 1 }); }
-static qg_var *hardtanh(qg_tape *t, const operands *o) { return qg_hardtanh(t, o->x[0]); }
-static qg_var *sigmoid(qg_tape *t, const operands *o) { return qg_sigmoid(t, o->x[0]); }
-static qg_var *tanh_op(qg_tape *t, const operands *o) { return qg_tanh(t, o->x[0]); }
-static qg_var *prelu(qg_tape *t, const operands *o) { return qg_prelu(t, o->x[0], o->x[1]); }
 static qg_var *rprelu(qg_tape *t, const operands *o) { return qg_rprelu(t, o->x[0], o->x[1], o->x[2], o->x[3]); }
-static qg_var *softmax(qg_tape *t, const operands *o) { return qg_softmax(t, o->x[0]); }
-static qg_var *sum_channels(qg_tape *t, const operands *o) { return qg_sum(t, o->x[0], QG_AXIS_C); }
-static qg_var *sum_batch(qg_tape *t, const operands *o) { return qg_sum(t, o->x[0], QG_AXIS_N | QG_AXIS_W); }
-static qg_var *mean_image(qg_tape *t, const operands *o) { return qg_mean(t, o->x[0], QG_AXIS_H | QG_AXIS_W); }
-static qg_var *mean_all(qg_tape *t, const operands *o) { return qg_mean(t, o->x[0], QG_AXES); }
 static qg_var *broadcast(qg_tape *t, const operands *o) { return qg_broadcast(t, o->x[0], (qg_shape){ 2, 4, 5, 3 }); }
 static qg_var *concat(qg_tape *t, const operands *o) { return qg_concat(t, 3, o->x); }
 
@@ -108,25 +95,14 @@ static qg_var *slice(qg_tape *t, const operands *o)
 }
 
 static qg_var *dropout(qg_tape *t, const operands *o) { return qg_dropout(t, o->x[0], 0.4f); }
-static qg_var *maxpool(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 2); }
-static qg_var *maxpool3(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 3); }
-static qg_var *avgpool(qg_tape *t, const operands *o) { return qg_avgpool(t, o->x[0], 2); }
-
-static const qg_pool_spec overlap = { .size = 3, .stride = 2, .pad = 1 };
-static const qg_pool_spec overlap_own = { .size = 3, .stride = 2, .pad = 1, .exclude_pad = true };
-static qg_var *maxpool_overlap(qg_tape *t, const operands *o) { return qg_maxpool_with(t, o->x[0], overlap); }
-static qg_var *avgpool_overlap(qg_tape *t, const operands *o) { return qg_avgpool_with(t, o->x[0], overlap); }
-static qg_var *avgpool_own(qg_tape *t, const operands *o) { return qg_avgpool_with(t, o->x[0], overlap_own); }
-
-static qg_var *global_avgpool(qg_tape *t, const operands *o) { return qg_global_avgpool(t, o->x[0]); }
 static qg_var *shortcut(qg_tape *t, const operands *o) { return qg_shortcut(t, o->x[0], 2, 7); }
-static qg_var *cross_entropy(qg_tape *t, const operands *o) { return qg_cross_entropy(t, o->x[0], label); }
 static qg_var *kl(qg_tape *t, const operands *o) { return qg_kl(t, o->x[0], o->x[1], 3); }
-static qg_var *mse(qg_tape *t, const operands *o) { return qg_mse(t, o->x[0], o->x[1]); }
 
-static qg_var *smoothed(qg_tape *t, const operands *o)
+static const qg_cross_entropy_spec smoothed = { .smoothing = 0.1f }, hard = { 0 };
+
+static qg_var *cross_entropy(qg_tape *t, const operands *o)
 {
-    return qg_cross_entropy_with(t, o->x[0], label, (qg_cross_entropy_spec){ .smoothing = 0.1f });
+    return qg_cross_entropy_with(t, o->x[0], label, *(const qg_cross_entropy_spec *)o->spec);
 }
 
 static qg_var *squared_hinge(qg_tape *t, const operands *o) { return qg_squared_hinge(t, o->x[0], label); }
@@ -151,36 +127,44 @@ static qg_norm_spec with_statistics(const operands *o, qg_norm_spec spec)
     return spec;
 }
 
-static qg_norm_spec folded(const operands *o) { return with_statistics(o, (qg_norm_spec){ 0 }); }
+static const qg_norm_spec learning = { 0 }, frozen = { .frozen = true };
 
-static qg_var *norm_of(qg_tape *t, const operands *o, bool frozen)
+static qg_var *norm(qg_tape *t, const operands *o)
 {
-    return qg_norm(t, o->x[0], o->x[1], o->x[2], with_statistics(o, (qg_norm_spec){ .frozen = frozen }));
+    return qg_norm(t, o->x[0], o->x[1], o->x[2], with_statistics(o, *(const qg_norm_spec *)o->spec));
 }
 
-static qg_var *norm(qg_tape *t, const operands *o)        { return norm_of(t, o, false); }
-static qg_var *norm_frozen(qg_tape *t, const operands *o) { return norm_of(t, o, true); }
+static const qg_norm_fusion relu = { .relu = true }, pool = { .pool = 2 };
+static const qg_norm_fusion pool_relu = { .pool = 2, .relu = true };
 
-static qg_var *fused(qg_tape *t, const operands *o, qg_norm_fusion with)
+static qg_var *fused_with(qg_tape *t, const operands *o, qg_norm_fusion with)
 {
-    return qg_norm_fused(t, o->x[0], o->x[1], o->x[2], with_statistics(o, (qg_norm_spec){ 0 }), with);
+    return qg_norm_fused(t, o->x[0], o->x[1], o->x[2], with_statistics(o, learning), with);
 }
 
-static qg_var *norm_relu(qg_tape *t, const operands *o)      { return fused(t, o, (qg_norm_fusion){ .relu = true }); }
-static qg_var *norm_pool(qg_tape *t, const operands *o)      { return fused(t, o, (qg_norm_fusion){ .pool = 2 }); }
-static qg_var *norm_pool_relu(qg_tape *t, const operands *o) { return fused(t, o, (qg_norm_fusion){ .pool = 2, .relu = true }); }
-static qg_var *norm_add(qg_tape *t, const operands *o)       { return fused(t, o, (qg_norm_fusion){ .add = o->x[3] }); }
+static qg_var *fused(qg_tape *t, const operands *o)
+{
+    return fused_with(t, o, *(const qg_norm_fusion *)o->spec);
+}
+
+static qg_var *fused_add(qg_tape *t, const operands *o)
+{
+    return fused_with(t, o, (qg_norm_fusion){ .add = o->x[3] });
+}
 
 static qg_var *fold_weight(qg_tape *t, const operands *o)
 {
-    return qg_fold_weight(t, o->x[0], o->x[1], folded(o));
+    return qg_fold_weight(t, o->x[0], o->x[1], with_statistics(o, learning));
 }
 
-static qg_var *fold_bias(qg_tape *t, const operands *o) { return qg_fold_bias(t, o->x[0], o->x[1], folded(o)); }
+static qg_var *fold_bias(qg_tape *t, const operands *o)
+{
+    return qg_fold_bias(t, o->x[0], o->x[1], with_statistics(o, learning));
+}
 
 static qg_var *fold_correct(qg_tape *t, const operands *o)
 {
-    return qg_fold_correct(t, o->x[0], o->x[1], o->x[2], o->x[3], folded(o));
+    return qg_fold_correct(t, o->x[0], o->x[1], o->x[2], o->x[3], with_statistics(o, learning));
 }
 
 /* y = x + a x^3 with a learned: an activation that qg_norm_fused applies on its way. */
@@ -206,105 +190,99 @@ static qg_var *norm_activation(qg_tape *t, const operands *o)
                               .k         = { a->data[0] },
                               .n_learned = 1,
                               .learned   = { a } };
-    return fused(t, o, (qg_norm_fusion){ .act = f });
+    return fused_with(t, o, (qg_norm_fusion){ .act = f });
 }
 
 /* --- rows --------------------------------------------------------------------------------- */
 
+/* Operands by the usual name and shape; values of the last two reach beyond 1. */
+#define X(n, h, w, c) { "x", { n, h, w, c }, 0, 0 }
+#define W(n, h, w, c) { "w", { n, h, w, c }, 0, 0 }
+#define Z(n, h, w, c) { "z", { n, h, w, c }, 0, 0 }
+#define B(c)          { "b", { 1, 1, 1, c }, 0, 0 }
+#define FEW           X(2, 3, 1, 5)
+#define VALUES        { "x", { 3, 3, 1, 7 }, 0, 4 }
+#define IMAGES        { "x", { 2, 4, 5, 3 }, 0, 8 }
+
 static const op_row ops[] = {
-    { "conv2d", conv, { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "conv2d without bias", conv, { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 } } },
-    { "conv2d, stride 2, padding 1 2", conv_strided,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "conv2d, 3x3 same", conv_same,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "conv2d, 3x3 same, 16 channels (Winograd's)", conv_same,
-      { { "x", { 1, 4, 4, 16 }, 0, 0 }, { "w", { 16, 3, 3, 16 }, 0, 0 }, { "b", { 1, 1, 1, 16 }, 0, 0 } } },
-    { "conv2d, padded with -1", conv_ones,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "conv2d-same, stride 2", conv_uneven,
-      { { "x", { 2, 6, 7, 3 }, 0, 0 }, { "w", { 4, 3, 4, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "conv2d-grouped", conv_groups,
-      { { "x", { 2, 5, 4, 6 }, 0, 0 }, { "w", { 9, 3, 3, 2 }, 0, 0 }, { "b", { 1, 1, 1, 9 }, 0, 0 } } },
-    { "conv2d-depthwise", depthwise,
-      { { "x", { 2, 5, 4, 5 }, 0, 0 }, { "w", { 5, 3, 3, 1 }, 0, 0 }, { "b", { 1, 1, 1, 5 }, 0, 0 } } },
-    { "conv2d-depthwise, 2 outputs each", depthwise,
-      { { "x", { 2, 5, 4, 5 }, 0, 0 }, { "w", { 10, 3, 3, 1 }, 0, 0 }, { "b", { 1, 1, 1, 10 }, 0, 0 } } },
-    { "conv2d-depthwise, stride 2, padded with -1", depthwise_strided,
-      { { "x", { 2, 6, 8, 5 }, 0, 0 }, { "w", { 5, 3, 3, 1 }, 0, 0 } } },
-    { "dense", dense,
-      { { "x", { 3, 2, 2, 5 }, 0, 0 }, { "w", { 7, 1, 1, 20 }, 0, 0 }, { "b", { 1, 1, 1, 7 }, 0, 0 } } },
-    { "dense without bias", dense, { { "x", { 3, 1, 1, 33 }, 0, 0 }, { "w", { 5, 1, 1, 33 }, 0, 0 } } },
-    { "add", add, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "add, x twice", twice, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "sub", sub, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "mul", mul, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "mul, x twice", square, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "scale", scale, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
-    { "bias", bias, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "b", { 1, 1, 1, 5 }, 0, 0 } } },
-    { "relu", relu, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "clip", clip, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "affine", affine, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "reshape", reshape, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "hardtanh", hardtanh, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "sigmoid", sigmoid, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "tanh", tanh_op, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "prelu", prelu, { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "a", { 1, 1, 1, 7 }, 0.25f, 0 } } },
-    { "prelu, one slope", prelu, { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "a", { 1, 1, 1, 1 }, 0.25f, 0 } } },
-    { "rprelu", rprelu,             /* x - g is 1/16 - 1/64 or more from 0 */
-      { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "g", { 1, 1, 1, 7 }, 0, 1.0f / 64 }, { "a", { 1, 1, 1, 7 }, 0.25f, 0 },
-        { "z", { 1, 1, 1, 7 }, 0, 0 } } },
-    { "softmax", softmax, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "sum over channels", sum_channels, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "sum over images and columns", sum_batch, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "mean over pixels", mean_image, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "mean over all", mean_all, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "broadcast", broadcast, { { "x", { 2, 1, 1, 3 }, 0, 8 } } },
-    { "concat", concat,
-      { { "x", { 2, 4, 5, 3 }, 0, 0 }, { "z", { 2, 4, 5, 1 }, 0, 0 }, { "v", { 2, 4, 5, 2 }, 0, 0 } } },
-    { "slice", slice, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "dropout", dropout, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
-    { "maxpool 2", maxpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "maxpool 3", maxpool3, { { "x", { 1, 6, 7, 3 }, 0, 8 } } },
-    { "avgpool 2", avgpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "maxpool 3, stride 2, padded", maxpool_overlap, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "avgpool 3, stride 2, padded", avgpool_overlap, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "avgpool 3, stride 2, padding excluded", avgpool_own, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "global avgpool", global_avgpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "shortcut, stride 2, 3 to 7 channels", shortcut, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
-    { "xnor: scale of the product", xnor_scale, { { "y", { 2, 3, 4, 5 }, 0, 0 } } },
-    { "cross entropy", cross_entropy, { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
-    { "cross entropy, smoothed labels", smoothed, { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
-    { "KL, temperature 3", kl, { { "x", { 5, 1, 1, 7 }, 0, 2 }, { "z", { 5, 1, 1, 7 }, 0, 3 } } },
-    { "mean squared error", mse, { { "x", { 5, 2, 1, 7 }, 0, 2 }, { "z", { 5, 2, 1, 7 }, 0, 3 } } },
-    { "squared hinge", squared_hinge, { { "x", { 5, 1, 1, 7 }, 0, 3 } } },
+    { "conv2d", .build = conv, .spec = &plain, .on = { X(2, 7, 6, 3), W(4, 3, 2, 3), B(4) } },
+    { "conv2d without bias", .build = conv, .spec = &plain, .on = { X(2, 7, 6, 3), W(4, 3, 2, 3) } },
+    { "conv2d, stride 2, padding 1 2", .build = conv, .spec = &strided, .on = { X(2, 7, 6, 3), W(4, 3, 2, 3), B(4) } },
+    { "conv2d, 3x3 same", .build = conv, .spec = &same, .on = { X(2, 7, 6, 3), W(4, 3, 3, 3), B(4) } },
+    { "conv2d, 3x3 same, 16 channels (Winograd's)", .build = conv, .spec = &same,
+      .on = { X(1, 4, 4, 16), W(16, 3, 3, 16), B(16) } },
+    { "conv2d, padded with -1", .build = conv, .spec = &ones, .on = { X(2, 7, 6, 3), W(4, 3, 3, 3), B(4) } },
+    { "conv2d-same, stride 2", .build = conv, .spec = &uneven, .on = { X(2, 6, 7, 3), W(4, 3, 4, 3), B(4) } },
+    { "conv2d-grouped", .build = conv, .spec = &grouped, .on = { X(2, 5, 4, 6), W(9, 3, 3, 2), B(9) } },
+    { "conv2d-depthwise", .build = conv, .spec = &depthwise, .on = { X(2, 5, 4, 5), W(5, 3, 3, 1), B(5) } },
+    { "conv2d-depthwise, 2 outputs each", .build = conv, .spec = &depthwise,
+      .on = { X(2, 5, 4, 5), W(10, 3, 3, 1), B(10) } },
+    { "conv2d-depthwise, stride 2, padded with -1", .build = conv, .spec = &depthwise_strided,
+      .on = { X(2, 6, 8, 5), W(5, 3, 3, 1) } },
+    { "dense", .of3 = qg_dense, .on = { X(3, 2, 2, 5), W(7, 1, 1, 20), B(7) } },
+    { "dense without bias", .of3 = qg_dense, .on = { X(3, 1, 1, 33), W(5, 1, 1, 33) } },
+    { "add", .of2 = qg_add, .on = { FEW, Z(2, 3, 1, 5) } },
+    { "add, x twice", .build = twice, .on = { FEW } },
+    { "sub", .of2 = qg_sub, .on = { FEW, Z(2, 3, 1, 5) } },
+    { "mul", .of2 = qg_mul, .on = { FEW, Z(2, 3, 1, 5) } },
+    { "mul, x twice", .build = square, .on = { FEW } },
+    { "scale", .build = scale, .on = { FEW } },
+    { "bias", .of2 = qg_bias, .on = { FEW, B(5) } },
+    { "relu", .of1 = qg_relu, .on = { VALUES } },
+    { "clip", .build = clip, .on = { VALUES } },
+    { "affine", .build = affine, .on = { VALUES } },
+    { "reshape", .build = reshape, .on = { VALUES } },
+    { "hardtanh", .of1 = qg_hardtanh, .on = { VALUES } },
+    { "sigmoid", .of1 = qg_sigmoid, .on = { VALUES } },
+    { "tanh", .of1 = qg_tanh, .on = { VALUES } },
+    { "prelu", .of2 = qg_prelu, .on = { VALUES, { "a", { 1, 1, 1, 7 }, 0.25f, 0 } } },
+    { "prelu, one slope", .of2 = qg_prelu, .on = { VALUES, { "a", { 1, 1, 1, 1 }, 0.25f, 0 } } },
+    { "rprelu", .build = rprelu,            /* x - g is 1/16 - 1/64 or more from 0 */
+      .on = { VALUES, { "g", { 1, 1, 1, 7 }, 0, 1.0f / 64 }, { "a", { 1, 1, 1, 7 }, 0.25f, 0 }, Z(1, 1, 1, 7) } },
+    { "softmax", .of1 = qg_softmax, .on = { VALUES } },
+    { "sum over channels", .build = sum, .spec = &channels, .on = { IMAGES } },
+    { "sum over images and columns", .build = sum, .spec = &columns, .on = { IMAGES } },
+    { "mean over pixels", .build = mean, .spec = &pixels, .on = { IMAGES } },
+    { "mean over all", .build = mean, .spec = &all, .on = { IMAGES } },
+    { "broadcast", .build = broadcast, .on = { { "x", { 2, 1, 1, 3 }, 0, 8 } } },
+    { "concat", .build = concat, .on = { X(2, 4, 5, 3), Z(2, 4, 5, 1), { "v", { 2, 4, 5, 2 }, 0, 0 } } },
+    { "slice", .build = slice, .on = { IMAGES } },
+    { "dropout", .build = dropout, .on = { VALUES } },
+    { "maxpool 2", .build = maxpool, .spec = &twos, .on = { IMAGES } },
+    { "maxpool 3", .build = maxpool, .spec = &threes, .on = { { "x", { 1, 6, 7, 3 }, 0, 8 } } },
+    { "avgpool 2", .build = avgpool, .spec = &twos, .on = { IMAGES } },
+    { "maxpool 3, stride 2, padded", .build = maxpool, .spec = &overlap, .on = { IMAGES } },
+    { "avgpool 3, stride 2, padded", .build = avgpool, .spec = &overlap, .on = { IMAGES } },
+    { "avgpool 3, stride 2, padding excluded", .build = avgpool, .spec = &overlap_own, .on = { IMAGES } },
+    { "global avgpool", .of1 = qg_global_avgpool, .on = { IMAGES } },
+    { "shortcut, stride 2, 3 to 7 channels", .build = shortcut, .on = { IMAGES } },
+    { "xnor: scale of the product", .build = xnor_scale, .on = { { "y", { 2, 3, 4, 5 }, 0, 0 } } },
+    { "cross entropy", .build = cross_entropy, .spec = &hard, .on = { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
+    { "cross entropy, smoothed labels", .build = cross_entropy, .spec = &smoothed, .on = { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
+    { "KL, temperature 3", .build = kl, .on = { { "x", { 5, 1, 1, 7 }, 0, 2 }, { "z", { 5, 1, 1, 7 }, 0, 3 } } },
+    { "mean squared error", .of2 = qg_mse, .on = { { "x", { 5, 2, 1, 7 }, 0, 2 }, { "z", { 5, 2, 1, 7 }, 0, 3 } } },
+    { "squared hinge", .build = squared_hinge, .on = { { "x", { 5, 1, 1, 7 }, 0, 3 } } },
 };
 
+#define SMALL        { "x", { 2, 4, 4, 2 }, 0, 4 }
+#define GAMMA(c)     { "gamma", { 1, 1, 1, c }, 1, 0.5f }
+#define BETA(c)      { "beta", { 1, 1, 1, c }, 0, 0 }
+#define FAR_BETA(c)  { "beta", { 1, 1, 1, c }, 0, 16 }         /* of which relu keeps about half */
+
 static const op_row norms[] = {
-    { "batch norm", norm,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
-    { "batch norm without gamma, beta", norm, { { "x", { 2, 4, 4, 2 }, 0, 4 } } },
-    { "batch norm, frozen", norm_frozen,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
-    { "batch norm, relu", norm_relu,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 16 } } },
-    { "batch norm, max pooling", norm_pool,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
-    { "batch norm, max pooling, relu", norm_pool_relu,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 16 } } },
-    { "batch norm, shortcut", norm_add,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
-        { "beta", { 1, 1, 1, 2 }, 0, 0 }, { "add", { 2, 4, 4, 2 }, 0, 0 } } },
-    { "batch norm, learned activation", norm_activation,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
-        { "beta", { 1, 1, 1, 2 }, 0, 0 }, { "a", { 1, 1, 1, 1 }, 0.3f, 0 } } },
-    { "batch norm folded, weight", fold_weight,
-      { { "w", { 4, 3, 2, 3 }, 0, 0 }, { "gamma", { 1, 1, 1, 4 }, 1, 0.5f } } },
-    { "batch norm folded, bias", fold_bias,
-      { { "gamma", { 1, 1, 1, 4 }, 1, 0.5f }, { "beta", { 1, 1, 1, 4 }, 0, 0 } } },
-    { "batch norm folded, correction", fold_correct,
-      { { "y", { 2, 4, 4, 2 }, 0, 4 }, { "z", { 2, 4, 4, 2 }, 0, 4 },
-        { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
+    { "batch norm", .build = norm, .spec = &learning, .on = { SMALL, GAMMA(2), BETA(2) } },
+    { "batch norm without gamma, beta", .build = norm, .spec = &learning, .on = { SMALL } },
+    { "batch norm, frozen", .build = norm, .spec = &frozen, .on = { SMALL, GAMMA(2), BETA(2) } },
+    { "batch norm, relu", .build = fused, .spec = &relu, .on = { SMALL, GAMMA(2), FAR_BETA(2) } },
+    { "batch norm, max pooling", .build = fused, .spec = &pool, .on = { SMALL, GAMMA(2), BETA(2) } },
+    { "batch norm, max pooling, relu", .build = fused, .spec = &pool_relu, .on = { SMALL, GAMMA(2), FAR_BETA(2) } },
+    { "batch norm, shortcut", .build = fused_add, .on = { SMALL, GAMMA(2), BETA(2), { "add", { 2, 4, 4, 2 }, 0, 0 } } },
+    { "batch norm, learned activation", .build = norm_activation,
+      .on = { SMALL, GAMMA(2), BETA(2), { "a", { 1, 1, 1, 1 }, 0.3f, 0 } } },
+    { "batch norm folded, weight", .build = fold_weight, .on = { W(4, 3, 2, 3), GAMMA(4) } },
+    { "batch norm folded, bias", .build = fold_bias, .on = { GAMMA(4), BETA(4) } },
+    { "batch norm folded, correction", .build = fold_correct,
+      .on = { { "y", { 2, 4, 4, 2 }, 0, 4 }, { "z", { 2, 4, 4, 2 }, 0, 4 }, GAMMA(2), BETA(2) } },
 };
 
 /* --- checks ------------------------------------------------------------------------------- */
@@ -316,16 +294,19 @@ typedef struct check {
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
-    check   *k = context;
-    operands o = { .memory = k->memory };
+    check        *k   = context;
+    const op_row *row = k->row;
+    operands      o   = { .memory = k->memory, .spec = row->spec };
     for (int i = 0; i < p->count; i++) o.x[i] = qg_parameter(t, p->item[i]);
-    return k->row->build(t, &o);
+    if (row->of1) return row->of1(t, o.x[0]);
+    if (row->of2) return row->of2(t, o.x[0], o.x[1]);
+    return row->of3 ? row->of3(t, o.x[0], o.x[1], o.x[2]) : row->build(t, &o);
 }
 
 static qg_status declare(const op_row *row, qg_params *p)
 {
-    for (int i = 0; i < OPERANDS && row->operand[i].name; i++)
-        if (!qg_params_declare(p, (qg_param){ .name = row->operand[i].name, .shape = row->operand[i].shape }))
+    for (int i = 0; i < OPERANDS && row->on[i].name; i++)
+        if (!qg_params_declare(p, (qg_param){ .name = row->on[i].name, .shape = row->on[i].shape }))
             return QG_EMEM;
     return qg_params_allocate(p);
 }
@@ -337,8 +318,8 @@ static qg_status check_row(const op_row *row, gradcheck_report *r)
     gradcheck_line line = { .name = row->name, .against = "differences" };
     qg_status      s    = declare(row, &p);
     for (int i = 0; i < p.count && !s; i++) {
-        const float spread = row->operand[i].spread;
-        gradcheck_fill(p.item[i]->value, qg_count(p.item[i]->shape), row->operand[i].centre, spread == 0 ? 1 : spread,
+        const float spread = row->on[i].spread;
+        gradcheck_fill(p.item[i]->value, qg_count(p.item[i]->shape), row->on[i].centre, spread == 0 ? 1 : spread,
                        qg_rng_fork(KEY, (uint64_t)i));
     }
     if (!s)
@@ -349,19 +330,15 @@ static qg_status check_row(const op_row *row, gradcheck_report *r)
     return s;
 }
 
-static qg_status run_ops(gradcheck_report *r)
+static qg_status check_rows(const op_row *row, size_t n, gradcheck_report *r)
 {
     qg_status s = QG_OK;
-    for (size_t i = 0; i < sizeof ops / sizeof *ops && !s; i++) s = check_row(&ops[i], r);
+    for (size_t i = 0; i < n && !s; i++) s = check_row(&row[i], r);
     return s;
 }
 
-static qg_status run_norms(gradcheck_report *r)
-{
-    qg_status s = QG_OK;
-    for (size_t i = 0; i < sizeof norms / sizeof *norms && !s; i++) s = check_row(&norms[i], r);
-    return s;
-}
+static qg_status run_ops(gradcheck_report *r) { return check_rows(ops, sizeof ops / sizeof *ops, r); }
+static qg_status run_norms(gradcheck_report *r) { return check_rows(norms, sizeof norms / sizeof *norms, r); }
 
 const gradcheck_table gradcheck_ops   = { "ops", run_ops };
 const gradcheck_table gradcheck_norms = { "batch norm", run_norms };

@@ -1,3 +1,4 @@
+/* The gradient of a quantizer beside the slope of the smooth function that its scheme states. */
 #include "cli/gradcheck/gradcheck_quantizer.h"
 
 #include <math.h>
@@ -13,6 +14,41 @@ int quantizer_learned(qg_quant q)
     while (n < qg_learned_count(q) && !q.scheme->learned[n].tracked) n++;
     return n;
 }
+
+/* --- the surrogate ------------------------------------------------------------------------ */
+
+/* The surrogate of every number by itself; {0}: the scheme has a function of its own, or states none. */
+static qg_surrogate named_of(qg_quant q)
+{
+    const qg_scheme *scheme = q.scheme;
+    if (scheme->mix) return (qg_surrogate){ 0 };
+    if (q.surrogate.slope) return q.surrogate;
+    if (scheme->surrogate) return (qg_surrogate){ 0 };
+    if (scheme->own) return scheme->own(q);
+    const bool passes = scheme->form && !scheme->own_slope && !scheme->apply;
+    return passes ? qg_surrogate_identity() : (qg_surrogate){ 0 };
+}
+
+static bool surrogate_is_stated(const subject *k)
+{
+    return k->q.scheme->surrogate || (!k->checked && named_of(k->q).value);
+}
+
+/* Whether dx of a number depends on no other number of the tensor. */
+static bool is_elementwise(qg_quant q)
+{
+    const bool measured = q.scheme->measures_weights && q.role == QG_WEIGHT;
+    return named_of(q).value || (q.scheme->activation && !measured);
+}
+
+/* The surrogate of number i. */
+static double surrogate_value(const subject *k, size_t i, const qg_point *at, const qg_point *to)
+{
+    const qg_surrogate named = named_of(k->q);
+    return named.value && !k->checked ? named.value(named.arg, to->x[i]) : k->q.scheme->surrogate(k->q, i, at, to);
+}
+
+/* --- the quantizer ------------------------------------------------------------------------ */
 
 /* A range, a step or a scale within the values of the tensor, so that some are clipped; 1 for what is tracked, such as
  * whether a range has been seen. */

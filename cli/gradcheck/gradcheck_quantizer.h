@@ -38,16 +38,6 @@ typedef struct subject {
 /* How many of what q learns or tracks have a gradient. */
 int      quantizer_learned(qg_quant q);
 
-/* The value of an option by name; -1: there is no such option. */
-double   quantizer_option(qg_quant q, const char *name);
-
-/* Whether dx of a number depends on no other number of the tensor. */
-bool     is_elementwise(qg_quant q);
-
-/* The surrogate of number i. */
-bool     surrogate_is_stated(const subject *k);
-double   surrogate_value(const subject *k, size_t i, const qg_point *at, const qg_point *to);
-
 /* Sets x and learned of k, and the line. */
 qg_status quantizer_check(subject *k, gradcheck_line *line);
 

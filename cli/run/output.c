@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -99,6 +99,16 @@ qg_status output_write(const char *path, output_kind kind, const void *bytes, si
     qg_file *f = qg__file_begin(path);
     qg__file_put(f, bytes, n);
     return qg__file_commit(f);
+}
+
+qg_status output_print(const char *path, output_kind kind, qg_status (*print)(const void *what, FILE *out), const void *what)
+{
+    char     *text;
+    size_t    n;
+    qg_status status = qg__text_print(print, what, &text, &n);
+    if (!status) status = output_write(path, kind, text, n);
+    free(text);
+    return status;
 }
 
 bool output_is_stdout(const char *path)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "core/status.h"
 
@@ -26,6 +27,10 @@ qg_status output_check(const char *path, output_kind kind);
  * Fails as output_check and qg__file_commit. */
 QG_MUST_CHECK
 qg_status output_write(const char *path, output_kind kind, const void *bytes, size_t n);
+
+/* Writes what print writes to out (qg__text_print).  Fails as output_write and as print does, and with QG_EMEM. */
+QG_MUST_CHECK
+qg_status output_print(const char *path, output_kind kind, qg_status (*print)(const void *what, FILE *out), const void *what);
 
 /* Whether path leads to stdout (/dev/stdout): then a command prints nothing else there. */
 bool output_is_stdout(const char *path);

@@ -99,15 +99,35 @@ static void test_texts_cannot_leave_their_element(void **state)
 {
     const svg_chart c    = { .title  = "<script>\"&'\x1b",
                              .series = { { "</svg>", SVG_STEPS, 4, ramp, squares, 0, NULL } }, .n_series = 1,
-                             .mark   = { { .at = 1, .name = "<b>" } }, .n_marks = 1, .alone = true };
+                             .mark   = { { .at = 1, .name = "<b>" } }, .n_marks = 1 };
     char           *text = written(&c);
     assert_null(strstr(text, "<script>"));
     assert_null(strstr(text, "<b>"));
     assert_null(strchr(text, '\x1b'));
     assert_non_null(strstr(text, "&lt;script&gt;&quot;&amp;&#39;\\u001b"));
     assert_int_equal(count(text, "</svg>"), 1);
-    assert_non_null(strstr(text, "xmlns"));
     free(text);
+}
+
+/* A file has the namespace and the style once, and its charts side by side. */
+static void test_a_picture_is_a_file_of_its_own(void **state)
+{
+    const svg_chart c = { .width = 200, .height = 100, .series = { { NULL, SVG_LINE, 5, ramp, squares, 0, NULL } }, .n_series = 1 };
+    for (int charts = 1; charts <= 2; charts++) {
+        char  *text, begins[128];
+        size_t n;
+        FILE  *out = open_memstream(&text, &n);
+        assert_non_null(out);
+        svg_picture(out, &c, charts > 1 ? &c : NULL);
+        assert_int_equal(fclose(out), 0);
+        assert_well_formed(text);
+        snprintf(begins, sizeof begins, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d 100\"", 200 * charts);
+        assert_memory_equal(text, begins, strlen(begins));
+        assert_int_equal(count(text, "<style>"), 1);
+        assert_int_equal(count(text, "class=\"qg\""), charts);
+        assert_int_equal(count(text, "translate(200 0)"), charts - 1);
+        free(text);
+    }
 }
 
 static void test_axes_have_round_ticks(void **state)
@@ -177,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_a_line_spans_the_plot),
         cmocka_unit_test(test_charts_of_one_series),
         cmocka_unit_test(test_texts_cannot_leave_their_element),
+        cmocka_unit_test(test_a_picture_is_a_file_of_its_own),
         cmocka_unit_test(test_axes_have_round_ticks),
         cmocka_unit_test(test_a_small_chart_has_several_ticks),
         cmocka_unit_test(test_names_stay_inside),

@@ -5,9 +5,6 @@
 
 #include "tools/bench/bench.h"
 #include "core/clock.h"
-#include "tools/bench/infer.h"
-#include "tools/bench/peak.h"
-#include "tools/bench/scaling.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "core/kernels/cpu.h"
@@ -96,7 +93,7 @@ static void print_text(const bench *b, bool profile)
     const double rate = bench_images_per_second(b);
     print_head(b);
     printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
-           b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
+           b->steps, b->ms[0], 1e-9 * rate * b->flops);
     if (b->median_peak > 0) printf(" of %.1f available meanwhile", b->median_peak);
     printf(", %.1f MiB at most\n", (double)qg__peak_rss_bytes() / (1 << 20));
     if (profile) print_profile(b, stdout);
@@ -232,31 +229,6 @@ static int bench_packed(const char *program, const char *operand, config *asked)
     return run_and_free(&(bench){ .asked = asked, .forward = true, .packed = true });
 }
 
-static int bench_ranks(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    return bench_scaling(asked);
-}
-
-static int bench_machine(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    return bench_peak(asked);
-}
-
-static int bench_kernels(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    report_presets();
-    return bench_infer(asked);
-}
-
-static int bench_traffic(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    return bench_memory(asked);
-}
-
 static const verb_option bench_options[] = {
     { "data-dir" }, { "image", .first = true }, { "seconds", .first = true }, { "profile", .first = true }, { NULL }
 };
@@ -287,16 +259,16 @@ static const verb benches[] = {
       .run = bench_packed },
     { .name = "bench scaling", .about = "Measure training on 1, 2, 4 .. ranks beside what a model predicts",
       .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", TAKES(STEPS, scaling_options),
-      .run = bench_ranks, .shares = true },
+      .run = bench_scaling, .shares = true },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
       .usage = "bench peak [--threads N] [--seconds S] [--json]", TAKES(machine_options),
-      .run = bench_machine },
+      .run = bench_peak },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",
       .usage = "bench infer [--seconds S] [--json]", TAKES(seconds_options),
-      .run = bench_kernels },
+      .run = bench_infer },
     { .name = "bench memory", .about = "Measure a depthwise convolution beside the bandwidth of memory",
       .usage = "bench memory [--threads N] [--seconds S] [--json]", TAKES(machine_options),
-      .run = bench_traffic },
+      .run = bench_memory },
     { .name = NULL }
 };
 

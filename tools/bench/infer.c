@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench/infer.h"
+#include "tools/bench/bench.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "core/clock.h"
@@ -190,12 +190,6 @@ static double time_of(const row *r, lab *l, int times)
     return (qg__now() - from) / times;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* All rows take turns, so what else the machine does meanwhile slows all of them. */
 static int measure(row r[ROWS], lab *l, double limit)
 {
@@ -207,9 +201,7 @@ static int measure(row r[ROWS], lab *l, double limit)
     for (const double began = qg__now(); turns < LEAST_TURNS || (qg__now() - began < limit && turns < MOST_TURNS); turns++)
         for (int i = turns < LEAST_TURNS ? LOOPS : BLAS; i < ROWS; i++) r[i].seconds[turns] = time_of(&r[i], l, r[i].times);
     for (int i = 0; i < ROWS; i++) {
-        const int n = i == LOOPS ? LEAST_TURNS : turns;
-        qsort(r[i].seconds, (size_t)n, sizeof *r[i].seconds, by_size);
-        r[i].median  = 0.5 * (r[i].seconds[n / 2] + r[i].seconds[(n - 1) / 2]);
+        r[i].median  = bench_median(r[i].seconds, i == LOOPS ? LEAST_TURNS : turns);
         r[i].fastest = r[i].seconds[0];
     }
     return turns;
@@ -295,8 +287,10 @@ static bool build(row r[ROWS], lab *l)
     return true;
 }
 
-int bench_infer(const config *asked)
+int bench_infer(const char *program, const char *operand, config *asked)
 {
+    (void)program, (void)operand;
+    report_presets();
     lab  l = { 0 };
     row *r = calloc(ROWS, sizeof *r);
     if (r) make_rows(r);

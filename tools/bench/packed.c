@@ -1,4 +1,4 @@
-#include "tools/bench/packed.h"
+#include "tools/bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,12 +55,6 @@ static double time_of_call(lab *l)
     return (qg__now() - from) / (l->repeats ? l->repeats : 1);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static qg_status measure(lab *l, double limit, packed_speed *s)
 {
     double once = 0;
@@ -71,8 +65,7 @@ static qg_status measure(lab *l, double limit, packed_speed *s)
         l->seconds[s->calls++] = time_of_call(l);
     for (int i = 0; i < l->threads; i++)
         if (l->status[i]) return engine_status(l->status[i]);
-    qsort(l->seconds, (size_t)s->calls, sizeof *l->seconds, by_size);
-    const double median   = 0.5 * (l->seconds[s->calls / 2] + l->seconds[(s->calls - 1) / 2]);
+    const double median   = bench_median(l->seconds, s->calls);
     s->median_us          = 1e6 * median;
     s->p99_us             = 1e6 * l->seconds[(size_t)s->calls * 99 / 100];
     s->images_per_second  = l->batch * (l->repeats ? l->threads : 1) / median;

@@ -7,14 +7,13 @@
  *
  * If it waits for all, this is T = computing + k L + B / W.  L and W depend on the highest bit in which the numbers of the two
  * ranks differ, since ranks side by side may share a node. */
-#include "tools/bench/scaling.h"
+#include "tools/bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench/bench.h"
 #include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/svg.h"
@@ -170,13 +169,13 @@ static double largest(double mine)
 /* The median time of an exchange of so many bytes with the rank at that distance, while other pairs do the same. */
 static qg_status time_exchange(int distance, size_t bytes, int times, double *seconds)
 {
-    float    *took   = malloc((size_t)times * sizeof *took);
+    double   *took   = malloc((size_t)times * sizeof *took);
     char     *data   = calloc(2, bytes);
     qg_status status = took && data ? QG_OK : qg_fail(QG_EMEM, "out of memory for a message of %zu bytes", bytes);
     for (int i = -1; i < times && !status; i++) {           /* the first is a warm-up */
         const double from = qg__now();
         status            = qg__ranks_exchange(qg_rank() ^ distance, data, data + bytes, bytes, bytes);
-        if (i >= 0) took[i] = (float)(qg__now() - from);
+        if (i >= 0) took[i] = qg__now() - from;
     }
     if (!status) *seconds = largest(bench_median(took, times));
     free(took);
@@ -486,63 +485,49 @@ static void add_curve(svg_chart *c, curves *k, svg_series series)
     c->series[c->n_series++] = series;
 }
 
-/* Efficiency over the ranks, at even distances.  Measured beside predicted; or for each link, dashed where it is by formula. */
-static void draw(const scaling *s, const lines *t, const char *title, FILE *out)
+/* Efficiency over the ranks, at even distances.  Measured beside predicted; or for each link, dashed where it is by formula.  The
+ * numbers stay in k. */
+static svg_chart chart_of(const scaling *s, const lines *t, const char *title, curves *k)
 {
     const links *all = &s->asked->links;
-    curves       k   = { .n = 0 };
     svg_chart    c   = { .title = title, .width = WIDTH, .height = HEIGHT, .x = { .label = "ranks", .min = -0.2, .max = t->n - 0.8, .bare = true },
                          .y = { .label = "efficiency", .max = 1.1, .min = 0, .from_zero = true, .percent = true } };
+    *k = (curves){ .n = 0 };
     for (int i = 0; i < t->n; i++) {
-        k.x[i] = i;
-        snprintf(k.tick[i], sizeof k.tick[i], "%d", t->line[i].ranks);
-        c.mark[c.n_marks++] = (svg_mark){ .at = i, .name = k.tick[i] };
+        k->x[i] = i;
+        snprintf(k->tick[i], sizeof k->tick[i], "%d", t->line[i].ranks);
+        c.mark[c.n_marks++] = (svg_mark){ .at = i, .name = k->tick[i] };
     }
     for (int i = 0; i < all->count; i++) {
         const int real = bit_between(0, QG_MAX_RANKS) + 1;
         for (int r = 0; r < t->n; r++) {
-            k.y[k.n][r]     = efficiency(t, &t->line[r], predict_alike(&t->line[r], all->item[i]));
-            k.y[k.n + 1][r] = k.y[k.n][r];
+            k->y[k->n][r]     = efficiency(t, &t->line[r], predict_alike(&t->line[r], all->item[i]));
+            k->y[k->n + 1][r] = k->y[k->n][r];
         }
-        snprintf(k.name[k.n], NAME_BYTES, "%g Gbit/s, %g us", 8e-9 * all->item[i].bytes_per_second, 1e6 * all->item[i].seconds);
-        add_curve(&c, &k, (svg_series){ .kind = SVG_LINE, .n = real, .x = k.x, .colour = i + 1 });
-        for (int r = 0; r < real - 1; r++) k.y[k.n][r] = NAN;
-        add_curve(&c, &k, (svg_series){ .kind = SVG_DASHES, .n = t->n, .x = k.x, .colour = i + 1 });
+        snprintf(k->name[k->n], NAME_BYTES, "%g Gbit/s, %g us", 8e-9 * all->item[i].bytes_per_second, 1e6 * all->item[i].seconds);
+        add_curve(&c, k, (svg_series){ .kind = SVG_LINE, .n = real, .x = k->x, .colour = i + 1 });
+        for (int r = 0; r < real - 1; r++) k->y[k->n][r] = NAN;
+        add_curve(&c, k, (svg_series){ .kind = SVG_DASHES, .n = t->n, .x = k->x, .colour = i + 1 });
     }
     for (int m = 0; m < 2 && !all->count; m++) {
-        for (int r = 0; r < t->n; r++) k.y[k.n][r] = efficiency(t, &t->line[r], m ? predict(&t->line[r], s->link) : t->line[r].ms);
-        snprintf(k.name[k.n], NAME_BYTES, m ? "predicted" : "measured");
-        add_curve(&c, &k, (svg_series){ .kind = m ? SVG_DASHES : SVG_LINE, .n = t->n, .x = k.x });
+        for (int r = 0; r < t->n; r++) k->y[k->n][r] = efficiency(t, &t->line[r], m ? predict(&t->line[r], s->link) : t->line[r].ms);
+        snprintf(k->name[k->n], NAME_BYTES, m ? "predicted" : "measured");
+        add_curve(&c, k, (svg_series){ .kind = m ? SVG_DASHES : SVG_LINE, .n = t->n, .x = k->x });
     }
-    svg_write(out, &c);
+    return c;
 }
 
 static qg_status print_svg(const void *what, FILE *out)
 {
-    const scaling *s = what;
-    char           title[NAME_BYTES];
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\"><style>", 2 * WIDTH,
-            HEIGHT, 2 * WIDTH, HEIGHT);
-    svg_style(out);
-    fprintf(out, "</style>\n");
-    snprintf(title, sizeof title, "%.30s, %d images for all ranks", qg__recipe_value(&s->config, "model"), s->config.batch);
-    draw(s, &s->strong, title, out);
-    fprintf(out, "<g transform=\"translate(%d 0)\">", WIDTH);
-    snprintf(title, sizeof title, "%.30s, %d images for each rank", qg__recipe_value(&s->config, "model"), s->config.batch);
-    draw(s, &s->weak, title, out);
-    fprintf(out, "</g></svg>\n");
+    const scaling  *s = what;
+    const char     *model = qg__recipe_value(&s->config, "model");
+    char            all[NAME_BYTES], each[NAME_BYTES];
+    curves          of[2];
+    snprintf(all, sizeof all, "%.30s, %d images for all ranks", model, s->config.batch);
+    snprintf(each, sizeof each, "%.30s, %d images for each rank", model, s->config.batch);
+    const svg_chart strong = chart_of(s, &s->strong, all, &of[0]), weak = chart_of(s, &s->weak, each, &of[1]);
+    svg_picture(out, &strong, &weak);
     return QG_OK;
-}
-
-static qg_status write_picture(const scaling *s)
-{
-    char     *svg;
-    size_t    n;
-    qg_status status = qg__text_print(print_svg, s, &svg, &n);
-    if (status) return status;
-    status = output_write(s->asked->out, OUTPUT_PICTURE, svg, n);
-    free(svg);
-    return status;
 }
 
 /* --- the command -------------------------------------------------------------------------------- */
@@ -579,7 +564,7 @@ static int run(scaling *s)
     if (!project) qg__ranks_among(most);
     if (!status) fit(s);
     if (!status && project) status = extrapolate(s);
-    if (!status && s->asked->out && qg_rank() == 0) status = write_picture(s);
+    if (!status && s->asked->out && qg_rank() == 0) status = output_print(s->asked->out, OUTPUT_PICTURE, print_svg, s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_print_error("qgrad bench");
     if (qg_rank() == 0 && !output_is_stdout(s->asked->out)) (s->asked->json ? print_json : print_text)(s);
@@ -587,8 +572,9 @@ static int run(scaling *s)
     return EXIT_DONE;
 }
 
-int bench_scaling(config *asked)
+int bench_scaling(const char *program, const char *operand, config *asked)
 {
+    (void)program, (void)operand;
     scaling   s      = { .asked = asked };
     const int status = run(&s);
     for (int i = 0; i < LINES; i++) free(s.strong.line[i].message), free(i ? s.weak.line[i].message : NULL);

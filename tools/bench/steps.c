@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench/peak.h"
 #include "core/clock.h"
 #include "core/dist/exchange.h"
 #include "core/rng.h"
@@ -148,14 +147,14 @@ static void split_rest(bench *b)
 
 static int by_size(const void *a, const void *b)
 {
-    const float x = *(const float *)a, y = *(const float *)b;
+    const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-double bench_median(float *value, int n)
+double bench_median(double *value, int n)
 {
     qsort(value, (size_t)n, sizeof *value, by_size);
-    return 0.5 * ((double)value[n / 2] + (double)value[(n - 1) / 2]);
+    return 0.5 * (value[n / 2] + value[(n - 1) / 2]);
 }
 
 static void add_traffic(bench *b, qg__traffic before, qg__traffic after)
@@ -164,7 +163,7 @@ static void add_traffic(bench *b, qg__traffic before, qg__traffic after)
     b->traffic.seconds += after.seconds - before.seconds;
     b->traffic.messages += after.messages - before.messages;
     b->traffic.hidden += after.hidden - before.hidden;
-    b->exchange[b->steps] = (float)(1e3 * (after.seconds - before.seconds));
+    b->exchange[b->steps] = 1e3 * (after.seconds - before.seconds);
 }
 
 qg_status bench_measure(bench *b)
@@ -184,8 +183,8 @@ qg_status bench_measure(bench *b)
         if (status) return status;
         const double took = qg__now() - from;
         add_traffic(b, before, qg__ranks_traffic());
-        b->ms[b->steps]     = (float)(1e3 * took);
-        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
+        b->ms[b->steps]     = 1e3 * took;
+        b->peak[b->steps++] = profile ? 0 : bench_burst(BURST_SHARE * took);
         b->seconds += took;
     }
     stop_profile(b);
