@@ -270,7 +270,7 @@ static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
 static bool join_quantize(qg_layer *l, qg_step *s)
 {
     const qg_slot *slot = &((quantize *)l)->slot;
-    if (!qg_quant_fuses(slot->q)) return false;
+    if (!qg__quant_fuses(slot->q)) return false;
     s->slot = slot;
     return true;
 }

@@ -46,7 +46,7 @@ static qg_status input_codes(const qg_slot *slot, qg_code_set *set, float *scale
     if (!qg_has_codes(slot->q) || slot->q.per_channel) return QG_OK;
     qg_status s = encode(slot, 2, ends[0], code, set, first);
     if (!s) s = encode(slot, 2, ends[1], code, set, other);
-    if (s == QG_ESTATE) *set = qg_code_set_of(slot->q);
+    if (s == QG_ESTATE) *set = qg__code_set_of(slot->q);
     if (s) return s;
     *scale = first[0];
     /* A scale that depends on the numbers themselves is another one for each batch. */
@@ -213,7 +213,7 @@ static void take_weight(qg_code_set set, qg__product *p)
 static bool takes_weight(const qg_product *p, uint64_t step, qg__product *shape)
 {
     const qg_quant q = p->weight_slot.q;
-    take_weight(q.scheme && step >= q.after ? qg_code_set_of(q) : (qg_code_set){ 0 }, shape);
+    take_weight(q.scheme && step >= q.after ? qg__code_set_of(q) : (qg_code_set){ 0 }, shape);
     return shape->w.count;
 }
 

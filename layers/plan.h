@@ -17,6 +17,7 @@
 
 #include "core/arena.h"
 #include "layers/layer.h"
+#include "quant/engine.h"
 
 typedef struct qg_batchnorm {
     qg_layer          layer;

@@ -98,7 +98,7 @@ static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_param
 static bool scales_output(const qg_product *p, const qg_tape *t)
 {
     const qg_quant q = p->input_slot.q;
-    return t && q.scheme && q.scheme->scale_output && !qg_quant_is_delayed(q, t);
+    return t && q.scheme && q.scheme->scale_output && !qg__quant_is_delayed(q, t);
 }
 
 /* Records y = x w^T + b, a convolution or a dense product; b may be NULL. */
@@ -210,7 +210,7 @@ qg_tensor qg__product_weight(const qg_product *p, float *folded)
 static bool join(qg_layer *l, qg_step *s)
 {
     const qg_product *p = (const qg_product *)l;
-    if (!qg_quant_fuses(p->input_slot.q)) return false;
+    if (!qg__quant_fuses(p->input_slot.q)) return false;
     s->slot = &p->input_slot;
     l->net->step[l->index].input_done = true;
     return false;

@@ -90,8 +90,8 @@ bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
     vars(slot, t, learned);
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;
-    if (qg_quant_observes(&slot->bound, t, learned)) return false;
-    if (!qg_quant_is_delayed(slot->q, t)) {
+    if (qg__quant_observes(&slot->bound, t, learned)) return false;
+    if (!qg__quant_is_delayed(slot->q, t)) {
         with->act = slot->q.scheme->activation(t, &slot->bound, learned);
         if (!with->act.forward) return false;
     } else if (slot->q.scheme->rectifies) {

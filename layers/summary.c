@@ -172,7 +172,7 @@ static void other_readers(const qg_net *net, qg_layer *l, FILE *out)
         if (reads && !qg_layer_product(net->layer[i])) qg__list_append(readers, sizeof readers, net->layer[i]->name);
     }
     if (!*readers) return;
-    const qg_code_set set = qg_code_set_of(slot->q);
+    const qg_code_set set = qg__code_set_of(slot->q);
     scheme_name(slot->q, QG_INPUT, name, sizeof name);
     fprintf(out, "%-16s also read by %s: ", l->name, readers);
     if (set.count == 2 && set.lowest == -1) fprintf(out, "the shortcut carries -1 and +1 (%s), not the values of a relu\n", name);

@@ -1,5 +1,5 @@
 /* What qg_scheme.keys says, between texts, values and quantizers. */
-#include "quant/scheme.h"
+#include "quant/engine.h"
 
 #include <string.h>
 
@@ -59,7 +59,7 @@ const qg_key *qg_scheme_keys(const qg_scheme *scheme, qg_role role)
 
 void qg_quant_values(qg_quant q, double value[QG_MAX_KEYS])
 {
-    const qg_key *keys     = qg_scheme_keys(q.scheme, qg_quant_role(q));
+    const qg_key *keys     = qg_scheme_keys(q.scheme, qg__quant_role(q));
     int           argument = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
         QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
@@ -133,10 +133,10 @@ qg_quant qg_quant_defaults(qg_quant q)
     return completed(q);
 }
 
-qg_status qg_quant_check_keys(qg_quant q)
+qg_status qg__quant_check_keys(qg_quant q)
 {
     double        value[QG_MAX_KEYS];
-    const qg_key *keys = qg_scheme_keys(q.scheme, qg_quant_role(q));
+    const qg_key *keys = qg_scheme_keys(q.scheme, qg__quant_role(q));
     qg_quant_values(q, value);
     return qg__keys_check(q.scheme->name, keys, value);
 }
@@ -174,7 +174,7 @@ qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role
     qg_quant q        = completed(quant_of(scheme, role, value));
     q.role            = role;
     q.as_paper       |= base && base == scheme->paper && names_a_key(base, qg_scheme_keys(scheme, role));
-    const qg_status s = qg_quant_check(q);
+    const qg_status s = qg__quant_check(q);
     if (!s) *out = q;
     return s;
 }
@@ -187,7 +187,7 @@ qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *tex
 void qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes)
 {
     double        value[QG_MAX_KEYS] = { 0 };
-    const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, qg_quant_role(q)) : NULL;
+    const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, qg__quant_role(q)) : NULL;
     if (version < QG_DEFAULTS && q.scheme && !q.scheme->before) q.as_paper = false;     /* which it says by itself */
     if (q.scheme) qg_quant_values(q, value);
     qg__keys_print_over(q.scheme ? q.scheme->name : "float", q.scheme ? under(q.scheme, q.as_paper, version) : NULL, keys, value,

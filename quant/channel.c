@@ -1,9 +1,7 @@
 #include "quant/channel.h"
 
-#include "quant/form.h"
-#include "quant/observe.h"
+#include "quant/engine.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,10 +72,10 @@ qg_split qg_spans(qg_quant q, qg_shape x)
 {
     const size_t n = qg_count(x), c = (size_t)x.c;
     if (!q.per_channel) return (qg_split){ 1, 1, n };
-    return qg_quant_role(q) == QG_WEIGHT ? (qg_split){ 1, (size_t)x.n, qg_row(x) } : (qg_split){ n / c, c, 1 };
+    return qg__quant_role(q) == QG_WEIGHT ? (qg_split){ 1, (size_t)x.n, qg_row(x) } : (qg_split){ n / c, c, 1 };
 }
 
-qg_span qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x)
+qg_span qg__span_at(qg_isa isa, qg_split split, size_t channel, const float *x)
 {
     return (qg_span){ .x = x, .split = split, .channel = channel, .n = qg__channel_size(split), .isa = isa };
 }
@@ -89,7 +87,7 @@ static const float *span_run(qg_span s, size_t at, size_t *n, float part[QG_CHUN
     return qg__part(s.split, s.channel, at, *n, s.x, part);
 }
 
-double qg_span_sum_abs(qg_span s)
+double qg__span_sum_abs(qg_span s)
 {
     if (s.split.depth == 1) return qg__sum_abs(s.n, s.x);
     const qg_reduce_kernels *reduce = QG_KERNELS_OF(s.isa, qg__reduce);
@@ -118,7 +116,7 @@ double qg_span_sum_abs_above(qg_span s, float d, size_t *count)
     return sum;
 }
 
-float qg_span_mean_abs(qg_span s) { return s.n ? (float)(qg_span_sum_abs(s) / (double)s.n) : 0.0f; }
+float qg_span_mean_abs(qg_span s) { return s.n ? (float)(qg__span_sum_abs(s) / (double)s.n) : 0.0f; }
 
 float qg_span_max_abs(qg_span s)
 {

@@ -1,13 +1,13 @@
 /* Applies forms to tensors: threads, channels, the tape, codes. */
+#include "quant/engine.h"
+
 #include <float.h>
 #include <string.h>
 
 #include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/kernels.h"
-#include "quant/range.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
 
 /* --- constants -------------------------------------------------------------------------------- */
 
@@ -18,7 +18,7 @@ static size_t index_of(qg_quant q, const qg_learned *l, size_t channel)
     return l->per_channel && q.per_channel ? channel : 0;
 }
 
-qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned)
+qg_constants qg__form_constants(qg_quant q, qg_span s, const float *const *learned)
 {
     float value[QG_MAX_LEARNED] = { 0.0f };
     for (int i = 0; i < qg_learned_count(q); i++) {
@@ -36,28 +36,28 @@ static qg_surrogate surrogate_of(qg_quant q, qg_surrogate s)
     return s.slope || q.scheme->own_slope ? s : qg_surrogate_identity();
 }
 
-qg_surrogate qg_straight_through(qg_quant q)
+qg_surrogate qg__straight_through(qg_quant q)
 {
     (void)q;
     return qg_surrogate_identity();
 }
 
-qg_surrogate qg_clip_at_1(qg_quant q)
+qg_surrogate qg__clip_at_1(qg_quant q)
 {
     (void)q;
     return qg_surrogate_clip(1.0f);
 }
 
-qg_mix qg_relative_mix(bool scaled, qg_span w)
+qg_mix qg__relative_mix(bool scaled, qg_span w)
 {
     const float mean = scaled ? qg_span_mean_abs(w) : 1.0f;
     return (qg_mix){ .through = mean >= FLT_MIN ? 1.0f / mean : 1.0f };
 }
 
-double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+double qg__relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const qg_surrogate s = surrogate_of(q, q.surrogate);
-    return s.value ? s.value(s.arg, to->x[i]) / (scaled ? qg_point_mean_abs(q, i, at) : 1) : (double)NAN;
+    return s.value ? s.value(s.arg, to->x[i]) / (scaled ? qg__point_mean_abs(q, i, at) : 1) : (double)NAN;
 }
 
 /* How many of the learned values have a gradient; they come first. */
@@ -75,7 +75,7 @@ static void take_learned(qg_quant q, qg_var *const *learned, const float **value
         const qg_learned *l = &q.scheme->learned[i];
         value[i] = learned[i]->data;
         for (size_t k = 0; l->least > 0.0f && k < qg_count(learned[i]->shape); k++)
-            qg_clamp_learned(learned[i], k, raised(l, value[i][k]));
+            qg__clamp_learned(learned[i], k, raised(l, value[i][k]));
     }
 }
 
@@ -98,7 +98,7 @@ typedef struct work {
 
 static qg_span span_of(const work *w, size_t channel)
 {
-    qg_span s = qg_span_at(w->isa, w->c, channel, w->x);
+    qg_span s = qg__span_at(w->isa, w->c, channel, w->x);
     s.numbers = w->b->numbers;
     s.inputs  = w->b->inputs;
     return s;
@@ -106,7 +106,7 @@ static qg_span span_of(const work *w, size_t channel)
 
 static qg_constants constants_of(const work *w, size_t channel)
 {
-    const qg_constants k = qg_form_constants(w->b->q, span_of(w, channel), w->learned);
+    const qg_constants k = qg__form_constants(w->b->q, span_of(w, channel), w->learned);
     float              negative;
     if (w->into) w->into[channel] = k;
     if (w->scale) w->b->q.scheme->form->scales(&k, &w->scale[channel], &negative);
@@ -119,7 +119,7 @@ static void values_block(void *context, size_t at, size_t n)
     w->loops->values(w->k, n, w->x + at, w->y + at);
 }
 
-void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y)
+void qg__form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y)
 {
     work w = { .loops = form->loops[qg__isa()], .x = x, .y = y, .k = k };
     qg__in_blocks(n, QG_BLOCK, values_block, &w);
@@ -229,8 +229,8 @@ static void forward_channels(void *context, size_t first, size_t count)
     }
 }
 
-void qg_form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
-                     float *scale)
+void qg__form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
+                      float *scale)
 {
     const qg_isa isa = qg__isa();
     const qg_form *form = b->q.scheme->form;
@@ -243,7 +243,7 @@ void qg_form_forward(const qg_binding *b, qg_split c, const float *x, const floa
         return;
     }
     const qg_constants one = constants_of(&w, 0);
-    qg_form_values(form, &one, qg__channel_size(c), x, y);
+    qg__form_values(form, &one, qg__channel_size(c), x, y);
 }
 
 /* --- arrays: backward ------------------------------------------------------------------------- */
@@ -318,8 +318,8 @@ static void mix_block(void *context, size_t at, size_t n)
     mix_channel(&part, 0, *w->mix);
 }
 
-void qg_form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
-                      double (*sum)[QG_FORM_SUMS])
+void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
+                       double (*sum)[QG_FORM_SUMS])
 {
     const size_t n   = qg__channel_size(c) * c.depth;
     const qg_isa isa = qg__isa();
@@ -340,7 +340,7 @@ void qg_form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_
     }
     if (s.slope) {
         if (dx && s.whole) s.whole(s.arg, c, x, dy, dx);
-        else if (dx) qg_surrogate_slope(s, n, x, dy, dx);
+        else if (dx) qg__surrogate_slope(s, n, x, dy, dx);
         w.dx = NULL;
     }
     if (!w.dx && !sum) return;
@@ -364,7 +364,7 @@ static void codes_of_run(const qg_form_loops *loops, const qg_constants *k, size
         return;
     }
     loops->values(k, n, x, y);
-    qg_codes_of(n, y, k->uniform.step, code);
+    qg__codes_from(n, y, k->uniform.step, code);
 }
 
 static qg_status check_constants(qg_quant q, size_t channel, const qg_constants *k)
@@ -373,16 +373,16 @@ static qg_status check_constants(qg_quant q, size_t channel, const qg_constants 
     return s && q.per_channel ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
 }
 
-qg_code_set qg_form_set(qg_quant q)
+qg_code_set qg__form_set(qg_quant q)
 {
     const float  zero = 0.0f;
     const float *learned[QG_MAX_LEARNED];
     for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = &zero;
-    const qg_constants k = qg_form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned);
+    const qg_constants k = qg__form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned);
     return q.scheme->form->set(&k);
 }
 
-qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+qg_status qg__form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_form  *form = q.scheme->form;
     const qg_split c    = qg_spans(q, x.shape);
@@ -392,7 +392,7 @@ qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, q
     if (q.scheme->ready && !q.scheme->ready(q, learned))
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there are no codes", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
-        const qg_constants k = qg_form_constants(q, qg_span_at(isa, c, i, x.data), learned);
+        const qg_constants k = qg__form_constants(q, qg__span_at(isa, c, i, x.data), learned);
         const qg_status    s = check_constants(q, i, &k);
         float              negative;
         if (s) return s;
@@ -457,7 +457,7 @@ qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *
     take_learned(q, learned, value);
     if (q.scheme->range) qg__range_confine(q, learned);
     const qg_span      all = { .split = { 1, 1, 0 }, .numbers = b->numbers, .inputs = b->inputs };
-    const qg_constants k   = qg_form_constants(q, all, value);
+    const qg_constants k   = qg__form_constants(q, all, value);
     if (check_constants(q, 0, &k)) return (qg_activation){ 0 };
     qg_activation      f = { .forward   = activation_forward,
                              .backward  = activation_backward,
@@ -488,22 +488,22 @@ static bool forward_whole(qg_tape *t, const formed *f, const qg_var *x, const fl
     const size_t     row = qg_row(x->shape);
     float           *out = all.data ? qg_scratch(t, qg_count(all.shape) * sizeof *out) : NULL;
     if (!out) return false;
-    qg_form_forward(&f->b, qg_spans(f->b.q, all.shape), all.data, value, out, k, NULL);
+    qg__form_forward(&f->b, qg_spans(f->b.q, all.shape), all.data, value, out, k, NULL);
     memcpy(y->data, out + (size_t)at.first * row, qg_count(y->shape) * sizeof *out);
     return true;
 }
 
-qg_var *qg_form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
+qg_var *qg__form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
     const qg_quant     q = b->q;
     const qg_scheme   *scheme = q.scheme;
     const qg_surrogate s = surrogate_of(q, qg_surrogate_now(t, q));
     const float       *value[QG_MAX_LEARNED] = { NULL };
     take_learned(q, learned, value);
-    if (scheme->ready && !scheme->ready(q, value)) return qg_quant_bypass(t, q, x);
+    if (scheme->ready && !scheme->ready(q, value)) return qg__quant_bypass(t, q, x);
     if (qg__quant_is_activation(q)) {
         const qg_activation f = scheme->activation(t, b, learned);
-        return f.forward ? qg_record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
+        return f.forward ? qg__record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
     }
     if (scheme->range) qg__range_confine(q, learned);
 
@@ -521,8 +521,8 @@ qg_var *qg_form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const 
     const bool shared = qg__slices_of(x).shared;
     if (shared && scheme->mix)
         return qg_reject(t, QG_EARG, "%s: its gradient of an input needs the whole batch, which ranks share", scheme->name);
-    const bool whole = shared && !scheme->activation && scheme->constants != qg_unit_signs;
-    if (!whole) qg_form_forward(b, spans, x->data, value, y->data, f->k, NULL);
+    const bool whole = shared && !scheme->activation && scheme->constants != qg__unit_signs;
+    if (!whole) qg__form_forward(b, spans, x->data, value, y->data, f->k, NULL);
     else if (!forward_whole(t, f, x, value, y, f->k)) return NULL;
     for (size_t i = 0; i < spans.depth; i++) {
         const qg_status status = check_constants(q, i, &f->k[i]);
@@ -550,7 +550,7 @@ static void slice_gradient(void *context, int piece, int worker)
     memset(sum, 0, f->spans.depth * sizeof *sum);
     if (n == 0) return;
     const qg_split spans = qg_spans(f->b.q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
-    qg_form_gradient(&f->b, f->s, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
+    qg__form_gradient(&f->b, f->s, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
 }
 
 static bool sum_slices(qg_tape *t, slices *p)
@@ -569,10 +569,10 @@ void qg_form_backward(qg_tape *t, qg_var *y)
     const formed *f = y->saved;
     const qg_var *x = y->in[0];
     const int     trained = trained_count(f->b.q);
-    const bool    sliced  = trained && x->batch && qg_quant_role(f->b.q) == QG_INPUT;
+    const bool    sliced  = trained && x->batch && qg__quant_role(f->b.q) == QG_INPUT;
     double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, (sliced ? (size_t)QG_SLICES : 1) * f->spans.depth * sizeof *sum) : NULL;
     if (trained && !sum) return;
-    if (!sliced) qg_form_gradient(&f->b, f->s, f->spans, f->k, x->data, y->grad, x->grad, sum);
+    if (!sliced) qg__form_gradient(&f->b, f->s, f->spans, f->k, x->data, y->grad, x->grad, sum);
     else if (!sum_slices(t, &(slices){ y, qg__slices_of(x), sum })) return;
     for (size_t s = 0; sum && s < f->spans.depth; s++)
         for (int i = 0; i < trained; i++) {

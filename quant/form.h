@@ -155,7 +155,6 @@ typedef struct qg_span {
 } qg_span;
 
 /* Statistics.  Sums are taken in double, in an order that depends on the split only. */
-double qg_span_sum_abs(qg_span s);                                  /* sum |x| */
 double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and count of |x| > d, d >= 0 */
 float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */
 float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
@@ -163,29 +162,5 @@ void   qg_span_min_max(qg_span s, float *min, float *max);          /* NaN is le
 
 /* The spans of a tensor: one, or if q.per_channel one per row of a weight or per channel of an input. */
 qg_split qg_spans(qg_quant q, qg_shape x);
-qg_span   qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x);
-
-/* --- arrays, split into spans by c ----------------------------------------------------------- */
-
-/* The constants of a span; learned[i] holds the values of entry i of the scheme's list, one per span. */
-qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned);
-
-/* Writes y and, unless NULL, the constants k and the scales of positive codes, [spans] each. */
-void qg_form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
-                     float *scale);
-
-/* Writes y, or adds to dx and sum, for d columns of rows `stride` apart, each with its constants k[d]; for forms that have
- * loops over columns. */
-void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x, float *y);
-void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x,
-                               const float *dy, float *dx, double (*sum)[QG_FORM_SUMS]);
-
-/* Writes y for n numbers that share k. */
-void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);
-
-/* Adds to dx and writes sum [spans]; either may be NULL.  k [spans] may be NULL if the scheme has mix; the constants
- * are then computed again.  s: the surrogate, b->q.surrogate at the step; {0}: the scheme's own. */
-void qg_form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
-                      double (*sum)[QG_FORM_SUMS]);
 
 #endif

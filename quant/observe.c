@@ -1,10 +1,9 @@
-#include "quant/observe.h"
+#include "quant/channel.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/kernels/parallel.h"
-#include "quant/channel.h"
 #include "quant/reduce.h"
 
 /* Parts of a tensor that threads share.  Neither extremes nor counts depend on their number. */

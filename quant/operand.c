@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/engine.h"
+
 /* "[2,3]" into a buffer of the caller. */
 static const char *shape_text(const qg_array *a, char *text, size_t bytes)
 {
@@ -235,6 +237,6 @@ qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_arr
     const qg_status status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     qg__zero(dx);
-    qg_surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    qg__surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
     return QG_OK;
 }

@@ -28,8 +28,7 @@ typedef struct qg_quant {
 
 /* In the constructors below, 0 selects the default of an argument.  Names, ranges and defaults come from the
  * scheme's keys, which the command line also reads; `qgrad explain SCHEME` lists them.  Constructors never fail; the
- * function that uses the quantizer reports an argument out of range.  The scheme declared beside a constructor is for
- * qg_scheme_parse. */
+ * function that uses the quantizer reports an argument out of range. */
 
 /* --- weights ------------------------------------------------------------------------------ */
 
@@ -41,7 +40,6 @@ typedef struct qg_twn_spec {
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_twn_spec;
 qg_quant qg_twn(qg_twn_spec spec);
-extern const qg_scheme qg_twn_scheme;
 
 /* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/reference/ternary.h */
 typedef struct qg_ste_tern_spec {
@@ -52,7 +50,6 @@ typedef struct qg_ste_tern_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_ste_tern_spec;
 qg_quant qg_ste_tern(qg_ste_tern_spec spec);
-extern const qg_scheme qg_ste_tern_scheme;
 
 /* The sign of the gradient of Wn. */
 typedef enum qg_ttq_rule {
@@ -74,7 +71,6 @@ typedef struct qg_ttq_spec {
     qg_surrogate surrogate;     /* {0}: as scaled_weights says */
 } qg_ttq_spec;
 qg_quant qg_ttq(qg_ttq_spec spec);
-extern const qg_scheme qg_ttq_scheme;
 
 /* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/reference/dorefa.h */
 typedef struct qg_dorefa_weight_spec {
@@ -84,7 +80,6 @@ typedef struct qg_dorefa_weight_spec {
     qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
 } qg_dorefa_weight_spec;
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
-extern const qg_scheme qg_dorefa_weight_scheme;
 
 /* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/reference/binary.h */
 typedef struct qg_binary_spec {
@@ -92,7 +87,6 @@ typedef struct qg_binary_spec {
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_binary_spec;
 qg_quant qg_binary(qg_binary_spec spec);
-extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
 /* Gradient rules of XNOR-Net; formulas in quant/reference/binary.h. */
 typedef enum qg_xnor_rule {
@@ -113,7 +107,6 @@ typedef struct qg_xnor_spec {
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);
-extern const qg_scheme qg_xnor_scheme;
 
 /* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/reference/binary.h */
 typedef struct qg_magnitude_aware_spec {
@@ -122,7 +115,6 @@ typedef struct qg_magnitude_aware_spec {
     bool         as_paper;      /* plain */
 } qg_magnitude_aware_spec;
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
-extern const qg_scheme qg_magnitude_aware_scheme;
 
 /* Factor on the learning rate of a latent weight, a power of s = 1 / sqrt(1.5 / (fan in + fan out)) with
  * fan in = kh kw in and fan out = kh kw out.                            [BinaryConnect, 1511.00363] */
@@ -150,7 +142,6 @@ typedef struct qg_binaryconnect_spec {
     qg_surrogate surrogate;     /* {0}: identity */
 } qg_binaryconnect_spec;
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
-extern const qg_scheme qg_binaryconnect_scheme;
 
 /* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/reference/binary.h */
 typedef struct qg_bnn_spec {
@@ -161,12 +152,10 @@ typedef struct qg_bnn_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_bnn_spec;
 qg_quant qg_bnn(qg_bnn_spec spec);
-extern const qg_scheme qg_bnn_scheme;
 
 /* {-1, +1} without latent weights.  The weights start as the signs of the initial weights; only qg_bop
  * (optim/optim.h) can train them, by flipping them. */
 qg_quant qg_bop_weight(void);
-extern const qg_scheme qg_bop_scheme;
 
 /* --- activations -------------------------------------------------------------------------- */
 
@@ -175,7 +164,6 @@ typedef struct qg_sign_spec {
     qg_surrogate surrogate;
 } qg_sign_spec;
 qg_quant qg_sign(qg_sign_spec spec);
-extern const qg_scheme qg_sign_scheme;
 
 /* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| in its window, or
  * for dense the mean |x| of the row.  K is a constant of the backward pass.        quant/reference/binary.h
@@ -185,7 +173,6 @@ typedef struct qg_xnor_activation_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
-extern const qg_scheme qg_xnor_activation_scheme;
 
 /* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/reference/dorefa.h */
 typedef struct qg_dorefa_activation_spec {
@@ -194,7 +181,6 @@ typedef struct qg_dorefa_activation_spec {
     qg_surrogate surrogate;     /* {0}: 1 on 0 <= x <= 1 */
 } qg_dorefa_activation_spec;
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec);
-extern const qg_scheme qg_dorefa_activation_scheme;
 
 /* --- gradients ---------------------------------------------------------------------------- */
 
@@ -204,7 +190,6 @@ typedef struct qg_dorefa_gradient_spec {
     bool no_noise;              /* for experiments; the paper's noise makes the result unbiased */
 } qg_dorefa_gradient_spec;
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
-extern const qg_scheme qg_dorefa_gradient_scheme;
 
 /* --- ranges and steps, learned or observed -------------------------------------------------- */
 
@@ -235,7 +220,6 @@ typedef struct qg_fake_quant_spec {
     qg_surrogate  surrogate;    /* of dx; {0}: 1 inside the range, 0 outside */
 } qg_fake_quant_spec;
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
-extern const qg_scheme qg_fake_quant_scheme;
 
 /* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/reference/uniform.h */
 typedef struct qg_lsq_spec {
@@ -245,7 +229,6 @@ typedef struct qg_lsq_spec {
     qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);
-extern const qg_scheme qg_lsq_scheme;
 
 /* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_pact_spec {
@@ -255,7 +238,6 @@ typedef struct qg_pact_spec {
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 <= x < a, else 0 */
 } qg_pact_spec;
 qg_quant qg_pact(qg_pact_spec spec);
-extern const qg_scheme qg_pact_scheme;
 
 /* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_linear_spec {
@@ -264,7 +246,6 @@ typedef struct qg_linear_spec {
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 < x < M, else 0 */
 } qg_linear_spec;
 qg_quant qg_linear(qg_linear_spec spec);
-extern const qg_scheme qg_linear_scheme;
 
 /* Fixed range, for weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero all multiples
  * of 1 / (2^(bits-1) - 1).  For inputs it replaces relu.                       quant/schemes/unit.c */
@@ -277,7 +258,6 @@ typedef struct qg_unit_spec {
     qg_surrogate surrogate;     /* of dx; {0}: clip at 1, of the quotient */
 } qg_unit_spec;
 qg_quant qg_unit(qg_unit_spec spec);
-extern const qg_scheme qg_unit_scheme;
 
 /* Codes of `bits` bits times one factor, so 0 is a level: TensorFlow's quantize_and_dequantize.  It does not replace a
  * relu.                                                                           quant/reference/qdq.h */
@@ -292,7 +272,6 @@ typedef struct qg_qdq_spec {
     qg_surrogate surrogate;     /* of dx; {0}: with range_given 1 where min <= x <= max, else 0; otherwise 1 */
 } qg_qdq_spec;
 qg_quant qg_qdq(qg_qdq_spec spec);
-extern const qg_scheme qg_qdq_scheme;
 
 /* --- by name -------------------------------------------------------------------------------- */
 

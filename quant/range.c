@@ -1,9 +1,9 @@
 /* Where the ends of a uniform range come from: fixed, learned, observed as an average or a percentile, or current. */
-#include "quant/range.h"
+#include "quant/engine.h"
 
 #include <math.h>
 
-#include "quant/observe.h"
+#include "quant/channel.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
@@ -65,8 +65,8 @@ void qg__range_confine(qg_quant q, qg_var *const *learned)
     for (size_t i = 0; r.kind == QG_RANGE_LEARNED && i < qg_count(learned[MIN]->shape); i++) {
         float min = learned[MIN]->data[i], max = learned[MAX]->data[i];
         make_legal(r, &min, &max);
-        qg_clamp_learned(learned[MIN], i, min);
-        qg_clamp_learned(learned[MAX], i, max);
+        qg__clamp_learned(learned[MIN], i, min);
+        qg__clamp_learned(learned[MAX], i, max);
     }
 }
 
@@ -215,7 +215,7 @@ bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     const qg_range r    = q.scheme->range(q);
     const uint64_t step = qg_tape_step(t);
-    if (r.kind == QG_RANGE_LEARNED && qg_quant_is_delayed(q, t)) return false;
+    if (r.kind == QG_RANGE_LEARNED && qg__quant_is_delayed(q, t)) return false;
     if (learned[SEEN]->data[0] == 0.0f) return true;
     if (qg_tape_mode(t) != QG_TRAIN) return false;
     if (r.kind == QG_RANGE_LEARNED) return step % RATIO_STEPS == 0;

@@ -6,6 +6,7 @@
 #include "core/kernels/parallel.h"
 #include "core/slices.h"
 #include "quant/channel.h"
+#include "quant/engine.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
@@ -22,15 +23,15 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
     return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? role == QG_WEIGHT ? x.n : x.c : 1 };
 }
 
-bool qg_quant_is_delayed(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
+bool qg__quant_is_delayed(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
 bool qg__quant_is_activation(qg_quant q)
 {
     if (!q.scheme || !q.scheme->activation || q.per_channel) return false;
-    return !q.scheme->measures_weights || qg_quant_role(q) != QG_WEIGHT;
+    return !q.scheme->measures_weights || qg__quant_role(q) != QG_WEIGHT;
 }
 
-bool qg_quant_fuses(qg_quant q) { return !q.surrogate.whole && qg__quant_is_activation(q); }
+bool qg__quant_fuses(qg_quant q) { return !q.surrogate.whole && qg__quant_is_activation(q); }
 
 /* A quiet entry counts what the scheme has observed. */
 static bool has_observed(qg_quant q, qg_var *const *learned)
@@ -40,7 +41,7 @@ static bool has_observed(qg_quant q, qg_var *const *learned)
     return false;
 }
 
-bool qg_quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned)
+bool qg__quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned)
 {
     if (!b->q.scheme->observes || (b->frozen && has_observed(b->q, learned))) return false;
     return b->q.scheme->observes(b->q, t, learned);
@@ -48,12 +49,12 @@ bool qg_quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *lea
 
 qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q)
 {
-    return q.surrogate.whole ? qg_surrogate_identity() : qg_surrogate_at(q.surrogate, qg_tape_step(t));
+    return q.surrogate.whole ? qg_surrogate_identity() : qg__surrogate_at(q.surrogate, qg_tape_step(t));
 }
 
-qg_var *qg_quant_bypass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
+qg_var *qg__quant_bypass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
 
-void qg_clamp_learned(qg_var *v, size_t i, float legal)
+void qg__clamp_learned(qg_var *v, size_t i, float legal)
 {
     if (v->needs_grad) v->data[i] = legal;
 }
@@ -69,7 +70,7 @@ static bool observe(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *lear
     return true;
 }
 
-qg_role qg_quant_role(qg_quant q)
+qg_role qg__quant_role(qg_quant q)
 {
     if (q.role) return q.role;
     return q.scheme->roles & QG_INPUT ? QG_INPUT : q.scheme->roles & QG_WEIGHT ? QG_WEIGHT : QG_GRADIENT;
@@ -89,7 +90,7 @@ const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text
     return text;
 }
 
-/* What qg_form_apply and qg_form_backward rely on. */
+/* What qg__form_apply and qg_form_backward rely on. */
 static qg_status check_form(qg_quant q)
 {
     const qg_scheme *scheme  = q.scheme;
@@ -110,24 +111,24 @@ static qg_status check_form(qg_quant q)
     return QG_OK;
 }
 
-qg_status qg_quant_check(qg_quant q)
+qg_status qg__quant_check(qg_quant q)
 {
     const qg_scheme *scheme = q.scheme;
     if (!scheme) return QG_OK;
-    qg_status s = qg_quant_check_keys(q);
+    qg_status s = qg__quant_check_keys(q);
     /* Before the role, since the scheme knows what to set instead. */
     if (!s && scheme->check) s = scheme->check(q);
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
-    if (!scheme->apply && !scheme->form)
-        return qg_fail(QG_EARG, "%s: the scheme has neither apply nor form", scheme->name);
+    if (!scheme->apply && !scheme->form && !qg__quant_is_activation(q))
+        return qg_fail(QG_EARG, "%s: the scheme has no form, activation or apply", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
         return qg_fail(QG_EARG, "%s: does not support scales per channel", scheme->name);
     if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
-    if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
+    if (qg__surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
     if (q.surrogate.whole && scheme->mix)
         return qg_fail(QG_EARG, "%s: its gradient is more than that of a surrogate, which must be a slope here", scheme->name);
     return scheme->form && !scheme->apply ? check_form(q) : QG_OK;
@@ -158,7 +159,7 @@ static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
     qg_var *y = qg_record_view(t, &whole_op, x);
     whole  *k = y ? qg_save(t, y, sizeof *k) : NULL;
     if (!k) return NULL;
-    k->s          = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+    k->s          = qg__surrogate_at(q.surrogate, qg_tape_step(t));
     q.per_channel = true;
     k->channels   = qg_spans(q, x->shape);
     return y;
@@ -172,7 +173,7 @@ qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b)
     *b = (qg_binding){ .q       = q,
                        .numbers = role == QG_WEIGHT ? qg_count(x) : qg_row(x),
                        .inputs  = (size_t)x.c };
-    return qg_quant_check(q);
+    return qg__quant_check(q);
 }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -180,7 +181,7 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     if (!t || !x) return NULL;
     if (!q.scheme) return x;
     qg_binding      b;
-    const qg_status s = qg_bind(q, qg_quant_role(q), x->shape, &b);
+    const qg_status s = qg_bind(q, qg__quant_role(q), x->shape, &b);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
     q = b.q;
     for (int i = 0; i < qg_learned_count(q); i++) {
@@ -200,29 +201,29 @@ qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *co
 {
     const qg_scheme *scheme = b->q.scheme;
     if (!x || !scheme) return x;
-    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
-    if (qg_quant_is_delayed(b->q, t)) return qg_quant_bypass(t, b->q, x);
+    if (qg_tape_mode(t) == QG_TRAIN && qg__quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
+    if (qg__quant_is_delayed(b->q, t)) return qg__quant_bypass(t, b->q, x);
     if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;
-    return scheme->apply ? scheme->apply(t, b, x, learned) : qg_form_apply(t, b, x, learned);
+    return scheme->apply ? scheme->apply(t, b, x, learned) : qg__form_apply(t, b, x, learned);
 }
 
 bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }
 
-qg_code_set qg_code_set_of(qg_quant q)
+qg_code_set qg__code_set_of(qg_quant q)
 {
     const qg_scheme *scheme = q.scheme;
     if (!qg_has_codes(q) || q.bits == QG_FLOAT_BITS) return (qg_code_set){ 0 };
     if (scheme->codes) return scheme->codes(q);
-    return scheme->form && scheme->form->set ? qg_form_set(q) : (qg_code_set){ 0 };
+    return scheme->form && scheme->form->set ? qg__form_set(q) : (qg_code_set){ 0 };
 }
 
 qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    q.role = qg_quant_role(q);
+    q.role = qg__quant_role(q);
     if (q.per_channel && q.role != QG_WEIGHT)
         return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
-    out->set = qg_code_set_of(q);
-    return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg_form_encode(q, x, learned, out);
+    out->set = qg__code_set_of(q);
+    return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg__form_encode(q, x, learned, out);
 }
 
 void qg_surrogate_backward(qg_tape *t, qg_var *y)
@@ -230,7 +231,7 @@ void qg_surrogate_backward(qg_tape *t, qg_var *y)
     (void)t;
     const qg_surrogate *s = y->saved;
     qg_var             *x = y->in[0];
-    if (x->grad) qg_surrogate_slope(*s, qg_count(x->shape), x->data, y->grad, x->grad);
+    if (x->grad) qg__surrogate_slope(*s, qg_count(x->shape), x->data, y->grad, x->grad);
 }
 
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *op, qg_var *x, qg_surrogate s)
@@ -324,7 +325,7 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
     }
 }
 
-qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
+qg_var *qg__record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
 {
     qg_var *y = qg_record(t, op, x->shape, x, f.learned[0], f.learned[1]);
     if (!y || !qg_add_operand(y, 3, f.learned[2])) return NULL;
@@ -352,21 +353,21 @@ static double span_abs(qg_quant q, size_t i, const qg_point *p, double *most, do
     return sum;
 }
 
-double qg_point_mean_abs(qg_quant q, size_t i, const qg_point *p)
+double qg__point_mean_abs(qg_quant q, size_t i, const qg_point *p)
 {
     double       most, n;
     const double sum = span_abs(q, i, p, &most, &n);
     return sum / n;
 }
 
-double qg_point_max_abs(qg_quant q, size_t i, const qg_point *p)
+double qg__point_max_abs(qg_quant q, size_t i, const qg_point *p)
 {
     double most, n;
     (void)span_abs(q, i, p, &most, &n);
     return most;
 }
 
-void qg_stretch_to_unit(qg_tensor w)
+void qg__stretch_to_unit(qg_tensor w)
 {
     const size_t n    = qg_count(w.shape);
     const float  most = qg__max_abs(n, w.data);
@@ -374,7 +375,7 @@ void qg_stretch_to_unit(qg_tensor w)
     for (size_t i = 0; i < n; i++) w.data[i] /= most;
 }
 
-void qg_codes_of(size_t n, const float *y, float scale, int32_t *code)
+void qg__codes_from(size_t n, const float *y, float scale, int32_t *code)
 {
     /* A value is code times scale up to roundings far below half a step. */
     for (size_t i = 0; i < n; i++)

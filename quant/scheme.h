@@ -163,9 +163,9 @@ struct qg_scheme {
     /* Records the op.  Its surrogate, if set, is qg_surrogate_now(t, b->q). */
     qg_var *(*apply)(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
-    /* The same as an elementwise function, which qg_norm_fused can fuse; NULL: the scheme has none.  It must be
-     * nondecreasing and compute exactly what apply computes (qg_record_activation turns it into apply).  It returns
-     * {0} if apply would fail.  Not used per channel, nor in a step that observes. */
+    /* The quantizer as an elementwise function, which qg_norm_fused can fuse; NULL: the scheme has none.  It must be
+     * nondecreasing and compute exactly what apply computes; without apply it is recorded as ops[0].  It returns {0} if it
+     * cannot quantize, with a message.  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(const qg_tape *t, const qg_binding *b, qg_var *const *learned);
 
     /* For inputs: records the op that scales the result y of the product, before a bias is added.  x is the input
@@ -188,9 +188,6 @@ extern const qg_scheme *const qg_schemes[];
  * x.c for an activation). */
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
-
-/* Checks the arguments, per_channel, the surrogate and, if set, q.role.  qg_bind calls it.  Fails with QG_EARG. */
-QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
@@ -231,52 +228,26 @@ void      qg_quant_print(qg_quant q, char *text, size_t bytes);
 /* Files say with which version of the defaults their texts were written; those that do not say it have version 1.
  * In version 1 every default but those of fake_quant was the rule of the source. */
 enum { QG_DEFAULTS = 2 };
-QG_MUST_CHECK
-qg_status qg__scheme_parse_as(int version, const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out);
-QG_MUST_CHECK
-qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q);
-void      qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes);
 
 /* The values of the keys, in their order. */
 void      qg_quant_values(qg_quant q, double value[QG_MAX_KEYS]);
-QG_MUST_CHECK
-qg_status qg_quant_check_keys(qg_quant q);
 
 /* ---------------------------------------------------------------------------------------------- */
 
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
-qg_role     qg_quant_role(qg_quant q);          /* q.role; if not set, that of the scheme */
 
 /* Writes "fake_quant:range=observed", the name used in summaries and on the command line, to text; "float" for NULL.  The
  * option is left out if it is the default of operands in this role, as signed=no of lsq is for inputs.  Returns text. */
 enum { QG_SPELLING_BYTES = 64 };
 const char *qg_scheme_spelling(const qg_scheme *scheme, qg_role role, char *text, size_t bytes);
 
-/* Whether qg_norm_fused can fuse q, except in the steps in which it observes (qg_quant_observes). */
-bool     qg_quant_fuses(qg_quant q);
-bool     qg_quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned);
-
-/* Whether q is an elementwise function, so that its op is that of its activation (internal). */
-bool     qg__quant_is_activation(qg_quant q);
-
 /* q.surrogate at the step of the tape, {0} if it is not set.  One of a whole tensor is recorded before q is applied, which then
  * has the identity. */
 qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q);
 
-/* Whether the tape's step is before q.after, so x passes unchanged (through relu, if q rectifies). */
-bool     qg_quant_is_delayed(qg_quant q, const qg_tape *t);
-
-/* The result of a quantizer that cannot quantize yet: relu if q rectifies, else x. */
-qg_var  *qg_quant_bypass(qg_tape *t, qg_quant q, qg_var *x);
-
-/* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
- * frozen, the stored value does not change, and the caller uses legal in its place. */
-void     qg_clamp_learned(qg_var *v, size_t i, float legal);
-
 /* Integer codes and scales of x quantized by q; learned as in qg_scheme.start.  Requires qg_has_codes(q).  Fails with
  * QG_EARG or QG_ESTATE if the scheme has no codes with these arguments, or none yet. */
 bool                    qg_has_codes(qg_quant q);
-qg_code_set             qg_code_set_of(qg_quant q);     /* by the arguments; count 0: unknown, or not rounded */
 QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
 /* --- forms ---------------------------------------------------------------------------------- */
@@ -290,10 +261,8 @@ QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *l
 enum { QG_FLOAT_BITS = 32 };    /* no rounding */
 
 void          qg_form_backward(qg_tape *t, qg_var *y);
+void          qg_activation_op_backward(qg_tape *t, qg_var *y);
 qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *const *learned);
-qg_var       *qg_form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
-qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
-qg_code_set   qg_form_set(qg_quant q);
 
 /* --- ranges (quant/range.c) --------------------------------------------------------------------- */
 
@@ -321,36 +290,5 @@ uint64_t qg_range_freeze_after(qg_quant q);
  * gradient (qg_share_gradient). */
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *op, qg_var *x, qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
-
-/* For qg_scheme.surrogate: over the numbers that share the constants of number i. */
-double qg_point_mean_abs(qg_quant q, size_t i, const qg_point *p);
-double qg_point_max_abs(qg_quant q, size_t i, const qg_point *p);
-
-/* For qg_scheme.own: the identity, and clip at 1. */
-qg_surrogate qg_straight_through(qg_quant q);
-qg_surrogate qg_clip_at_1(qg_quant q);
-
-/* The factor that makes SGD move latent weights whose codes have no scale as if q were mean|w| times as large: 1 / mean|w|, or
- * 1 for zeros and denormals.  With batch norm the scale of q does not matter, but the gradient of codes of -1 and +1 is smaller by that
- * factor.  QG_SCALED_KEY chooses it. */
-qg_mix qg_relative_mix(bool scaled, qg_span w);     /* for qg_scheme.mix; not scaled: 1 */
-double qg_relative_surrogate(bool scaled, qg_quant q, size_t i, const qg_point *at, const qg_point *to);
-#define QG_SCALED_KEY \
-    { .name = "gradient", .fallback = 1, .words = "plain|scaled", .about = "scaled: dw divided by mean|w|" }
-
-/* For qg_scheme.constants: +1 and -1, and +mean|x| and -mean|x|. */
-qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned);
-qg_constants qg_mean_signs(qg_quant q, qg_span x, const float *learned);
-
-/* Records f as an op; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks are fixed, so sums do not
- * depend on the number of threads. */
-qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f);
-void    qg_activation_op_backward(qg_tape *t, qg_var *y);
-
-/* The codes of quantized values: y[i] = scale code[i] up to rounding.  With scale 0 all codes are 0. */
-void    qg_codes_of(size_t n, const float *y, float scale, int32_t *code);
-
-/* Scales w so that the largest |w| is 1: initial weights uniform in +-s become uniform in [-1, 1]. */
-void    qg_stretch_to_unit(qg_tensor w);
 
 #endif

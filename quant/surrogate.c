@@ -1,5 +1,6 @@
 #include "quant/surrogate.h"
 
+#include "quant/engine.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
 
@@ -80,7 +81,7 @@ qg_surrogate qg_surrogate_whole(qg_whole_gradient *gradient, float arg)
     return gradient ? (qg_surrogate){ .slope = no_slope, .arg = arg, .whole = gradient } : (qg_surrogate){ 0 };
 }
 
-qg_status qg_surrogate_check(qg_surrogate s)
+qg_status qg__surrogate_check(qg_surrogate s)
 {
     if (!(s.arg >= 0) || !isfinite(s.arg))
         return qg_fail(QG_EARG, "surrogate: its bound, beta or temperature is %g, must be 0 or more", (double)s.arg);
@@ -89,7 +90,7 @@ qg_status qg_surrogate_check(qg_surrogate s)
     return QG_OK;
 }
 
-qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step)
+qg_surrogate qg__surrogate_at(qg_surrogate s, uint64_t step)
 {
     if (s.steps == 0) return s;
     const double done = step < s.steps ? (double)step / (double)s.steps : 1.0;
@@ -112,7 +113,7 @@ static void slope_block(void *context, size_t at, size_t n)
     k->s.slope(k->s.arg, n, k->x + at, k->dy + at, k->dx + at);
 }
 
-void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx)
+void qg__surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx)
 {
     struct slope k = { s, x, dy, dx };
     if (s.whole) {

@@ -23,7 +23,8 @@ typedef struct qg_surrogate {
     void   (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
     double (*value)(float arg, double x);   /* s itself, only for `qgrad gradcheck`; NULL: slope is not checked */
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
-    float    to;            /* final value of arg, which moves there geometrically; both above 0 */
+    float    to;            /* final value of arg, both above 0: at a step of the tape it is arg (to / arg)^(step / steps).
+                               Operators on arrays use arg unchanged */
     uint64_t steps;         /* training steps that this takes; 0: arg is constant */
     qg_whole_gradient *whole;       /* in place of slope, which is then not called (qg_surrogate_whole) */
 } qg_surrogate;
@@ -53,32 +54,10 @@ qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
  *          (core/dist/ranks.h) share inputs, so only weights can have one there. */
 qg_surrogate qg_surrogate_whole(qg_whole_gradient *gradient, float arg);
 
-/* QG_EARG if a constant of the surrogate is out of range. */
-QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
-
-/* s at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and qg_quantize use the
- * step of the tape; plain operators use arg unchanged. */
-qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step);
-
-/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on all threads, or .whole with one channel. */
-void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx);
-
-/* s, or own when s is {0}. */
-static inline qg_surrogate qg__surrogate_or(qg_surrogate s, qg_surrogate own)
-{
-    return s.slope ? s : own;
-}
-
 /* +1 for x >= 0 and for both zeros, else -1; NaN gives -1.  Bit packing needs one answer at 0. */
 static inline float qg_sign_of(float x)
 {
     return x >= 0.0f ? 1.0f : -1.0f;
-}
-
-/* 2^bits - 1 as float; exact up to 24 bits. */
-static inline float qg__steps(int bits)
-{
-    return (float)(((unsigned long long)1 << bits) - 1);
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include "core/kernels/parallel.h"
 #include "layers/layer.h"
 #include "layers/models/text.h"
-#include "quant/scheme.h"
+#include "quant/engine.h"
 #include "train/distil.h"
 #include "train/recipe_keys.h"
 

@@ -61,7 +61,7 @@ static void need(qg_graph *g, const qg_layer *l, qg__coding form)
 static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
 {
     char              name[QG_SPELLING_BYTES];
-    const qg_code_set set = qg_code_set_of(slot->q);
+    const qg_code_set set = qg__code_set_of(slot->q);
     qg_scheme_spelling(slot->q.scheme, QG_INPUT, name, sizeof name);
     if (slot->q.per_channel)
         return qg_fail(

@@ -1,7 +1,6 @@
 #include "quant/reference/binary.h"
 
 #include "quant/operand.h"
-#include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
 /* --- without a scale -------------------------------------------------------------------------- */
@@ -11,7 +10,7 @@ qg_status qg_sign_quantizer(const qg_array *x, qg_array *y)
     const qg_status s = qg__check_forward("sign_quantizer", x, y);
     if (s) return s;
     const qg_constants unit = { .sign = { 1.0f } };
-    qg_form_values(&qg_sign_form, &unit, qg_array_count(x), qg__floats(x), qg__floats(y));
+    qg__form_values(&qg_sign_form, &unit, qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 
@@ -37,8 +36,8 @@ qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_arra
 
 static void scaled_signs(const qg_array *x, int axis, qg_array *y, float *scale)
 {
-    qg_form_forward(&(qg_binding){ .q = { .scheme = &qg_binary_scheme } }, qg__split_at(x, axis), qg__floats(x), NULL,
-                    qg__floats(y), NULL, scale);
+    qg__form_forward(&(qg_binding){ .q = { .scheme = &qg__binary_scheme } }, qg__split_at(x, axis), qg__floats(x), NULL,
+                     qg__floats(y), NULL, scale);
 }
 
 qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y, float *scale)
@@ -102,7 +101,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg
     if (status) return status;
     qg__zero(dx);
     const qg_binding b = { .q = qg_magnitude_aware((qg_magnitude_aware_spec){ .as_paper = true }) };
-    qg_form_gradient(&b, s, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg__form_gradient(&b, s, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 
@@ -131,7 +130,7 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
     if (s) return s;
     const qg_binding b = { .q = qg_xnor((qg_xnor_spec){ .rule = rule }), .inputs = in.depth };
     qg__zero(dx);
-    qg_form_gradient(&b, attrs.surrogate, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg__form_gradient(&b, attrs.surrogate, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 

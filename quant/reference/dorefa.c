@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "quant/operand.h"
-#include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
 static qg_status check_bits(const char *op, int k) { return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS); }
@@ -19,8 +18,8 @@ qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
     const size_t n = qg_array_count(x);
     const float *w = qg__floats(x);
     if (k != QG_FLOAT_BITS)
-        qg_form_forward(&(qg_binding){ .q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }) }, qg__split_at(x, -1), w, NULL,
-                        qg__floats(y), NULL, NULL);
+        qg__form_forward(&(qg_binding){ .q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }) }, qg__split_at(x, -1), w, NULL,
+                         qg__floats(y), NULL, NULL);
     else if (n) memcpy(qg__floats(y), w, n * sizeof *w);
     return QG_OK;
 }
@@ -37,10 +36,10 @@ qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array 
     qg_surrogate     slope = attrs.surrogate;
     if (attrs.k == 1 || attrs.k == QG_FLOAT_BITS) slope = qg__surrogate_or(slope, qg_surrogate_identity());
     const qg_split     all = qg__split_at(x, -1);
-    const qg_span      one = qg_span_at(qg__isa(), slope.slope ? (qg_split){ 1, 1, 0 } : all, 0, w);
-    const qg_constants c   = qg_dorefa_weight_scheme.constants(b.q, one, NULL);
+    const qg_span      one = qg__span_at(qg__isa(), slope.slope ? (qg_split){ 1, 1, 0 } : all, 0, w);
+    const qg_constants c   = qg__dorefa_weight_scheme.constants(b.q, one, NULL);
     qg__zero(dx);
-    qg_form_gradient(&b, slope, all, &c, w, qg__floats(dy), qg__floats(dx), NULL);
+    qg__form_gradient(&b, slope, all, &c, w, qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 
@@ -48,7 +47,7 @@ qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array 
 
 static qg_constants activation_constants(int k, bool up)
 {
-    return qg_dorefa_activation_scheme.constants((qg_quant){ .bits = k, .arg = { up } }, (qg_span){ .n = 0 }, NULL);
+    return qg__dorefa_activation_scheme.constants((qg_quant){ .bits = k, .arg = { up } }, (qg_span){ .n = 0 }, NULL);
 }
 
 qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties, qg_array *y)
@@ -59,7 +58,7 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_tie
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     const qg_constants c = activation_constants(k, ties == QG_TIES_UP);
-    qg_form_values(&qg_dorefa_form, &c, qg_array_count(x), qg__floats(x), qg__floats(y));
+    qg__form_values(&qg_dorefa_form, &c, qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 
@@ -71,9 +70,9 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants c = activation_constants(k, false);
-    const qg_binding   b = { .q = { .scheme = &qg_dorefa_activation_scheme } };
+    const qg_binding   b = { .q = { .scheme = &qg__dorefa_activation_scheme } };
     qg__zero(dx);
-    qg_form_gradient(&b, s, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg__form_gradient(&b, s, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "quant/operand.h"
-#include "quant/range.h"
+#include "quant/engine.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
@@ -32,13 +32,13 @@ static qg_constants constants_of(const qg_fake_quant_range *r, bool divides)
 void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
     const qg_constants k = constants_of(r, true);
-    qg_form_values(&qg_nudged_form, &k, n, x, y);
+    qg__form_values(&qg_nudged_form, &k, n, x, y);
 }
 
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
     const qg_constants k = constants_of(r, false);
-    qg_form_values(&qg_nudged_form, &k, n, x, y);
+    qg__form_values(&qg_nudged_form, &k, n, x, y);
 }
 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)

@@ -1,7 +1,6 @@
 #include "quant/reference/qdq.h"
 
 #include "quant/operand.h"
-#include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
 const qg_quantize_and_dequantize_attrs qg_quantize_and_dequantize_defaults = {
@@ -57,7 +56,7 @@ static qg_constants constants_at(const operands *p, size_t k)
 {
     float lo, hi;
     if (p->attrs.range_given) lo = p->min[k], hi = p->max[k];
-    else qg_span_min_max(qg_span_at(p->isa, p->d, k, p->x), &lo, &hi);
+    else qg_span_min_max(qg__span_at(p->isa, p->d, k, p->x), &lo, &hi);
     return qg__qdq_constants(codes_of(p->attrs), lo, hi);
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "quant/operand.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 /* --- LSQ -------------------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     const qg_constants k = lsq_constants(attrs);
-    qg_form_values(&qg_lsq_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
+    qg__form_values(&qg_lsq_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 
@@ -41,10 +41,10 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ls
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
     const qg_constants k = lsq_constants(attrs);
-    const qg_binding   b = { .q = { .scheme = &qg_lsq_scheme } };
+    const qg_binding   b = { .q = { .scheme = &qg__lsq_scheme } };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
-    qg_form_gradient(&b, attrs.surrogate, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    qg__form_gradient(&b, attrs.surrogate, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     if (grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
     return QG_OK;
 }
@@ -62,7 +62,7 @@ static qg_status check_pact(const char *op, int k, float alpha)
 
 static qg_constants pact_constants(int k, float alpha)
 {
-    return qg_pact_scheme.constants((qg_quant){ .bits = k }, (qg_span){ .n = 0 }, &alpha);
+    return qg__pact_scheme.constants((qg_quant){ .bits = k }, (qg_span){ .n = 0 }, &alpha);
 }
 
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
@@ -72,7 +72,7 @@ qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     const qg_constants all = pact_constants(k, alpha);
-    qg_form_values(&qg_pact_form, &all, qg_array_count(x), qg__floats(x), qg__floats(y));
+    qg__form_values(&qg_pact_form, &all, qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 
@@ -84,10 +84,10 @@ qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int 
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants all = pact_constants(k, alpha);
-    const qg_binding   b   = { .q = { .scheme = &qg_pact_scheme } };
+    const qg_binding   b   = { .q = { .scheme = &qg__pact_scheme } };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
-    qg_form_gradient(&b, s, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    qg__form_gradient(&b, s, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     if (grad_alpha) *grad_alpha = (float)sum[0][0];
     return QG_OK;
 }
@@ -102,7 +102,7 @@ static qg_status check_linear(const char *op, int bit, float max_value)
 
 static qg_constants linear_constants(int bit, float max_value)
 {
-    return qg_linear_scheme.constants((qg_quant){ .bits = bit, .arg = { max_value } }, (qg_span){ .n = 0 }, NULL);
+    return qg__linear_scheme.constants((qg_quant){ .bits = bit, .arg = { max_value } }, (qg_span){ .n = 0 }, NULL);
 }
 
 qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value, qg_array *y)
@@ -112,7 +112,7 @@ qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float m
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     const qg_constants k = linear_constants(bit, max_value);
-    qg_form_values(&qg_linear_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
+    qg__form_values(&qg_linear_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 
@@ -124,8 +124,8 @@ qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const q
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants k = linear_constants(bit, max_value);
-    const qg_binding   b = { .q = { .scheme = &qg_linear_scheme } };
+    const qg_binding   b = { .q = { .scheme = &qg__linear_scheme } };
     qg__zero(dx);
-    qg_form_gradient(&b, s, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    qg__form_gradient(&b, s, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;
 }

@@ -1,7 +1,7 @@
 /* Binary weights with a scale; formulas in quant/reference/binary.h. */
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
-qg_constants qg_mean_signs(qg_quant q, qg_span w, const float *learned)
+qg_constants qg__mean_signs(qg_quant q, qg_span w, const float *learned)
 {
     (void)q, (void)learned;
     return (qg_constants){ .sign = { qg_span_mean_abs(w) } };
@@ -22,7 +22,7 @@ static const char explain_binary[] =
     "of TWN's Caffe code has no a, which makes it binaryconnect without the clip; TWN's PyTorch code has\n"
     "one a per filter.  torch.sign gives 0 at 0.\n";
 
-const qg_scheme qg_binary_scheme = {
+const qg_scheme qg__binary_scheme = {
     .name        = "binary",
     .about       = "{-a, +a}, one a per layer",
     .keys        = keys,
@@ -31,12 +31,12 @@ const qg_scheme qg_binary_scheme = {
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("binary"),
-    .constants   = qg_mean_signs,
+    .constants   = qg__mean_signs,
     .explain     = explain_binary,
 };
 
 /* The same with a scale per channel; on the command line it has a name of its own. */
-const qg_scheme qg_binary_channel_scheme = {
+const qg_scheme qg__binary_channel_scheme = {
     .name        = "binary-channel",
     .about       = "{-a, +a}, one a per output channel",
     .keys        = keys,
@@ -45,12 +45,12 @@ const qg_scheme qg_binary_channel_scheme = {
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("binary"),
-    .constants   = qg_mean_signs,
+    .constants   = qg__mean_signs,
     .explain     = explain_binary,
 };
 
 qg_quant qg_binary(qg_binary_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = spec.per_channel ? &qg_binary_channel_scheme : &qg_binary_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = spec.per_channel ? &qg__binary_channel_scheme : &qg__binary_scheme,
                                          .surrogate = spec.surrogate });
 }

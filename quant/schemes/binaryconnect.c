@@ -11,7 +11,7 @@ enum { BNN_UNIT_START, BNN_GLOROT_LR, BNN_SCALED };                 /* and of BN
 #define START_KEYS                                                                                        \
     { .name = "start", .words = "net|unit", .about = "unit: stretch the initial weights to fill [-1, 1]" }, \
     { .name = "glorot-lr", .words = "off|adam|sgd", .about = "scale the learning rate of the weights by Glorot's factor" }, \
-    QG_SCALED_KEY
+    QG__SCALED_KEY
 
 static const qg_key keys[] = {
     QG_AS_KEY,
@@ -51,7 +51,7 @@ static qg_var *apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *
 {
     const bool train = qg_tape_mode(t) == QG_TRAIN;
     if (!train && b->q.arg[FLOAT_EVAL] != 0) return x;
-    qg_var *y = qg_form_apply(t, b, x, learned);
+    qg_var *y = qg__form_apply(t, b, x, learned);
     if (y && train && b->q.arg[STOCHASTIC] != 0) qg__stochastic_signs(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
     return y;
 }
@@ -59,13 +59,13 @@ static qg_var *apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.arg[UNIT_START] != 0) qg_stretch_to_unit(x);
+    if (q.arg[UNIT_START] != 0) qg__stretch_to_unit(x);
 }
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     if (q.arg[FLOAT_EVAL] != 0) return qg_fail(QG_EARG, "%s: float_eval has no codes", q.scheme->name);
-    return qg_form_encode(q, x, learned, out);
+    return qg__form_encode(q, x, learned, out);
 }
 
 /* The released code counts the fans of a convolution the same way. */
@@ -84,12 +84,12 @@ static float lr_scale(qg_quant q, double fan_in, double fan_out)
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
     (void)k, (void)sum;
-    return qg_relative_mix(q.arg[SCALED] != 0, w);
+    return qg__relative_mix(q.arg[SCALED] != 0, w);
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
+    return qg__relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
 }
 
 static const char *advice(qg_quant q)
@@ -104,7 +104,7 @@ static qg_quant complete(qg_quant q)
     return q;
 }
 
-const qg_scheme qg_binaryconnect_scheme = {
+const qg_scheme qg__binaryconnect_scheme = {
     .name      = "binaryconnect",
     .about     = "{-1, +1}, latent weights in [-1, 1]",
     .keys      = keys,
@@ -120,8 +120,8 @@ const qg_scheme qg_binaryconnect_scheme = {
     .clip      = 1.0f,
     .form      = &qg_sign_form,
     .ops       = QG_FORM_OPS("sign_weight"),
-    .own       = qg_straight_through,
-    .constants = qg_unit_signs,
+    .own       = qg__straight_through,
+    .constants = qg__unit_signs,
     .start     = start,
     .apply     = apply,
     .encode    = encode,
@@ -150,7 +150,7 @@ const qg_scheme qg_binaryconnect_scheme = {
 
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_binaryconnect_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__binaryconnect_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
                                          .arg       = { [STOCHASTIC] = (int)spec.draw,
@@ -165,18 +165,18 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 static void bnn_start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.arg[BNN_UNIT_START] != 0) qg_stretch_to_unit(x);
+    if (q.arg[BNN_UNIT_START] != 0) qg__stretch_to_unit(x);
 }
 
 static qg_mix bnn_mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
     (void)k, (void)sum;
-    return qg_relative_mix(q.arg[BNN_SCALED] != 0, w);
+    return qg__relative_mix(q.arg[BNN_SCALED] != 0, w);
 }
 
 static double bnn_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    return qg_relative_surrogate(q.arg[BNN_SCALED] != 0, q, i, at, to);
+    return qg__relative_surrogate(q.arg[BNN_SCALED] != 0, q, i, at, to);
 }
 
 static float bnn_lr_scale(qg_quant q, double fan_in, double fan_out)
@@ -184,7 +184,7 @@ static float bnn_lr_scale(qg_quant q, double fan_in, double fan_out)
     return glorot_lr(q.arg[BNN_GLOROT_LR], fan_in, fan_out);
 }
 
-const qg_scheme qg_bnn_scheme = {
+const qg_scheme qg__bnn_scheme = {
     .name      = "bnn",
     .about     = "{-1, +1}, latent weights in [-1, 1]",
     .keys      = bnn_keys,
@@ -199,8 +199,8 @@ const qg_scheme qg_bnn_scheme = {
     .clip      = 1.0f,
     .form      = &qg_sign_form,
     .ops       = QG_FORM_OPS("sign_weight"),
-    .own       = qg_clip_at_1,
-    .constants = qg_unit_signs,
+    .own       = qg__clip_at_1,
+    .constants = qg__unit_signs,
     .start     = bnn_start,
     .explain =
         "Weights of -1 and +1 as in BNN.          Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
@@ -221,7 +221,7 @@ const qg_scheme qg_bnn_scheme = {
 
 qg_quant qg_bnn(qg_bnn_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_bnn_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__bnn_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
                                          .arg       = { [BNN_UNIT_START] = spec.unit_start,

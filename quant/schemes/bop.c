@@ -1,5 +1,5 @@
 /* Weights of -1 and +1 without latent weights. */
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 {
@@ -10,7 +10,7 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 static const qg_key bop_keys[] = { QG_AS_KEY, { .name = NULL } };
 
 /* Weights that qg_bop trains equal their signs; loaded weights need not. */
-const qg_scheme qg_bop_scheme = {
+const qg_scheme qg__bop_scheme = {
     .name      = "bop",
     .about     = "{-1, +1} without latent weights; requires --optimizer bop",
     .keys      = bop_keys,
@@ -20,7 +20,7 @@ const qg_scheme qg_bop_scheme = {
     .flips     = true,
     .form      = &qg_sign_form,
     .ops       = QG_FORM_OPS("sign_weight"),
-    .constants = qg_unit_signs,
+    .constants = qg__unit_signs,
     .start     = start_signs,
     .explain =
         "Weights of -1 and +1 without latent weights.    Helwegen et al. 2019, arXiv:1906.02107\n"
@@ -36,5 +36,5 @@ const qg_scheme qg_bop_scheme = {
 
 qg_quant qg_bop_weight(void)
 {
-    return qg_quant_defaults((qg_quant){ .scheme = &qg_bop_scheme });
+    return qg_quant_defaults((qg_quant){ .scheme = &qg__bop_scheme });
 }

@@ -29,7 +29,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     return fmin(fmax(to->x[i], 0), 1);
 }
 
-const qg_scheme qg_dorefa_activation_scheme = {
+const qg_scheme qg__dorefa_activation_scheme = {
     .name       = "dorefa",
     .about      = "2^bits levels in [0, 1]",
     .keys       = keys,
@@ -47,7 +47,7 @@ const qg_scheme qg_dorefa_activation_scheme = {
 
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_dorefa_activation_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__dorefa_activation_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [TIES_UP] = spec.ties_up } });

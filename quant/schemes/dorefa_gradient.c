@@ -127,7 +127,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 static qg_quant complete(qg_quant q) { return q.bits == QG_FLOAT_BITS ? (qg_quant){ 0 } : q; }
 
-const qg_scheme qg_dorefa_gradient_scheme = {
+const qg_scheme qg__dorefa_gradient_scheme = {
     .name      = "dorefa",
     .about     = "2^bits levels up to the largest gradient of each image, with noise",
     .keys      = keys,
@@ -141,7 +141,7 @@ const qg_scheme qg_dorefa_gradient_scheme = {
 
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme = &qg_dorefa_gradient_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme = &qg__dorefa_gradient_scheme,
                                          .bits   = spec.bits,
                                          .arg    = { [NO_NOISE] = spec.no_noise } });
 }

@@ -119,7 +119,7 @@ static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, 
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    return tanh(to->x[i]) / tanh(qg_point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
+    return tanh(to->x[i]) / tanh(qg__point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
 }
 
 static const qg_scheme binary;
@@ -127,7 +127,7 @@ static qg_quant        complete(qg_quant q);
 
 #define ABOUT "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}"
 
-const qg_scheme qg_dorefa_weight_scheme = {
+const qg_scheme qg__dorefa_weight_scheme = {
     .name        = "dorefa",
     .about       = ABOUT,
     .keys        = keys,
@@ -154,20 +154,20 @@ static const qg_scheme binary = {
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("dorefa_weight"),
-    .constants   = qg_mean_signs,
+    .constants   = qg__mean_signs,
     .explain     = qg__dorefa_explain,
 };
 
 static qg_quant complete(qg_quant q)
 {
     if (q.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
-    q.scheme = q.bits == 1 ? &binary : &qg_dorefa_weight_scheme;
+    q.scheme = q.bits == 1 ? &binary : &qg__dorefa_weight_scheme;
     return q;
 }
 
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme      = &qg_dorefa_weight_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg__dorefa_weight_scheme,
                                          .bits        = spec.bits,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,

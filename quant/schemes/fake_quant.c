@@ -2,7 +2,7 @@
  * The formulas are those of EXPLAIN_RANGE below, and with their roundings in qg__nudge. */
 #include <math.h>
 
-#include "quant/range.h"
+#include "quant/schemes/formulas.h"
 
 enum { KIND, MIN, MAX, NARROW, DECAY, PERCENTILE, FREEZE, SUM };    /* indices in arg */
 enum { AT_MIN, AT_MAX };                                            /* and in the learned values */
@@ -137,10 +137,10 @@ static qg_code_set codes(qg_quant q)
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_split  c = qg_spans(q, x.shape);
-    const qg_status s = qg_form_encode(q, x, learned, out);
+    const qg_status s = qg__form_encode(q, x, learned, out);
     if (s || c.depth > 1 || kind_of(q) == QG_RANGE_CURRENT) return s;
-    const qg_levels u = qg_form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned).uniform;
-    qg_codes_of(1, &u.lo, u.step, &out->set.lowest);
+    const qg_levels u = qg__form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned).uniform;
+    qg__codes_from(1, &u.lo, u.step, &out->set.lowest);
     return QG_OK;
 }
 
@@ -177,7 +177,7 @@ static qg_quant complete(qg_quant q);
     .roles = QG_WEIGHT | QG_INPUT, .scales = 2 /* and a zero point */, .own_slope = true, .surrogate = surrogate, \
     .ops = QG_ACTIVATION_OR_FORM_OPS("fake_quant"), .activation = qg_form_activation
 
-const qg_scheme qg_fake_quant_scheme = {
+const qg_scheme qg__fake_quant_scheme = {
     SCHEME,
     INPUTS_TOO,
     QG_RANGE_LEARNED_HOOKS,
@@ -257,7 +257,7 @@ static const qg_scheme current_range = {
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .ops         = QG_FORM_OPS("fake_quant"),
-    .own         = qg_straight_through,
+    .own         = qg__straight_through,
     .explain =
         "Weights on symmetric uniform levels up to the largest |w|.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
@@ -276,7 +276,7 @@ static const qg_scheme current_range = {
 
 static qg_quant complete(qg_quant q)
 {
-    static const qg_scheme *const scheme[] = { [QG_RANGE_LEARNED]    = &qg_fake_quant_scheme,
+    static const qg_scheme *const scheme[] = { [QG_RANGE_LEARNED]    = &qg__fake_quant_scheme,
                                                [QG_RANGE_OBSERVED]   = &observed_range,
                                                [QG_RANGE_PERCENTILE] = &percentile_range,
                                                [QG_RANGE_FIXED]      = &fixed_range,
@@ -290,7 +290,7 @@ qg_quant qg_fake_quant(qg_fake_quant_spec spec)
 {
     const bool given = spec.min != 0 || spec.max != 0;
     const bool ends  = spec.range == QG_RANGE_LEARNED || spec.range == QG_RANGE_FIXED;
-    return qg_quant_defaults((qg_quant){ .scheme      = &qg_fake_quant_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg__fake_quant_scheme,
                                          .bits        = spec.bits,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,

@@ -1,10 +1,18 @@
-/* quant/schemes/formulas.h — parts of formulas that a scheme shares with another one, or with the operator on plain arrays
- * of its name (internal).
+/* quant/schemes/formulas.h — the library's schemes, and the parts that a scheme shares with another one, or with the
+ * operator on plain arrays of its name (internal).
  */
 #ifndef QG_FORMULAS_H
 #define QG_FORMULAS_H
 
-#include "quant/scheme.h"
+#include "quant/engine.h"
+
+extern const qg_scheme qg__twn_scheme, qg__ste_tern_scheme, qg__ttq_scheme, qg__dorefa_weight_scheme, qg__binary_scheme,
+                       qg__binary_channel_scheme, qg__xnor_scheme, qg__magnitude_aware_scheme, qg__binaryconnect_scheme,
+                       qg__bnn_scheme, qg__bop_scheme;
+extern const qg_scheme qg__sign_scheme, qg__xnor_activation_scheme, qg__dorefa_activation_scheme;
+extern const qg_scheme qg__fake_quant_scheme, qg__lsq_scheme, qg__pact_scheme, qg__linear_scheme, qg__unit_scheme,
+                       qg__qdq_scheme;
+extern const qg_scheme qg__dorefa_gradient_scheme;
 
 /* threshold mean|w| */
 float qg__twn_delta(qg_span w, float threshold);

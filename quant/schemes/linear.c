@@ -1,7 +1,7 @@
 /* Blueoil's inputs; formulas in quant/reference/uniform.h. */
 #include <math.h>
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { MAX_VALUE };         /* in arg */
 
@@ -26,7 +26,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     return fmin(fmax(to->x[i], 0), q.arg[MAX_VALUE]);
 }
 
-const qg_scheme qg_linear_scheme = {
+const qg_scheme qg__linear_scheme = {
     .name       = "linear",
     .about      = "2^bits levels in [0, max-value]",
     .keys       = keys,
@@ -54,7 +54,7 @@ const qg_scheme qg_linear_scheme = {
 
 qg_quant qg_linear(qg_linear_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_linear_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__linear_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [MAX_VALUE] = spec.max_value } });

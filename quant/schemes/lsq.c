@@ -3,7 +3,7 @@
 
 #include "quant/operand.h"
 #include "quant/reduce.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { SIGNED };            /* in arg */
 enum { STEP, SEEN };        /* of what is learned or tracked */
@@ -96,7 +96,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    return learned[SEEN]->data[0] == 0.0f && !qg_quant_is_delayed(q, t);
+    return learned[SEEN]->data[0] == 0.0f && !qg__quant_is_delayed(q, t);
 }
 
 /* --- the schemes ----------------------------------------------------------------------------- */
@@ -125,13 +125,13 @@ static const qg_scheme lsq_unsigned;
 static qg_quant complete(qg_quant q)
 {
     if (q.role == QG_WEIGHT) q.arg[SIGNED] = 1;
-    q.scheme = q.arg[SIGNED] != 0 ? &qg_lsq_scheme : &lsq_unsigned;
+    q.scheme = q.arg[SIGNED] != 0 ? &qg__lsq_scheme : &lsq_unsigned;
     return q;
 }
 
 #define ABOUT "multiples of a learned step"
 
-const qg_scheme qg_lsq_scheme = {
+const qg_scheme qg__lsq_scheme = {
     .name        = "lsq",
     .about       = ABOUT,
     .keys        = keys,
@@ -190,7 +190,7 @@ static const qg_scheme lsq_unsigned = {
 
 qg_quant qg_lsq(qg_lsq_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_lsq_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__lsq_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [SIGNED] = spec.is_signed } });

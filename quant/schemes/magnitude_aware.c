@@ -1,7 +1,7 @@
 /* Bi-Real Net's weights; formulas in quant/reference/binary.h. */
 #include <math.h>
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { SCALED };            /* in arg */
 
@@ -16,8 +16,8 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg_clip_at_1(q));
-    return s.value ? gain(q, qg_row(at->shape)) * qg_point_mean_abs(q, i, at) * s.value(s.arg, to->x[i]) : (double)NAN;
+    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg__clip_at_1(q));
+    return s.value ? gain(q, qg_row(at->shape)) * qg__point_mean_abs(q, i, at) * s.value(s.arg, to->x[i]) : (double)NAN;
 }
 
 static const qg_key keys[] = {
@@ -28,7 +28,7 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-const qg_scheme qg_magnitude_aware_scheme = {
+const qg_scheme qg__magnitude_aware_scheme = {
     .name        = "magnitude-aware",
     .about       = "{-a, +a}, one a per output channel, as in Bi-Real Net",
     .keys        = keys,
@@ -38,8 +38,8 @@ const qg_scheme qg_magnitude_aware_scheme = {
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("magnitude_aware"),
-    .own         = qg_clip_at_1,
-    .constants   = qg_mean_signs,
+    .own         = qg__clip_at_1,
+    .constants   = qg__mean_signs,
     .mix         = mix,
     .surrogate   = surrogate,
     .explain =
@@ -59,7 +59,7 @@ const qg_scheme qg_magnitude_aware_scheme = {
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_magnitude_aware_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__magnitude_aware_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
                                          .arg       = { [SCALED] = !spec.plain_gradient } });

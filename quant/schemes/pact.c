@@ -1,7 +1,7 @@
 /* Inputs with a learned clip; formulas in quant/reference/uniform.h. */
 #include <math.h>
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { FIRST_ALPHA, DECAY };        /* in arg */
 
@@ -41,7 +41,7 @@ static const qg_learned clip[] = { { .name = "alpha", .least = 0x1p-30f,
                                     .remedy = "another alpha, or a lower learning rate of quantizers, usually helps" },
                                   { .name = NULL } };
 
-const qg_scheme qg_pact_scheme = {
+const qg_scheme qg__pact_scheme = {
     .name       = "pact",
     .about      = "2^bits levels in [0, a], a learned",
     .keys       = keys,
@@ -75,7 +75,7 @@ const qg_scheme qg_pact_scheme = {
 
 qg_quant qg_pact(qg_pact_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_pact_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__pact_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [FIRST_ALPHA] = spec.alpha, [DECAY] = spec.decay } });

@@ -66,7 +66,7 @@ bool qg__qdq_is_scalable(bool given, const qg_constants *k)
     const float     end[2] = { given ? -FLT_MAX : u.from, given ? FLT_MAX : u.to };
     float           y[2];
     if (!isfinite(u.from) || !isfinite(u.to)) return true;
-    qg_form_values(&qg_scaled_form, k, 2, end, y);
+    qg__form_values(&qg_scaled_form, k, 2, end, y);
     return isfinite(y[0]) && isfinite(y[1]);
 }
 
@@ -115,7 +115,7 @@ static qg_status check(qg_quant q)
 /* What a measured range does not clip may lie below the unsigned codes. */
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg_status s = qg_form_encode(q, x, learned, out);
+    const qg_status s = qg__form_encode(q, x, learned, out);
     if (s || q.arg[SIGNED] != 0) return s;
     for (size_t i = 0; i < qg_count(x.shape); i++)
         if (out->code[i] < 0)
@@ -140,7 +140,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "the relu before it.\n"                                                                              \
     "Other implementations: TensorFlow returns infinities or NaN for ranges that are errors here; its\n"
 
-const qg_scheme qg_qdq_scheme = {
+const qg_scheme qg__qdq_scheme = {
     .name            = "qdq",
     .variant         = "range=measured",
     .about           = ABOUT,
@@ -206,14 +206,14 @@ static const qg_scheme given_range = {
 
 static qg_quant complete(qg_quant q)
 {
-    q.scheme = q.arg[RANGE] == GIVEN ? &given_range : &qg_qdq_scheme;
+    q.scheme = q.arg[RANGE] == GIVEN ? &given_range : &qg__qdq_scheme;
     return q;
 }
 
 qg_quant qg_qdq(qg_qdq_spec spec)
 {
     const bool own = spec.range_given && spec.min == 0 && spec.max == 0;
-    return qg_quant_defaults((qg_quant){ .scheme      = &qg_qdq_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg__qdq_scheme,
                                          .bits        = spec.bits,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,

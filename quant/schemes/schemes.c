@@ -2,16 +2,16 @@
 #include <string.h>
 
 #include "core/io/paths.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 const qg_scheme *const qg_schemes[] = {
-    &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,
-    &qg_ttq_scheme,  &qg_dorefa_weight_scheme,   &qg_xnor_scheme,              &qg_magnitude_aware_scheme,
-    &qg_binaryconnect_scheme, &qg_bnn_scheme,    &qg_bop_scheme,
-    &qg_sign_scheme, &qg_xnor_activation_scheme, &qg_dorefa_activation_scheme, &qg_fake_quant_scheme,
-    &qg_lsq_scheme,  &qg_pact_scheme,            &qg_linear_scheme,            &qg_unit_scheme,
-    &qg_qdq_scheme,
-    &qg_dorefa_gradient_scheme,
+    &qg__twn_scheme,  &qg__binary_scheme,          &qg__binary_channel_scheme,    &qg__ste_tern_scheme,
+    &qg__ttq_scheme,  &qg__dorefa_weight_scheme,   &qg__xnor_scheme,              &qg__magnitude_aware_scheme,
+    &qg__binaryconnect_scheme, &qg__bnn_scheme,    &qg__bop_scheme,
+    &qg__sign_scheme, &qg__xnor_activation_scheme, &qg__dorefa_activation_scheme, &qg__fake_quant_scheme,
+    &qg__lsq_scheme,  &qg__pact_scheme,            &qg__linear_scheme,            &qg__unit_scheme,
+    &qg__qdq_scheme,
+    &qg__dorefa_gradient_scheme,
     NULL,
 };
 

@@ -1,7 +1,7 @@
 /* Binary inputs; formulas in quant/reference/binary.h. */
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
-qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
+qg_constants qg__unit_signs(qg_quant q, qg_span x, const float *learned)
 {
     (void)q, (void)x, (void)learned;
     return (qg_constants){ .sign = { 1.0f } };
@@ -9,7 +9,7 @@ qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
 
 static const qg_key keys[] = { QG_AS_KEY, QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
 
-const qg_scheme qg_sign_scheme = {
+const qg_scheme qg__sign_scheme = {
     .name       = "sign",
     .about      = "{-1, +1}",
     .keys       = keys,
@@ -18,8 +18,8 @@ const qg_scheme qg_sign_scheme = {
     .rectifies  = true,
     .form       = &qg_sign_form,
     .ops        = QG_ACTIVATION_OP("sign"),
-    .own        = qg_clip_at_1,
-    .constants  = qg_unit_signs,
+    .own        = qg__clip_at_1,
+    .constants  = qg__unit_signs,
     .activation = qg_form_activation,
     .explain =
         "Binary activations.                    Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
@@ -37,5 +37,5 @@ const qg_scheme qg_sign_scheme = {
 
 qg_quant qg_sign(qg_sign_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme = &qg_sign_scheme, .surrogate = spec.surrogate });
+    return qg_quant_defaults((qg_quant){ .scheme = &qg__sign_scheme, .surrogate = spec.surrogate });
 }

@@ -1,5 +1,4 @@
 /* Larq's SteTern; formulas in quant/reference/ternary.h. */
-#include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
 enum { THRESHOLD, RELATIVE, SCALED };       /* in arg */
@@ -10,7 +9,7 @@ static const qg_key keys[] = {
     { .name  = "threshold", .min = 0.01, .max = 10,
       .about = "D, as a multiple of mean|w|, 0.7 by default; with relative=no a value, 0.05 by default" },
     { .name = "relative", .fallback = 1, .words = "no|yes", .about = "the threshold is a multiple of mean|w|" },
-    QG_SCALED_KEY,
+    QG__SCALED_KEY,
     QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
     { .name = NULL }
 };
@@ -26,12 +25,12 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
     (void)k, (void)sum;
-    return qg_relative_mix(q.arg[SCALED] != 0, w);
+    return qg__relative_mix(q.arg[SCALED] != 0, w);
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    return qg_relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
+    return qg__relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
 }
 
 static const char *advice(qg_quant q)
@@ -40,7 +39,7 @@ static const char *advice(qg_quant q)
     return "most initial weights may lie below the fixed threshold, and stay there; relative=yes makes it a multiple of mean|w|";
 }
 
-const qg_scheme qg_ste_tern_scheme = {
+const qg_scheme qg__ste_tern_scheme = {
     .name      = "ste-tern",
     .about     = "{-1, 0, +1}",
     .keys      = keys,
@@ -54,7 +53,7 @@ const qg_scheme qg_ste_tern_scheme = {
     .scales    = QG_UNSCALED,
     .form      = &qg_ternary_form,
     .ops       = QG_FORM_OPS("ste_tern"),
-    .own       = qg_clip_at_1,
+    .own       = qg__clip_at_1,
     .constants = constants,
     .explain =
         "Ternary weights without a scale: SteTern of the Larq library.\n"
@@ -77,7 +76,7 @@ const qg_scheme qg_ste_tern_scheme = {
 
 qg_quant qg_ste_tern(qg_ste_tern_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_ste_tern_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__ste_tern_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
                                          .arg       = { [THRESHOLD] = spec.threshold,

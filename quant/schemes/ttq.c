@@ -1,7 +1,7 @@
 /* Trained ternary quantization; formulas in quant/reference/ternary.h. */
 #include <math.h>
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { THRESHOLD, RULE, FROM_WEIGHTS, DECAY, SCALED, STRAIGHT, RATE };     /* in arg */
 enum { WP, WN };                                            /* in learned */
@@ -40,7 +40,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     const qg_split spans = qg_spans(q, x.shape);
     for (size_t s = 0; s < spans.depth; s++) {
-        const qg_span w       = qg_span_at(qg__isa(), spans, s, x.data);
+        const qg_span w       = qg__span_at(qg__isa(), spans, s, x.data);
         const float  *row     = x.data + s * w.n, d = delta(w, (float)q.arg[THRESHOLD]);
         double        sum[2]  = { 0, 0 };
         size_t        kept[2] = { 0, 0 };
@@ -60,7 +60,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 /* Of w, the products of the scales with w on their sides as these are; of Wp and Wn, q itself. */
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    const double d = q.arg[THRESHOLD] * qg_point_max_abs(q, i, at), w = at->x[i], moved = to->x[i] - w;
+    const double d = q.arg[THRESHOLD] * qg__point_max_abs(q, i, at), w = at->x[i], moved = to->x[i] - w;
     const double n = (double)qg_count(at->shape) / (double)qg_spans(q, at->shape).depth;
     const double g = q.arg[SCALED] != 0 ? 1 / sqrt(n) : 1;
     if (!(fabs(w) > d)) return moved;
@@ -87,7 +87,7 @@ static const qg_learned learned_values[] = {
     { .name = NULL }
 };
 
-const qg_scheme qg_ttq_scheme = {
+const qg_scheme qg__ttq_scheme = {
     .name         = "ttq",
     .about        = "{-Wn, 0, +Wp}, both learned",
     .keys         = keys,
@@ -133,7 +133,7 @@ const qg_scheme qg_ttq_scheme = {
 
 qg_quant qg_ttq(qg_ttq_spec spec)
 {
-    qg_quant q = qg_quant_defaults((qg_quant){ .scheme      = &qg_ttq_scheme,
+    qg_quant q = qg_quant_defaults((qg_quant){ .scheme      = &qg__ttq_scheme,
                                                .per_channel = spec.per_channel,
                                                .surrogate   = spec.surrogate,
                                                .as_paper    = spec.as_paper,

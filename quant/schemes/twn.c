@@ -6,7 +6,6 @@
  *     q(w) = +a if w > D,  -a if w < -D,  else 0
  *     s(w) = w                                surrogate
  */
-#include "quant/scheme.h"
 #include "quant/schemes/formulas.h"
 
 enum { THRESHOLD };         /* index in qg_quant.arg */
@@ -22,7 +21,7 @@ static const qg_key keys[] = {
 /* D; 0 for an empty span. */
 float qg__twn_delta(qg_span w, float threshold)
 {
-    return w.n ? (float)((double)threshold * qg_span_sum_abs(w) / (double)w.n) : 0.0f;
+    return w.n ? (float)((double)threshold * qg__span_sum_abs(w) / (double)w.n) : 0.0f;
 }
 
 /* { D, a, a }: a is the scale of positive and of negative weights. */
@@ -36,7 +35,7 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
     return (qg_constants){ .ternary = { d, a, a } };
 }
 
-const qg_scheme qg_twn_scheme = {
+const qg_scheme qg__twn_scheme = {
     .name        = "twn",
     .about       = "{-a, 0, +a}, one a per layer or output channel",
     .keys        = keys,
@@ -64,7 +63,7 @@ const qg_scheme qg_twn_scheme = {
 
 qg_quant qg_twn(qg_twn_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme      = &qg_twn_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg__twn_scheme,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,
                                          .arg         = { [THRESHOLD] = spec.threshold } });

@@ -1,7 +1,7 @@
 /* k bits on the fixed range [-1, 1], with or without a level at 0. */
 #include <math.h>
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 enum { ZERO, RELATIVE };    /* in arg */
 
@@ -16,7 +16,7 @@ enum { ZERO, RELATIVE };    /* in arg */
 #define RELATIVE_KEY { .name = "relative", .fallback = 1, .words = "no|yes", .about = "quantize w / (2 mean|w|)" },
 static const qg_key keys[] = KEYS(0, ), weight_keys[] = KEYS(1, RELATIVE_KEY);
 
-static bool is_relative(qg_quant q) { return qg_quant_role(q) == QG_WEIGHT && q.arg[RELATIVE] != 0; }
+static bool is_relative(qg_quant q) { return qg__quant_role(q) == QG_WEIGHT && q.arg[RELATIVE] != 0; }
 
 /* Of weights uniform in +-b, 2 mean|w| is b. */
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
@@ -30,7 +30,7 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    const double end = is_relative(q) ? 2 * qg_point_mean_abs(q, i, at) : 1;
+    const double end = is_relative(q) ? 2 * qg__point_mean_abs(q, i, at) : 1;
     return fmin(fmax(to->x[i] / end, -1), 1);
 }
 
@@ -38,10 +38,10 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.role == QG_WEIGHT && !is_relative(q)) qg_stretch_to_unit(x);
+    if (q.role == QG_WEIGHT && !is_relative(q)) qg__stretch_to_unit(x);
 }
 
-const qg_scheme qg_unit_scheme = {
+const qg_scheme qg__unit_scheme = {
     .name        = "unit",
     .about       = "uniform levels in [-1, 1], including 0 with zero=yes",
     .keys        = keys,
@@ -82,7 +82,7 @@ const qg_scheme qg_unit_scheme = {
 
 qg_quant qg_unit(qg_unit_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_unit_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__unit_scheme,
                                          .bits      = spec.bits,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,

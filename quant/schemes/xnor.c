@@ -81,11 +81,11 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const qg_surrogate s      = qg__surrogate_or(q.surrogate, own(q));
-    const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg_point_mean_abs(q, i, at);
+    const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg__point_mean_abs(q, i, at);
     const double       signs  = s.value ? s.value(s.arg, w) : (double)NAN;
     const double       factor = 1 - 1 / (double)at->shape.c;
     switch (rule_of(q)) {
-    case QG_XNOR_EXACT: return alpha * signs + qg_point_mean_abs(q, i, to) * copysign(1, at->x[i]);
+    case QG_XNOR_EXACT: return alpha * signs + qg__point_mean_abs(q, i, to) * copysign(1, at->x[i]);
     case QG_XNOR_PAPER: return alpha * signs + w / n;
     case QG_XNOR_AUTHORS: return factor * (alpha * n * signs + w);
     case QG_XNOR_AUTHORS_ADAM: return factor * (alpha * signs + w / n);
@@ -99,7 +99,7 @@ static qg_quant complete(qg_quant q);
 
 #define ABOUT "{-a, +a}, one a per output channel"
 
-const qg_scheme qg_xnor_scheme = {
+const qg_scheme qg__xnor_scheme = {
     .name        = "xnor",
     .about       = ABOUT,
     .keys        = keys,
@@ -112,7 +112,7 @@ const qg_scheme qg_xnor_scheme = {
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("xnor_weight"),
     .own         = own,
-    .constants   = qg_mean_signs,
+    .constants   = qg__mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
     .surrogate   = surrogate,
@@ -135,7 +135,7 @@ static const qg_scheme centred_weight = {
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("xnor_weight"),
     .own         = own,
-    .constants   = qg_mean_signs,
+    .constants   = qg__mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
     .surrogate   = surrogate,
@@ -144,14 +144,14 @@ static const qg_scheme centred_weight = {
 
 static qg_quant complete(qg_quant q)
 {
-    q.scheme = q.arg[CENTRED] != 0 ? &centred_weight : &qg_xnor_scheme;
+    q.scheme = q.arg[CENTRED] != 0 ? &centred_weight : &qg__xnor_scheme;
     return q;
 }
 
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
     const qg_xnor_rule rule = spec.rule ? spec.rule : spec.as_paper ? QG_XNOR_EXACT : QG_XNOR_IDENTITY;
-    qg_quant           q    = qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_scheme,
+    qg_quant           q    = qg_quant_defaults((qg_quant){ .scheme    = &qg__xnor_scheme,
                                                             .surrogate = spec.surrogate,
                                                             .as_paper  = spec.as_paper,
                                                             .arg       = { [CENTRED] = spec.centred } });

@@ -147,7 +147,7 @@ static qg_quant complete(qg_quant q);
 
 #define ABOUT "{-1, +1}; with scale=on the product is multiplied by the mean |x| of its window"
 
-const qg_scheme qg_xnor_activation_scheme = {
+const qg_scheme qg__xnor_activation_scheme = {
     .name         = "xnor",
     .about        = ABOUT,
     .keys         = keys,
@@ -158,8 +158,8 @@ const qg_scheme qg_xnor_activation_scheme = {
     .rectifies    = true,
     .form         = &qg_sign_form,
     .ops          = QG_FORM_OPS("sign"),
-    .own          = qg_clip_at_1,
-    .constants    = qg_unit_signs,
+    .own          = qg__clip_at_1,
+    .constants    = qg__unit_signs,
     .scale_output = scale_output,
     .explain      = qg__xnor_explain,
 };
@@ -177,21 +177,21 @@ static const qg_scheme unscaled_input = {
     .rectifies  = true,
     .form       = &qg_sign_form,
     .ops        = QG_ACTIVATION_OP("sign"),
-    .own        = qg_clip_at_1,
-    .constants  = qg_unit_signs,
+    .own        = qg__clip_at_1,
+    .constants  = qg__unit_signs,
     .activation = qg_form_activation,
     .explain    = qg__xnor_explain,
 };
 
 static qg_quant complete(qg_quant q)
 {
-    q.scheme = q.arg[NO_SCALE] != 0 ? &unscaled_input : &qg_xnor_activation_scheme;
+    q.scheme = q.arg[NO_SCALE] != 0 ? &unscaled_input : &qg__xnor_activation_scheme;
     return q;
 }
 
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec)
 {
-    return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_activation_scheme,
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg__xnor_activation_scheme,
                                          .surrogate = spec.surrogate,
                                          .arg       = { [NO_SCALE] = spec.no_scale } });
 }

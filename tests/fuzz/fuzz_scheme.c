@@ -6,6 +6,7 @@
 #include "cli/config/options.h"
 #include "cli/config/schemes.h"
 #include "layers/layer.h"
+#include "quant/engine.h"
 #include "tests/fuzz/fuzz.h"
 
 static void scheme(const char *text, qg_role role)
@@ -17,10 +18,10 @@ static void scheme(const char *text, qg_role role)
     MUST(!strcmp(canonical, again));
     MUST(q.scheme == other.scheme && q.bits == other.bits && q.per_channel == other.per_channel);
     q.role = role;
-    if (!fuzz_ok(qg_quant_check(q)) || !q.scheme) return;
+    if (!fuzz_ok(qg__quant_check(q)) || !q.scheme) return;
     double value[QG_MAX_KEYS];
     qg_quant_values(q, value);
-    MUST(!qg_quant_check_keys(q));
+    MUST(!qg__quant_check_keys(q));
 }
 
 static void layer(const char *text)

@@ -198,7 +198,7 @@ static void check_codes(rig *r, const char *what)
     f.negative = f.scale + oc;
     encode(&r->p->weight_slot, qg__product_weight(r->p, folded), f.w, f.scale, f.negative, &codes);
     for (size_t o = (size_t)codes.n_scale; o < oc; o++) f.scale[o] = f.scale[0], f.negative[o] = f.negative[0];
-    f.two_sided = r->p->weight_slot.q.scheme == &qg_ttq_scheme;
+    f.two_sided = r->p->weight_slot.q.scheme == &qg__ttq_scheme;
     encode(&r->p->input_slot, (qg_tensor){ { N, r->s.h, r->s.w, r->s.c }, r->x }, f.x, &f.x_scale, NULL, &codes);
     qg__product_sizes(r->p, r->p->layer.in, &sizes);
     f.g = sizes.g;
@@ -296,7 +296,7 @@ static void check(const tested_scheme *weight, const tested_scheme *input, shape
              x.scheme ? x.scheme->name : "float", input->arguments, s.c, fold ? ", folded" : "");
     if (!make(&r, s, w, x, fold && s.norm)) fail_msg("%s: %s", what, qg_errmsg());
     const bool K = x.scheme && x.scheme->scale_output;
-    if (weight->codes && input->codes && (s.pad_value == 0 || input->scheme == &qg_sign_scheme)) check_codes(&r, what);
+    if (weight->codes && input->codes && (s.pad_value == 0 || input->scheme == &qg__sign_scheme)) check_codes(&r, what);
     else if (!K) check_floats(&r, what);
     check_shape(&r, weight->codes, input->codes && s.pad_value == 0);
     if (batches) check_batches(&r, what);

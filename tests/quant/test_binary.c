@@ -1,8 +1,8 @@
 #include "tests/support/views.h"
 
 #include "core/kernels/parallel.h"
+#include "quant/engine.h"
 #include "quant/reference/binary.h"
-#include "quant/form.h"
 #include "quant/kernels.h"
 
 static const qg_surrogate own = { 0 };
@@ -69,7 +69,7 @@ static void channels_inmost_and_in_rows_agree(void **state)
     for (size_t o = 0; o < OUT; o++)
         for (size_t r = 0; r < ROW; r++) inmost[r * OUT + o] = rows[o * ROW + r];
     const qg_quant binary = qg_binary((qg_binary_spec){ .per_channel = true });
-    qg_form_forward(&(qg_binding){ .q = binary }, (qg_split){ 1, OUT, ROW }, rows, NULL, y, NULL, scale);
+    qg__form_forward(&(qg_binding){ .q = binary }, (qg_split){ 1, OUT, ROW }, rows, NULL, y, NULL, scale);
     assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(TENSOR4(inmost, 1, 1, ROW, OUT), TENSOR4(z, 1, 1, ROW, OUT),
                                                             VECTOR(other, OUT)));
     for (size_t o = 0; o < OUT; o++) {
@@ -129,9 +129,9 @@ static void magnitude_aware_rows_accumulate(void **state)
     const qg_quant  scheme = qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = own, .as_paper = true });
     const qg_split rows   = { 1, ROWS, ROW };
     qg_constants    k[ROWS];
-    qg_form_forward(&(qg_binding){ .q = scheme }, rows, x, NULL, q, k, scale);
-    qg_form_gradient(&(qg_binding){ .q = scheme }, scheme.surrogate, rows, k, x, g, dx, NULL);
-    qg_form_gradient(&(qg_binding){ .q = scheme }, scheme.surrogate, rows, k, x, g, dx, NULL);
+    qg__form_forward(&(qg_binding){ .q = scheme }, rows, x, NULL, q, k, scale);
+    qg__form_gradient(&(qg_binding){ .q = scheme }, scheme.surrogate, rows, k, x, g, dx, NULL);
+    qg__form_gradient(&(qg_binding){ .q = scheme }, scheme.surrogate, rows, k, x, g, dx, NULL);
     for (size_t i = 0; i < ROWS * ROW; i++)
         assert_true(dx[i] == (fabsf(x[i]) <= 1.0f ? 2.0f * (scale[i / ROW] * g[i]) : 0.0f));
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "layers/layer.h"
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 #include "quant/reference/uniform.h"
 #include "tests/support/schemes.h"
 
@@ -115,7 +115,7 @@ static void initial_step_and_grad_scale(void **state)
         q.scheme->start(q, (qg_tensor){ { 4, 1, 1, 1 }, (float[]){ x[0], x[1], x[2], x[3] } }, (float *[]){ &step, &seen });
         assert_true(step == (bits == 2 ? 4.0f : (float)(4.0 / sqrt(3.0))) && seen == 1.0f);
         const float *const learned[] = { &step, &seen, NULL, NULL };
-        const qg_constants k = qg_form_constants(q, (qg_span){ .numbers = 25 }, learned);
+        const qg_constants k = qg__form_constants(q, (qg_span){ .numbers = 25 }, learned);
         assert_true(k.gain[0] == (float)(1.0 / sqrt(25.0 * (bits == 2 ? 1.0 : 3.0))));
     }
 }
@@ -298,7 +298,7 @@ static void a_role_decides_the_sign(void **state)
     char           said[256], given[256];
     assert_ok(qg_bind(qg_lsq((qg_lsq_spec){ 0 }), QG_WEIGHT, shape, &weight));
     assert_ok(qg_bind(qg_lsq((qg_lsq_spec){ 0 }), QG_INPUT, shape, &input));
-    assert_ptr_equal(weight.q.scheme, &qg_lsq_scheme);
+    assert_ptr_equal(weight.q.scheme, &qg__lsq_scheme);
     assert_true(!weight.q.scheme->rectifies && input.q.scheme->rectifies);
     assert_true(weight.numbers == 12 && weight.inputs == 3 && input.numbers == 3 && !weight.frozen);
     assert_ok(qg_quant_parse("lsq", QG_WEIGHT, &text));

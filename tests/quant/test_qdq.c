@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "quant/engine.h"
 #include "quant/reference/qdq.h"
 
 /* --- the bits of the operator ------------------------------------------------------------------ */
@@ -219,7 +220,7 @@ static void arguments_that_contradict_each_other_are_named(void **state)
         { qg_qdq((qg_qdq_spec){ .range_given = true, .per_channel = true }), "per-channel has no effect with range=given" },
         { other, "arg says range=measured, but the scheme is that of range=given" },
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_failed(qg_quant_check(rows[i].q), QG_EARG, rows[i].part);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_failed(qg__quant_check(rows[i].q), QG_EARG, rows[i].part);
     const qg_quant own = qg_qdq((qg_qdq_spec){ .range_given = true });
     assert_true(own.bits == 8 && own.arg[2] == -6 && own.arg[3] == 6);
 }

@@ -2,9 +2,8 @@
 
 #include "core/kernels/parallel.h"
 #include "quant/channel.h"
-#include "quant/form.h"
+#include "quant/engine.h"
 #include "quant/kernels.h"
-#include "quant/observe.h"
 #include "quant/reduce.h"
 #include "quant/smooth.h"
 #include "tests/support/environment.h"
@@ -307,11 +306,11 @@ static void channels_gather_and_scatter(void **state)
                 }
                 qg__scatter(c, channel, at, m, part, y);
             }
-            assert_near((double)qg_span_mean_abs(qg_span_at(qg__isa(), c, channel, x)), sum / (double)size, 1e-4);
+            assert_near((double)qg_span_mean_abs(qg__span_at(qg__isa(), c, channel, x)), sum / (double)size, 1e-4);
         }
         assert_same(n, y, x);
     }
-    assert_true(qg_span_mean_abs(qg_span_at(qg__isa(), (qg_split){ 0, 3, 1 }, 2, NULL)) == 0.0f);
+    assert_true(qg_span_mean_abs(qg__span_at(qg__isa(), (qg_split){ 0, 3, 1 }, 2, NULL)) == 0.0f);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 
 #include "core/kernels/parallel.h"
 #include "quant/reference/fake_quant.h"
-#include "quant/observe.h"
+#include "quant/channel.h"
 
 static const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 1 }, { 1, 1, 31, 33 }, { 65, 3, 1, 63 }, { 31, 33, 5, 7 } };
 enum { SHAPES = sizeof shapes / sizeof shapes[0], MOST = 31 * 33 * 5 * 7, MOST_CHANNELS = 65 };

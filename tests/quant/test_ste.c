@@ -1,5 +1,6 @@
 #include "tests/support/views.h"
 
+#include "quant/engine.h"
 #include "quant/smooth.h"
 #include "quant/surrogate.h"
 
@@ -76,9 +77,9 @@ static void slopes_accumulate(void **state)
     for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
         memset(once, 0, sizeof once);
         memset(twice, 0, sizeof twice);
-        qg_surrogate_slope(all[s], MOST, x, dy, once);
-        qg_surrogate_slope(all[s], MOST, x, dy, twice);
-        qg_surrogate_slope(all[s], MOST, x, dy, twice);
+        qg__surrogate_slope(all[s], MOST, x, dy, once);
+        qg__surrogate_slope(all[s], MOST, x, dy, twice);
+        qg__surrogate_slope(all[s], MOST, x, dy, twice);
         for (size_t i = 0; i < MOST; i++) {
             assert_true(twice[i] == 2.0f * once[i]);
             if (i % 997 == 0)
@@ -107,8 +108,8 @@ static void arguments_have_a_range(void **state)
     const qg_surrogate good[] = { { 0 }, qg_surrogate_clip(0), qg_surrogate_annealed_tanh(7), qg_surrogate_annealed_tanh(0) };
     const qg_surrogate bad[]  = { qg_surrogate_clip(-1), qg_surrogate_swish(NAN), qg_surrogate_tanh(INFINITY),
                                   { .slope = good[1].slope, .to = 1, .steps = 3 } };
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_ok(qg_surrogate_check(good[i]));
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(qg_surrogate_check(bad[i]), QG_EARG);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_ok(qg__surrogate_check(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(qg__surrogate_check(bad[i]), QG_EARG);
 }
 
 int main(void)

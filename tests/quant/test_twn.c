@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/ops/ops.h"
+#include "quant/engine.h"
 #include "quant/reference/ternary.h"
 #include "tests/support/schemes.h"
 #include "tests/support/testing.h"
@@ -131,7 +132,7 @@ static void per_channel_is_twn_of_each_channel(void **state)
     }
     static float rows[A * B * C];
     const qg_quant per_row = qg_twn((qg_twn_spec){ .per_channel = true });
-    qg_form_forward(&(qg_binding){ .q = per_row }, (qg_split){ 1, A, B * C }, w, NULL, rows, NULL, NULL);
+    qg__form_forward(&(qg_binding){ .q = per_row }, (qg_split){ 1, A, B * C }, w, NULL, rows, NULL, NULL);
     assert_ok(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, NULL));
     assert_same(A * B * C, rows, q);
 }

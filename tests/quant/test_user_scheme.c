@@ -189,7 +189,7 @@ static void misuse_is_told(void **state)
     const qg_quant wrong[] = { { .scheme = &hollow, .bits = 2 },
                                { .scheme = &trained_ternary_scheme, .bits = -5 },
                                { .scheme = &trained_ternary_scheme, .bits = 2, .per_channel = true } };
-    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has neither apply nor form",
+    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has no form, activation or apply",
                                  "fc1.weight: trained-ternary: bits is -5, not 1 .. 32",
                                  "fc1.weight: trained-ternary: does not support scales per channel" };
     hollow.apply = NULL;
@@ -201,9 +201,15 @@ static void misuse_is_told(void **state)
     }
 }
 
-static qg_constants unit_signs(qg_quant q, qg_span x, const float *learned) { return qg_unit_signs(q, x, learned); }
+static qg_constants unit_signs(qg_quant q, qg_span x, const float *learned) { return (qg_constants){ .sign = { 1 } }; }
 
 static qg_mix no_mix(qg_quant q, qg_span x, const qg_constants *k, const double *sum) { return (qg_mix){ .through = 1 }; }
+
+static qg_status check(qg_quant q)
+{
+    qg_binding b;
+    return qg_bind(q, QG_INPUT, (qg_shape){ 2, 3, 3, 4 }, &b);
+}
 
 /* What the engine of forms relies on. */
 static void a_form_has_its_rules(void **state)
@@ -213,20 +219,55 @@ static void a_form_has_its_rules(void **state)
     const qg_scheme         plain  = { .name = "formed", .roles = QG_WEIGHT | QG_INPUT, .granularity = QG_EITHER_SCALE,
                                        .form = &qg_sign_form, .ops = QG_FORM_OPS("formed"), .constants = unit_signs };
     qg_scheme s = plain;
-    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_OK);
+    assert_int_equal(check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_OK);
     s.learned = late;
-    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "a is trained, so it must come before");
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "a is trained, so it must come before");
     s.learned = many;
-    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "trains 3 values");
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "trains 3 values");
     s.learned = trained_ternary_learns;
-    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
+    assert_int_equal(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
     s.mix = no_mix;
-    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "with mix cannot train");
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "with mix cannot train");
     s            = plain;
     s.activation = qg_form_activation;
-    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
-    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_EARG,
+    assert_int_equal(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_EARG,
                   "one scale, not one per channel");
+}
+
+static void ramp_forward(const qg_activation *f, size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = fminf(fmaxf(x[i], f->k[0]), f->k[1]);
+}
+
+static void ramp_backward(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx, double *dk)
+{
+    for (size_t i = 0; i < n; i++) dx[i] = x[i] >= f->k[0] && x[i] <= f->k[1] ? dy[i] : 0;
+}
+
+static qg_activation ramp(const qg_tape *t, const qg_binding *b, qg_var *const *learned)
+{
+    return (qg_activation){ .forward = ramp_forward, .backward = ramp_backward, .k = { -1, (float)b->q.arg[0] } };
+}
+
+/* An elementwise function needs neither a form nor an op of its own. */
+static void an_activation_is_enough(void **state)
+{
+    static const qg_scheme scheme = { .name = "ramp", .bits = 8, .roles = QG_INPUT, .activation = ramp,
+                                      .ops = QG_ACTIVATION_OP("ramp") };
+    const qg_quant q = qg_quant_defaults((qg_quant){ .scheme = &scheme, .arg = { 2 } });
+    float     x[5] = { -3, -1, 0.5f, 2, 2.5f };
+    qg_tape  *t    = qg_tape_new();
+    qg_tape_retain(t, true);
+    qg_tape_begin(t, QG_TRAIN, 0, 0);
+    qg_var *in = qg_input(t, (qg_tensor){ { 5, 1, 1, 1 }, x });
+    in->needs_grad = true;
+    qg_var *y = qg_quantize(t, q, in, NULL);
+    assert_non_null(y);
+    assert_close(y->data, (float[]){ -1, -1, 0.5f, 2, 2 }, 5, 0);
+    assert_int_equal(qg_backward(t, qg_sum(t, y, QG_AXES)), QG_OK);
+    assert_close(in->grad, (float[]){ 0, 1, 1, 1, 0 }, 5, 0);
+    qg_tape_free(t);
 }
 
 static void an_input_has_no_codes_per_channel(void **state)
@@ -250,6 +291,7 @@ int main(void)
         cmocka_unit_test(its_values_are_its_formula),
         cmocka_unit_test(misuse_is_told),
         cmocka_unit_test(a_form_has_its_rules),
+        cmocka_unit_test(an_activation_is_enough),
         cmocka_unit_test(an_input_has_no_codes_per_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 #include "quant/reference/binary.h"
 #include "quant/reference/uniform.h"
-#include "quant/scheme.h"
+#include "quant/engine.h"
 #include "tests/support/nets.h"
 #include "tests/support/views.h"
 
@@ -133,8 +133,8 @@ static void operators_on_arrays_take_one(void **state)
 static void where_it_cannot_be_it_is_refused(void **state)
 {
     const qg_surrogate s = qg_surrogate_whole(within_mean, 1);
-    assert_failed(qg_quant_check(qg_xnor((qg_xnor_spec){ .surrogate = s })), QG_EARG, "xnor: its gradient is more than");
-    assert_failed(qg_quant_check(qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = s })), QG_EARG, "magnitude-aware");
+    assert_failed(qg__quant_check(qg_xnor((qg_xnor_spec){ .surrogate = s })), QG_EARG, "xnor: its gradient is more than");
+    assert_failed(qg__quant_check(qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = s })), QG_EARG, "magnitude-aware");
     assert_null(qg_surrogate_whole(NULL, 1).slope);
 }
 

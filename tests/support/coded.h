@@ -2,7 +2,7 @@
 #ifndef CODED_H
 #define CODED_H
 
-#include "quant/scheme.h"
+#include "quant/schemes/formulas.h"
 
 typedef struct tested_scheme {
     const qg_scheme *scheme;    /* NULL: float */

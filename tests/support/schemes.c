@@ -73,7 +73,7 @@ void train_rig(rig *r, uint64_t step, const float *dy)
 
 void fill_rig(rig *r, qg_quant q, qg_shape shape, uint64_t key)
 {
-    open_rig(r, q, qg_quant_role(q), shape);
+    open_rig(r, q, qg__quant_role(q), shape);
     fill_uniform(r->x->value, r->n, -1.2f, 1.2f, key);
     if (q.scheme->start) start_rig(r, true);
     r->dy = malloc(r->n * sizeof *r->dy);
@@ -343,7 +343,7 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
     qg_tape_begin(t, QG_TRAIN, 1, step);
     memset(p->grad, 0, p->length * sizeof *p->grad);
     qg_slot slot = { .q = q };
-    assert_ok(qg_bind(q, qg_quant_role(q), p->item[0]->shape, &slot.bound));
+    assert_ok(qg_bind(q, qg__quant_role(q), p->item[0]->shape, &slot.bound));
     if (fused) qg__slot_fuse(&slot, t, &with);
     qg_var *v = qg_norm_fused(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]), spec,
                               with);
