@@ -28,8 +28,10 @@ static int runs_main(const char *program, const char *operand, config *asked)
         qg__json j = qg__json_begin(stdout);
         listing_put(&j, &all);
         qg__json_end(&j);
-    } else if (asked->csv || all.count) {
-        status = listing_print(&all, asked->csv ? LISTING_CSV : LISTING_TABLE, stdout);
+    } else if (asked->csv) {
+        listing_print_csv(&all, stdout);
+    } else if (all.count) {
+        status = listing_print(&all, stdout);
     } else {
         print_safe(stdout, "no runs in %s\n", where);
     }

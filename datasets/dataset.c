@@ -181,13 +181,6 @@ const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PA
 
 /* --- what is there instead ---------------------------------------------------------------- */
 
-static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static size_t alike(const char *a, const char *b)
 {
     size_t n = 0;
@@ -217,14 +210,13 @@ bool qg__dataset_absent(const char *path)
 {
     char            dir[QG__PATH_BYTES];
     const char     *slash = strrchr(path, '/');
-    struct dirent **name  = NULL;
+    struct dirent **name;
     if (qg_errcode() != QG_EIO || access(path, F_OK) == 0) return false;
     const int length = slash && slash != path ? (int)(slash - path) : 1;
     snprintf(dir, sizeof dir, "%.*s", length, slash ? path : ".");
-    const int n = scandir(dir, &name, is_shown, by_name);
+    const int n = qg__names(dir, &name);
     if (n < 0) return false;
     say_contents(dir, slash ? slash + 1 : path, name, n);
-    for (int i = 0; i < n; i++) free(name[i]);
-    free(name);
+    qg__names_free(name, n);
     return true;
 }

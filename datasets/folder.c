@@ -29,28 +29,19 @@ typedef struct folder {
     char        skipped[QG__PATH_BYTES];    /* the first of these */
 } folder;
 
-static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static bool list(const char *path, listing *l)
 {
-    const int n = scandir(path, &l->name, is_shown, by_name);
-    if (n < 0) {
-        qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
-        (void)qg__dataset_absent(path);
-    }
-    l->n = n < 0 ? 0 : n;
-    return n >= 0;
+    l->n = qg__names(path, &l->name);
+    if (l->n >= 0) return true;
+    l->n = 0;
+    qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
+    (void)qg__dataset_absent(path);
+    return false;
 }
 
 static void list_free(listing *l)
 {
-    for (int i = 0; i < l->n; i++) free(l->name[i]);
-    free(l->name);
+    qg__names_free(l->name, l->n);
     *l = (listing){ 0 };
 }
 

@@ -1,4 +1,4 @@
-#include "train/assess.h"
+#include "train/measure.h"
 
 #include <math.h>
 #include <stdlib.h>

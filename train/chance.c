@@ -1,4 +1,4 @@
-#include "train/chance.h"
+/* What a run is told that does not learn. */
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "train/diverged.h"
+#include "train/measure.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,17 +8,6 @@
 #include "quant/scheme.h"
 #include "train/run.h"
 
-static bool is_mode(qg_fit_mode mode)
-{
-    switch (mode) {
-    case QG_FIT_RESUME:
-    case QG_FIT_NEW:
-    case QG_FIT_FORCE:
-        return true;
-    }
-    return false;
-}
-
 qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
 {
     if (!net) return qg__fail_null(QG_EARG, "net");
@@ -32,7 +21,7 @@ qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
     if (qg_optim_params(s->optim) != qg_net_params(net))
         return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
-    if (!is_mode(s->mode)) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);
+    if (s->mode < QG_FIT_RESUME || s->mode > QG_FIT_FORCE) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);
     if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
     if (!(s->lr > 0 && isfinite(s->lr)))
         return qg_fail(QG_EARG, "fit: lr is %g, must be positive", s->lr);
@@ -59,15 +48,14 @@ static bool same_size(qg_shape a, qg_shape b)
  * already, or after an epoch. */
 static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
 {
-    const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test),
-                   in = qg_net_layer(net, 0)->in;
-    const qg_shape v = qg_loader_shape(s->validation);
-    if (!same_size(a, b))
-        return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w,
-                       b.c, a.h, a.w, a.c);
-    if (s->validation && !same_size(a, v))
-        return qg_fail(QG_EFORMAT, "validation images are %dx%dx%d, training images %dx%dx%d", v.h,
-                       v.w, v.c, a.h, a.w, a.c);
+    const qg_loader *split[] = { s->test, s->validation };
+    const qg_shape   a = qg_loader_shape(s->train), in = qg_net_layer(net, 0)->in;
+    for (int i = 0; i < 2 && split[i]; i++) {
+        const qg_shape b = qg_loader_shape(split[i]);
+        if (!same_size(a, b))
+            return qg_fail(QG_EFORMAT, "%s images are %dx%dx%d, training images %dx%dx%d",
+                           i ? "validation" : "test", b.h, b.w, b.c, a.h, a.w, a.c);
+    }
     if (same_size(a, in)) return QG_OK;
     return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h,
                    a.w, a.c, in.h, in.w, in.c);

@@ -215,7 +215,6 @@ static size_t same_lines(const char *a, const char *b)
     return same;
 }
 
-/* Ranks that differ would end in different weights, or wait for each other forever. */
 qg_status qg__run_check_ranks(const qg__run *r)
 {
     static const char *const mine = "%scommit = \"%s\"\nkernels = \"%s\"\nblas-core = \"%s\"\nweights = \"%s\"\n";

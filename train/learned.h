@@ -4,17 +4,21 @@
 
 #include "layers/layer.h"
 
+typedef struct qg__learned_item {
+    const qg_param   *param;        /* "conv1.weight.wp" */
+    const qg_learned *entry;        /* what the scheme says of it */
+    qg_layer         *layer;
+    const qg_slot    *slot;         /* of the layer, */
+    int               at;           /* and which of its values this is */
+    bool              told;         /* by qg__learned_unhealthy */
+    float            *was;          /* the values that qg__learned_unhealthy saw first; 0: unknown */
+} qg__learned_item;
+
 typedef struct qg__learned_list {
-    const qg_param   **param;       /* "conv1.weight.wp", ..: in the order of the layers; without what is quiet */
-    const qg_learned **entry;       /* what the scheme says of each */
-    qg_layer         **layer;
-    const qg_slot    **slot;        /* of the layer, */
-    int               *at;          /* and which of its values this is */
-    bool              *told;        /* by qg__learned_unhealthy */
-    float             *scratch;     /* a weight, and what its scheme would start with */
-    float            **was;         /* the values that qg__learned_unhealthy saw first; 0: unknown */
-    float             *values;      /* of all was */
-    int                count;
+    qg__learned_item *item;         /* in the order of the layers; without what is quiet */
+    int               count;
+    float            *values;       /* of all was, */
+    float            *scratch;      /* and after them room for a weight, and for what its scheme would start with */
 } qg__learned_list;
 
 /* Lists the values of a built net, which must outlive the list.  Fails with QG_EMEM. */

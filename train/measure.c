@@ -6,7 +6,6 @@
 #include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "core/slices.h"
-#include "train/diverged.h"
 
 /* Smoothed labels are a means of training, and losses of tests should be comparable. */
 qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b)

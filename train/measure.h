@@ -1,8 +1,8 @@
-/* train/measure.h — the loss of a step, and loss and accuracy on a split.  Internal. */
+/* train/measure.h — the loss of a step, loss and accuracy on a split, and where they have stopped being finite.  Internal. */
 #ifndef QG_MEASURE_H
 #define QG_MEASURE_H
 
-#include "train/assess.h"
+#include "train/evaluate.h"
 #include "train/fit.h"
 
 typedef struct qg__measured {
@@ -20,5 +20,29 @@ qg_var   *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg
 QG_MUST_CHECK
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
                       qg_assessment *all, qg__measured *out, bool *stopped);
+
+/* An assessment, image by image: begin, add every image in order, sort.  worst: how many mistakes to keep, 0 or more.  Fails with
+ * QG_EMEM. */
+QG_MUST_CHECK
+qg_status qg__assess_begin(qg_assessment *a, int classes, int worst);
+
+/* Counts an image with these scores [classes] and this label, 0 .. classes - 1.
+ *
+ * Memory   16 bytes for each mistake until qg__assess_sort, then for each pair of classes that is confused.
+ * Fails    QG_ENAN: a score is not finite; QG_EARG: the label; QG_EMEM. */
+QG_MUST_CHECK
+qg_status qg__assess_add(qg_assessment *a, const float *scores, int label);
+
+/* Merges equal pairs of confused and sorts them; to be called once, after the last image. */
+void      qg__assess_sort(qg_assessment *a);
+
+/* The newest pass of net on t gave a loss that is not finite.  Says in which layer this began, in the order in which the
+ * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one is.  To be
+ * called before the next qg_tape_begin and instead of qg_backward, and by all ranks. */
+enum { QG__DIVERGED_BYTES = 256 };
+void      qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES]);
+
+/* The same of gradients, after qg_backward: "going backward, that of fc1.weight is the first".  Empty: all are finite. */
+void      qg__diverged_backward(const qg_net *net, char text[QG__DIVERGED_BYTES]);
 
 #endif

@@ -87,7 +87,7 @@ qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats
         for (int k = 0; k < c->row[r].shares && !status; k++) status = append(m, ",%.64s.code.%d", name, k);
     }
     for (int r = 0; r < l->count && !status; r++) {
-        const qg_param *p    = l->param[r];
+        const qg_param *p    = l->item[r].param;
         const char     *name = p->name;
         if (qg_count(p->shape) == 1) status = append(m, ",%.128s", name);
         else status = append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
@@ -106,9 +106,10 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
         for (int k = 0; m->shares && k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
     }
     for (int r = 0; r < l->count && !status; r++) {
-        const qg__learned_values s = qg__learned_values_of(l->param[r], l->entry[r]);
+        const qg_param          *p = l->item[r].param;
+        const qg__learned_values s = qg__learned_values_of(p, l->item[r].entry);
         const double         each[] = { s.least, s.mean, s.greatest };
-        const int            n      = qg_count(l->param[r]->shape) == 1 ? 1 : 3;
+        const int            n      = qg_count(p->shape) == 1 ? 1 : 3;
         for (int i = 0; i < n && !status; i++) status = append_real(m, each[i]);
     }
     if (!status) status = append(m, "\n");

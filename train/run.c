@@ -171,27 +171,23 @@ static const field fields[] = {
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* The names of classes, "cat/dog": what no name of a folder contains separates them. */
+static qg_status print_classes(const void *images, FILE *out)
+{
+    const char *name = qg_loader_class_names(images);
+    char        shown[1 << 10];         /* a byte of a name takes at most four */
+    for (int k = 0; k < qg_loader_classes(images); k++, name += strlen(name) + 1) {
+        qg__utf8_printable(name, shown, sizeof shown);
+        fprintf(out, "%s%s", k ? "/" : "", shown);
+    }
+    return QG_OK;
+}
+
 static void note_classes(qg_state *s, const qg_loader *images)
 {
-    const char *names = qg_loader_class_names(images), *name = names;
-    char        shown[1 << 10];         /* a byte of a name takes at most four */
-    size_t      n = 0, classes = (size_t)qg_loader_classes(images);
-    if (!names) return;
-    for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
-        qg__utf8_printable(name, shown, sizeof shown);
-        n += strlen(shown) + 1;
-    }
-    char *text = malloc(n), *to = text;
-    if (!text) {
-        qg_state_fail(s, qg_fail(QG_EMEM, "out of memory: the names of %zu classes", classes));
-        return;
-    }
-    name = names;
-    for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
-        qg__utf8_printable(name, shown, sizeof shown);
-        to = stpcpy(to, shown);
-        *to++ = k + 1 < classes ? '/' : '\0';
-    }
+    char  *text;
+    size_t n;
+    if (!qg_loader_class_names(images)) return;
+    if (qg__text_print(print_classes, images, &text, &n)) qg_state_fail(s, qg_errcode());
     qg_state_set_note(s, "class-names", text);
     free(text);
 }

@@ -73,9 +73,9 @@ QG_MUST_CHECK
 qg_status qg__fit_check_net(const qg__run *r, const qg_net *net);
 
 /* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does.  done: the step before
- * which it has started, instead. */
+ * which it has started, instead, which is later if it must see a batch first. */
 uint64_t  qg__last_start(qg_net *net, uint64_t step, bool done);
-uint64_t  qg__first_quantized_epoch(const qg__run *r);      /* that ends with every quantizer started; 0: all do */
+uint64_t  qg__first_quantized_epoch(const qg__run *r);      /* that ends with every quantizer started, from 1; 0: all do */
 
 bool      qg__run_is_finished(const qg__run *r);
 double    qg__run_rate(const qg__run *r, uint64_t step);    /* the learning rate */
@@ -201,6 +201,15 @@ QG_MUST_CHECK qg_status qg__run_save_best(qg__run *r);      /* the weights, or t
  * QG_EIO. */
 QG_MUST_CHECK qg_status qg__run_check_place(const qg__run *r);
 QG_MUST_CHECK qg_status qg__run_cut_metrics(qg__run *r);    /* once, when a loaded run continues */
+
+enum { QG__CHANCE_BYTES = 512 };
+
+/* Whether after the epoch that r has just finished the images that choose the best epoch are classified
+ * no better than if all got their most frequent class, up to two standard errors.  Writes this and the
+ * likely cause to text: the training images are classified better; most of them have one class; all
+ * codes of a weight are the same; a batch norm is missing beside a quantizer; or the learning rate,
+ * which in the last step was lr.  Always false in the first 100 steps of a run. */
+bool qg__is_at_chance(const qg__run *r, double lr, char text[QG__CHANCE_BYTES]);
 
 /* Passes a notice to the program, if it wants notices. */
 void qg__run_notice(const qg__run *r, qg_fit_notice what, const char *text);

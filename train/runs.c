@@ -9,7 +9,6 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/rng.h"
-#include "train/assess.h"
 #include "train/measure.h"
 #include "train/reader.h"
 #include "train/result.h"

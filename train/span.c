@@ -21,9 +21,6 @@ static bool needs_batch(const qg_quant *q, qg_role role)
     return false;
 }
 
-/* The last step <= step in which a delayed quantizer of a weight or an input starts; 0: there is
- * none.  done: the first step before which it has started, instead, which is later if it must see a
- * batch first. */
 uint64_t qg__last_start(qg_net *net, uint64_t step, bool done)
 {
     uint64_t last = 0;
@@ -38,8 +35,6 @@ uint64_t qg__last_start(qg_net *net, uint64_t step, bool done)
     return last;
 }
 
-/* The first epoch, counted from 1, that ends with every quantizer started; 0: no quantizer is
- * delayed. */
 uint64_t qg__first_quantized_epoch(const qg__run *r)
 {
     const uint64_t start = qg__last_start(r->net, UINT64_MAX, !r->starts_in_step);
@@ -120,7 +115,6 @@ static qg_status check_rates(const qg__run *r)
     return QG_OK;
 }
 
-/* Whether a run with this spec would have taken the same steps so far. */
 qg_status qg__run_check_extension(const qg__run *r)
 {
     const qg_status status = check_length(r);

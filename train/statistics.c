@@ -6,7 +6,7 @@
 #include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "layers/plan.h"
-#include "train/diverged.h"
+#include "train/measure.h"
 
 /* Batches of an estimate: one of 16 in an epoch, whose forward passes take about 2 % of its time.  The
  * noise of fewer than 4 batches of 64 images costs accuracy; more than 32 change nothing. */

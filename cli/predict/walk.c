@@ -35,10 +35,6 @@ static void skip(walk *w, const char *path)
     if (!w->others++) snprintf(w->skipped, sizeof w->skipped, "%s", path);
 }
 
-static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
-
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
-
 static bool contains_itself(const place *p)
 {
     for (const place *at = p->within; at; at = at->within)
@@ -66,16 +62,13 @@ static qg_status add_folder(walk *w, const char *path, const struct stat *s, con
     char            why[QG__PATH_BYTES + 128];
     qg_status       status = QG_OK;
     if (contains_itself(&here)) return QG_OK;
-    const int n = scandir(path, &name, is_shown, by_name);
+    const int n = qg__names(path, &name);
     if (n < 0) {
         snprintf(why, sizeof why, "cannot list '%s': %s", path, strerror(errno));
         return errno == ENOMEM ? qg_fail(QG_EMEM, "%s", why) : add(w, path, why);
     }
-    for (int i = 0; i < n; i++) {
-        if (!status) status = add_entry(w, path, name[i]->d_name, &here);
-        free(name[i]);
-    }
-    free(name);
+    for (int i = 0; i < n && !status; i++) status = add_entry(w, path, name[i]->d_name, &here);
+    qg__names_free(name, n);
     return status;
 }
 

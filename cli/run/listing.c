@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/print.h"
-#include "cli/run/files.h"
+#include "cli/run/run_spec.h"
 #include "cli/run/table.h"
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
@@ -109,10 +109,11 @@ static qg_status read_files(listed *r, const run_paths *p)
     return alien && !r->configured && !r->why ? qg_fail(QG_EMEM, "out of memory for the list of runs") : QG_OK;
 }
 
+static const qg_fit_result unknown = { .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
+                                       .best_validation_accuracy = NAN };
+
 static qg_status read_run(listed *r, const run_paths *p)
 {
-    static const qg_fit_result unknown = { .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
-                                           .best_validation_accuracy = NAN };
     const bool      locked = qg__path_locked(p->dir);
     r->result              = unknown;
     const qg_status status = read_files(r, p);
@@ -145,9 +146,7 @@ static listed *append(listing *l, const char *dir)
         return NULL;
     }
     listed *r = &l->item[l->count++];
-    *r        = (listed){ .dir = name, .state = LISTED_FOREIGN };
-    r->result = (qg_fit_result){ .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
-                                 .best_validation_accuracy = NAN };
+    *r        = (listed){ .dir = name, .state = LISTED_FOREIGN, .result = unknown };
     return r;
 }
 
@@ -159,8 +158,6 @@ qg_status listing_add(listing *l, const char *dir)
     if (!r) return status ? status : QG_EMEM;
     return has_run(&p) ? read_run(r, &p) : QG_OK;
 }
-
-static int is_visible(const struct dirent *e) { return *e->d_name != '.'; }
 
 static bool is_directory(const char *path, bool *link)
 {
@@ -206,15 +203,14 @@ static qg_status visit(listing *l, const char *dir, int depth)
 static qg_status walk(listing *l, const char *dir, int depth)
 {
     struct dirent **entry;
-    const int       n      = scandir(dir, &entry, is_visible, alphasort);
+    const int       n      = qg__names(dir, &entry);
     qg_status       status = n < 0 ? qg_fail(QG_EIO, "%s: %s", dir, strerror(errno)) : QG_OK;
     for (int i = 0; i < n; i++) {
         char path[QG__PATH_BYTES];
         if (!status) status = qg__path_join(dir, entry[i]->d_name, path);
         if (!status) status = visit(l, path, depth);
-        free(entry[i]);
     }
-    if (n >= 0) free(entry);
+    qg__names_free(entry, n);
     return status;
 }
 
@@ -247,29 +243,6 @@ static const struct { const char *name, *member; } plain[PLAIN] = {
 };
 
 static bool is_accuracy(int c) { return c == VALID || c == TEST || c == BEST || c == BEST_VALID; }
-
-/* NaN: not known, or no number. */
-static double number_of(const listed *r, int c)
-{
-    const qg_fit_result *at    = &r->result;
-    const bool           known = r->state != LISTED_FOREIGN && r->state != LISTED_DAMAGED;
-    switch (c) {
-    case EPOCHS: return known ? (double)at->epochs : NAN;
-    case OF: return r->configured ? (double)r->config.epochs : (double)NAN;
-    case VALID: return at->validation_accuracy;
-    case TEST: return at->test_accuracy;
-    case BEST: return at->best_test_accuracy;
-    case BEST_VALID: return at->best_validation_accuracy;
-    case AT: return known && at->best_epoch ? (double)at->best_epoch : NAN;
-    case TIME: return known ? at->seconds : NAN;
-    default: return NAN;
-    }
-}
-
-static const char *word_of(const listed *r, int c)
-{
-    return c == RUN ? r->dir : c == STATE ? state_name(r->state) : c == WHY ? r->why : NULL;
-}
 
 /* The value of an option, "" if it is unset; a list on one line. */
 static void value_of(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES])
@@ -313,8 +286,34 @@ typedef struct listing_column {
     const char       *name;     /* "test", "lr" */
     const char       *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
     const qg__option *option;   /* NULL: a column of every run */
-    int               index;    /* of such a column */
+    int               index;    /* of such a column; -1: an option */
 } listing_column;
+
+/* NaN: not known, or no number. */
+static double number_of(const listed *r, const listing_column *c)
+{
+    const qg_fit_result *at    = &r->result;
+    const bool           known = r->state != LISTED_FOREIGN && r->state != LISTED_DAMAGED;
+    switch (c->index) {
+    case EPOCHS: return known ? (double)at->epochs : NAN;
+    case OF: return r->configured ? (double)r->config.epochs : (double)NAN;
+    case VALID: return at->validation_accuracy;
+    case TEST: return at->test_accuracy;
+    case BEST: return at->best_test_accuracy;
+    case BEST_VALID: return at->best_validation_accuracy;
+    case AT: return known && at->best_epoch ? (double)at->best_epoch : NAN;
+    case TIME: return known ? at->seconds : NAN;
+    default: return NAN;
+    }
+}
+
+/* NULL: it is a number, or there is none.  An option has one, in text, "" if it is unset. */
+static const char *word_of(const listed *r, const listing_column *c, char text[QG__VALUE_BYTES])
+{
+    if (c->option) value_of(r, c->option, text);
+    if (c->option) return text;
+    return c->index == RUN ? r->dir : c->index == STATE ? state_name(r->state) : c->index == WHY ? r->why : NULL;
+}
 
 enum { LISTING_COLUMNS = PLAIN + QG__RECIPE_KEYS };
 
@@ -371,16 +370,14 @@ static int compare_ranks(const void *one, const void *other)
 
 static rank rank_of(const listing *l, size_t at, const listing_column *by)
 {
+    char          text[QG__VALUE_BYTES];
     const listed *r = &l->item[at];
     rank          k = { .at = at, .number = NAN, .dir = r->dir };
-    if (by && by->option) {
-        value_of(r, by->option, k.text);
-        if (!qg__number_read(k.text, strlen(k.text), &k.number)) k.number = NAN;
-    } else if (by) {
-        const char *word = word_of(r, by->index);
-        k.number         = number_of(r, by->index) * (is_accuracy(by->index) ? -1 : 1);
-        if (by->index != RUN) snprintf(k.text, sizeof k.text, "%s", word ? word : "");
-    }
+    if (!by || by->index == RUN) return k;
+    const char *word = word_of(r, by, text);
+    if (word) snprintf(k.text, sizeof k.text, "%s", word);
+    if (!by->option) k.number = number_of(r, by) * (is_accuracy(by->index) ? -1 : 1);
+    else if (!qg__number_read(text, strlen(text), &k.number)) k.number = NAN;
     return k;
 }
 
@@ -423,46 +420,29 @@ enum { CELL_BYTES = QG__PATH_BYTES, WIDEST_OPTION = 40 };
 /* As people read it; "-" if it is not known. */
 static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES])
 {
-    const char  *word  = c->option ? NULL : word_of(r, c->index);
-    const double value = c->option ? NAN : number_of(r, c->index), of = number_of(r, OF);
+    char         room[QG__VALUE_BYTES];
+    const char  *word  = word_of(r, c, room);
+    const double value = number_of(r, c), of = number_of(r, &(listing_column){ .index = OF });
+    const bool   fits  = !c->option || strlen(room) <= WIDEST_OPTION;
     strcpy(text, "-");
-    if (c->option) {
-        char whole[QG__VALUE_BYTES];
-        value_of(r, c->option, whole);
-        const bool fits = strlen(whole) <= WIDEST_OPTION;
-        if (*whole) snprintf(text, CELL_BYTES, "%.*s%s", fits ? WIDEST_OPTION : WIDEST_OPTION - 2, whole, fits ? "" : "..");
-    } else if (word) {
-        snprintf(text, CELL_BYTES, "%s", word);
-    } else if (isnan(value)) {
-        return;
-    } else if (c->index == EPOCHS) {
-        if (isnan(of)) snprintf(text, CELL_BYTES, "%.0f/?", value);
-        else snprintf(text, CELL_BYTES, "%.0f/%.0f", value, of);
-    } else if (is_accuracy(c->index)) {
-        snprintf(text, CELL_BYTES, "%.2f", 100 * value);
-    } else {
-        snprintf(text, CELL_BYTES, c->index == TIME ? "%.1f" : "%.0f", c->index == TIME ? value / 60 : value);
-    }
+    if (word && *word) snprintf(text, CELL_BYTES, "%.*s%s", fits ? CELL_BYTES : WIDEST_OPTION - 2, word, fits ? "" : "..");
+    if (word || isnan(value)) return;
+    if (c->index == EPOCHS && isnan(of)) snprintf(text, CELL_BYTES, "%.0f/?", value);
+    else if (c->index == EPOCHS) snprintf(text, CELL_BYTES, "%.0f/%.0f", value, of);
+    else if (is_accuracy(c->index)) snprintf(text, CELL_BYTES, "%.2f", 100 * value);
+    else snprintf(text, CELL_BYTES, c->index == TIME ? "%.1f" : "%.0f", c->index == TIME ? value / 60 : value);
 }
-
-static const char *title(const listing_column *c, char text[64])
-{
-    snprintf(text, 64, "%s%s", c->name, !c->option && is_accuracy(c->index) ? " %" : "");
-    return text;
-}
-
-static bool is_to_the_right(const listing_column *c) { return !c->option && c->index > STATE; }
 
 /* Whether any run has something to say there. */
 static bool is_used(const listing *l, const listing_column *c)
 {
-    if (c->option || c->index <= EPOCHS) return true;
+    if (c->index <= EPOCHS) return true;
     for (size_t i = 0; i < l->count; i++)
-        if (!isnan(number_of(&l->item[i], c->index))) return true;
+        if (!isnan(number_of(&l->item[i], c))) return true;
     return false;
 }
 
-static qg_status print_table(const listing *l, FILE *out)
+qg_status listing_print(const listing *l, FILE *out)
 {
     listing_column c[LISTING_COLUMNS];
     char           text[CELL_BYTES], head[64];
@@ -471,7 +451,10 @@ static qg_status print_table(const listing *l, FILE *out)
     for (int i = 0; i < all; i++)
         if (c[i].name && is_used(l, &c[i])) c[n++] = c[i];
     table t = table_begin(n);
-    for (int i = 0; i < n; i++) table_title(&t, title(&c[i], head), is_to_the_right(&c[i]));
+    for (int i = 0; i < n; i++) {
+        snprintf(head, sizeof head, "%s%s", c[i].name, is_accuracy(c[i].index) ? " %" : "");
+        table_title(&t, head, c[i].index > STATE);
+    }
     for (size_t k = 0; k < l->count; k++)
         for (int i = 0; i < n; i++) {
             cell(&l->item[k], &c[i], text);
@@ -492,16 +475,15 @@ static qg_status print_table(const listing *l, FILE *out)
 static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
 {
     char         text[QG__VALUE_BYTES];
-    const char  *word  = c->option ? NULL : word_of(r, c->index);
-    const double value = c->option ? NAN : number_of(r, c->index);
-    if (c->option) value_of(r, c->option, text), word = text;
+    const char  *word  = word_of(r, c, text);
+    const double value = number_of(r, c);
     if (word) table_put_csv(word, out);
     if (isnan(value)) return;
     qg__number_print(text, 9, value);
     fputs(text, out);
 }
 
-static void print_csv(const listing *l, FILE *out)
+void listing_print_csv(const listing *l, FILE *out)
 {
     listing_column c[LISTING_COLUMNS];
     const int      n = columns_of(l, c);
@@ -513,23 +495,16 @@ static void print_csv(const listing *l, FILE *out)
         }
 }
 
-qg_status listing_print(const listing *l, listing_form form, FILE *out)
-{
-    if (form == LISTING_TABLE) return print_table(l, out);
-    print_csv(l, out);
-    return QG_OK;
-}
-
 static void put_run(qg__json *j, const listed *r, const listing_column *c, int n)
 {
     char text[QG__VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     for (int i = 0; i < n && !c[i].option; i++) {
-        const char  *word  = word_of(r, c[i].index);
-        const bool   texts = c[i].index == RUN || c[i].index == STATE || c[i].index == WHY;
+        const char *word  = word_of(r, &c[i], text);
+        const bool  texts = c[i].index == RUN || c[i].index == STATE || c[i].index == WHY;
         if (c[i].index == RUN) qg__json_path(j, c[i].member, word);
         else if (texts && (word || c[i].index != WHY)) qg__json_text(j, c[i].member, word);
-        if (!texts) qg__json_real(j, c[i].member, number_of(r, c[i].index));
+        if (!texts) qg__json_real(j, c[i].member, number_of(r, &c[i]));
     }
     qg__json_open(j, "options", '{');
     for (int i = 0; i < n; i++) {

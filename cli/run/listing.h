@@ -50,11 +50,10 @@ void        listing_free(listing *l);
 QG_MUST_CHECK
 qg_status   listing_sort(listing *l, const char *key);
 
-typedef enum listing_form { LISTING_TABLE, LISTING_CSV } listing_form;
-
-/* Fails with QG_EMEM. */
+/* A table for people.  Fails with QG_EMEM. */
 QG_MUST_CHECK
-qg_status   listing_print(const listing *l, listing_form form, FILE *out);
+qg_status   listing_print(const listing *l, FILE *out);
+void        listing_print_csv(const listing *l, FILE *out);
 void        listing_put(qg__json *j, const listing *l);     /* the member "runs":[{..},..] */
 
 #endif

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run/files.h"
+#include "cli/run/run_spec.h"
 #include "core/io/file.h"
 
 /* What a kind is called and how its files begin, which is what their writers write first. */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/config/models.h"
-#include "cli/run/files.h"
+#include "cli/run/run_spec.h"
 #include "core/io/hash.h"
 #include "train/runs.h"
 

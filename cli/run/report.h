@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/config/config.h"
-#include "cli/run/files.h"
+#include "cli/run/run_spec.h"
 #include "core/io/json_write.h"
 #include "train/fit.h"
 

@@ -1,10 +1,22 @@
-/* cli/run/run_spec.h — a run that an option names. */
+/* cli/run/run_spec.h — a run that an option names, and its files (train/fit.h). */
 #ifndef CLI_RUN_SPEC_H
 #define CLI_RUN_SPEC_H
 
 #include "cli/config/config.h"
-#include "cli/run/files.h"
+#include "core/io/paths.h"
 #include "train/reader.h"
+
+typedef enum run_file { RUN_CONFIG, RUN_METRICS, RUN_RESULT, RUN_LAST, RUN_BEST, RUN_WHITENING, RUN_FILES } run_file;
+
+extern const char *const run_file_names[RUN_FILES];     /* "config.toml" */
+
+typedef struct run_paths {
+    char dir[QG__PATH_BYTES], file[RUN_FILES][QG__PATH_BYTES];
+} run_paths;
+
+/* Fails with QG_EARG: a path is too long, or dir is empty. */
+QG_MUST_CHECK
+qg_status run_paths_of(const char *dir, run_paths *p);
 
 /* The directory that an option names, without slashes at the end.  Fails with QG_EARG: too long. */
 QG_MUST_CHECK

@@ -1,5 +1,6 @@
 #include "core/io/paths.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -21,6 +22,22 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
     if (snprintf(path, QG__PATH_BYTES, "%s/%s", dir, name) >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "%.64s..: the path is longer than %d bytes", dir, QG__PATH_BYTES - 1);
     return QG_OK;
+}
+
+static int is_shown(const struct dirent *e) { return *e->d_name != '.'; }
+
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+int qg__names(const char *dir, struct dirent ***name)
+{
+    *name = NULL;
+    return scandir(dir, name, is_shown, by_name);
+}
+
+void qg__names_free(struct dirent **name, int n)
+{
+    for (int i = 0; i < n; i++) free(name[i]);
+    if (n >= 0) free(name);
 }
 
 bool qg__path_exists(const char *path)

@@ -17,6 +17,12 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
 /* True if the system cannot tell, for callers that open it next (qg__file_exists_in). */
 bool      qg__path_exists(const char *path);
 
+/* The names in dir that do not begin with a dot, in the order of their bytes; *name for qg__names_free.  Returns how many; -1, with
+ * errno: dir cannot be read. */
+struct dirent;
+int       qg__names(const char *dir, struct dirent ***name);
+void      qg__names_free(struct dirent **name, int n);
+
 /* Makes the directory and its parents, so that a power loss does not undo it.  *created: it did not exist.  Fails with
  * QG_EIO, also if the umask makes a new directory useless; what was made is then removed. */
 QG_MUST_CHECK

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "core/rng.h"
-#include "train/assess.h"
+#include "train/measure.h"
 
 /* Scores whose softmax is p[0] : p[1] : p[2]; each is off by half a unit of the last place. */
 static void add(qg_assessment *a, int label, double p0, double p1, double p2)

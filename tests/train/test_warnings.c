@@ -238,7 +238,7 @@ static void test_channels_and_many_values(void **state)
     value_of(net, "fc2.weight.wn")->value[7] = 1000;
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
     assert_string_equal(text, "fc2.weight.wn is 1e+03, but it started at 1" TTQ_REMEDY);
-    for (int i = 0; i < list.count; i++) ((float *)list.param[i]->value)[3] = 1e-7f;
+    for (int i = 0; i < list.count; i++) ((float *)list.item[i].param->value)[3] = 1e-7f;
     assert_true(qg__learned_unhealthy(&list, text, sizeof text));
     assert_string_equal(text, "fc1.weight.wp is 1e-07, not 1e-06 .. inf; fc1.weight.wn is 1e-07, not 1e-06 .. inf; "
                               "fc2.weight.wp is 1e-07, not 1e-06 .. inf; and 2 more" TTQ_REMEDY);

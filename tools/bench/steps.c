@@ -64,7 +64,6 @@ qg_status bench_build(bench *b)
     return b->ms && b->peak && b->exchange ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
 }
 
-/* The next batch of full size. */
 qg_status bench_next(bench *b, qg_batch *batch)
 {
     qg_status status = QG_OK;

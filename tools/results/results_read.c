@@ -172,13 +172,11 @@ qg_status results_add(results *all, const char *dir, bool force, logged_run **ad
 
 typedef qg_status (*visit)(results *all, const char *dir);
 
-static int is_visible(const struct dirent *e) { return *e->d_name != '.'; }
-
 /* Visits the directories in dir, by name. */
 static qg_status each_directory(results *all, const char *dir, visit f)
 {
     struct dirent **entry;
-    const int       n = scandir(dir, &entry, is_visible, alphasort);
+    const int       n = qg__names(dir, &entry);
     qg_status       status = QG_OK;
     if (n < 0) return errno == ENOENT ? QG_OK : qg_fail(QG_EIO, "%s: %s", dir, strerror(errno));
     for (int i = 0; i < n; i++) {
@@ -188,9 +186,8 @@ static qg_status each_directory(results *all, const char *dir, visit f)
         const bool known = !status && stat(path, &s) == 0;
         if (known && S_ISDIR(s.st_mode)) status = f(all, path);
         else if (!known && !status && errno != ENOENT) status = qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
-        free(entry[i]);
     }
-    free(entry);
+    qg__names_free(entry, n);
     return status;
 }
 
