@@ -8,7 +8,6 @@
 #include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
-#include "core/io/safetensors.h"
 #include "layers/export/packed.h"
 #include "layers/summary.h"
 
@@ -31,14 +30,8 @@ static qg_status configure(exporter *e, bool *usage)
     *usage = false;
     const qg_status status = output_check(e->asked->out, OUTPUT_PACKED);
     if (status) return status;
-    e->run = run_open(e->asked->run, e->asked->best);
+    e->run = run_open(e->asked);
     return e->run ? QG_OK : qg_errcode();
-}
-
-static qg_status load(exporter *e)
-{
-    const qg_preprocess *as = qg_run_preprocess(e->run);
-    return as && qg_run_net(e->run) ? QG_OK : qg_errcode();
 }
 
 static qg_status take_normalisation(exporter *e)
@@ -116,7 +109,7 @@ static int export_run(exporter *e)
     bool      usage;
     qg_status status = configure(e, &usage);
     if (status) return options_report("qgrad export", usage);
-    status = load(e);
+    status = qg_run_predict(e->run, 0, NULL, NULL);
     if (!status) status = take_normalisation(e);
     if (status) return qg_print_error("qgrad export");
     take_notes(e);

@@ -51,7 +51,7 @@ static qg_status take_directory(inference *v)
 {
     qg_status status = QG_OK;
     if (!v->asked->run || config_text(v->asked, "data-dir")) return QG_OK;
-    qg_run *run = run_open(v->asked->run, v->asked->best);
+    qg_run *run = qg_run_open(v->asked->run, v->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
     if (!run) return qg_errcode();
     const char *where = qg_run_get(run, "data-dir");
     if (where && !strcmp(qg_run_get(run, "data"), config_text(v->asked, "data"))) status = config_set(v->asked, option_find("data-dir"), where);
@@ -181,7 +181,7 @@ static qg_status compare_with(inference *v, const scorer *s)
 {
     const size_t scores = (size_t)v->packed.scores;
     const int    most = smaller(scorer_most(v->packed.image), v->most), all = qg_loader_shape(v->test).n;
-    if (!qg_shape_equal(s->image, v->packed.image) || s->classes.n != v->packed.scores)
+    if (!qg_shape_equal(s->image, v->packed.image) || s->classes != v->packed.scores)
         return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
     float    *there  = malloc((size_t)most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
@@ -202,7 +202,6 @@ static qg_status compare(inference *v)
     qg_status status = scorer_of_run(&s, v->asked);
     if (!status) status = compare_with(v, &s);
     if (s.end) s.end(s.from);
-    qg__class_names_end(&s.classes);
     return status;
 }
 

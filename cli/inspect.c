@@ -48,30 +48,21 @@ static inline void widen(float v, float *min, float *max)
 typedef struct inspection {
     config    *asked;
     qg_run    *run;
-    qg_recipe  recipe;          /* its own, with other images; borrowed texts */
+    qg_tape   *tape;
 } inspection;
 
-/* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
- * size. */
-static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
-{
-    *image              = e->recipe.data.image;
-    *classes            = e->recipe.data.classes;
-    e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no statistics */
-    qg_loader *test     = qg__recipe_data(&e->recipe, true, NULL);
-    if (!test) return e->recipe.data_dir ? QG_EIO : QG_OK;
-    *image   = qg_loader_shape(test);
-    *classes = qg_loader_classes(test);
-    qg_loader_free(test);
-    return QG_OK;
-}
-
+/* Checkpoints of older versions do not record the size of images, which the test images then tell or, if their directory is
+ * unknown, the run has the published size. */
 static qg_status load(inspection *e)
 {
-    qg_shape  image   = qg_run_image(e->run);
-    int       classes = qg_run_classes(e->run);
-    qg_status status  = classes || qg_run_config(e->run) ? QG_OK : size_of_images(e, &image, &classes);
-    return status ? status : qg__reader_load(e->run, image, classes);
+    const char *dir = e->asked->recipe.data_dir;
+    if (!qg_run_classes(e->run) && !qg_run_config(e->run)) {
+        qg_loader *test = qg_run_test(e->run, (qg_run_test_spec){ .dir = dir });
+        if (!test && (dir || qg_run_get(e->run, "data-dir"))) return qg_errcode();
+        qg_loader_free(test);
+    }
+    e->tape = qg_run_net(e->run) ? qg_tape_new() : NULL;
+    return e->tape ? QG_OK : qg_errcode();
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -139,9 +130,9 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 /* The quantized values of w. */
 static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 {
-    qg_tape_begin(e->run->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
-    const qg_var *y = qg_slot_apply(v->slot, e->run->tape, qg_input(e->run->tape, w));
-    if (!y) return qg_tape_status(e->run->tape);
+    qg_tape_begin(e->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
+    if (!y) return qg_tape_status(e->tape);
     for (size_t i = 0; i < v->count; i++) {
         widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
@@ -421,15 +412,15 @@ static qg_status print_all(inspection *e)
         print_safe(stdout, "%s, %s\n", qg_run_file(e->run),
                    qg_run_config(e->run) ? "a net of its own program" : qg_run_get(e->run, "model"));
     }
-    for (int i = 0; i < qg_net_layers(e->run->net) && !s; i++) {
-        qg_layer      *l     = qg_net_layer(e->run->net, i);
+    for (int i = 0; i < qg_net_layers(qg_run_net(e->run)) && !s; i++) {
+        qg_layer      *l     = qg_net_layer(qg_run_net(e->run), i);
         const qg_slot *slot  = qg_layer_slot(l, QG_WEIGHT);
         const bool     has   = slot && slot->of;
         const qg_slot *alone = has ? NULL : qg_layer_slot(l, QG_INPUT);
         tensor         v;
         weight_picture w;
         if (has) s = measure(e, l, &v);
-        if (has && !s && draws) s = weights_measure(l, e->run->tape, &w);
+        if (has && !s && draws) s = weights_measure(l, e->tape, &w);
         if (s) break;
         if (has) as_json ? json_tensor(&j, &v, draws ? &w : NULL) : print_tensor(&v);
         if (has && draws && !as_json) print_histogram(&w);
@@ -455,8 +446,6 @@ static int inspect(inspection *e, const char *dir)
     if (!dir) dir = asked;
     e->run = qg_run_open(dir, e->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
     if (!e->run) return qg_print_error("qgrad inspect");
-    e->recipe = e->run->recipe;
-    if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     qg_status status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
@@ -467,6 +456,7 @@ static int inspect_main(const char *program, const char *operand, config *asked)
     (void)program;
     inspection e      = { .asked = asked };
     const int  status = inspect(&e, operand);
+    qg_tape_free(e.tape);
     qg_run_close(e.run);
     return status;
 }

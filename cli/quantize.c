@@ -37,16 +37,8 @@ static qg_status configure(quantization *z, bool *usage)
 {
     *usage = !z->asked->run;
     if (!z->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    z->of = run_open(z->asked->run, z->asked->best);
+    z->of = run_open(z->asked);
     return z->of ? choose_directory(z) : qg_errcode();
-}
-
-/* "mnist" of "mnist:classes=0+1". */
-static const char *data_of(const qg_run *r, char text[64])
-{
-    const char *data = qg_run_get(r, "data");
-    snprintf(text, 64, "%.*s", (int)strcspn(data, ":"), data);
-    return text;
 }
 
 static void print_text(const quantization *z, const char *digest)
@@ -56,7 +48,7 @@ static void print_text(const quantization *z, const char *digest)
     print_safe(stdout, "from           %s\n", qg_run_file(z->of));
     printf("weights        %s, inputs %s, first and last %s\n", qg_run_get(z->made, "weight"), qg_run_get(z->made, "input"),
            qg_run_get(z->made, "first-last"));
-    printf("calibrated     on %d training images of %s\n", r->images, data_of(z->made, data));
+    printf("calibrated     on %d training images of %s\n", r->images, run_data_name(qg_run_get(z->made, "data"), data));
     printf("test accuracy  %.2f %% ± %.2f %%, was %.2f %% ± %.2f %%\n", 100 * r->accuracy,
            100 * qg_proportion_error(r->accuracy, r->tested), 100 * r->accuracy_before,
            100 * qg_proportion_error(r->accuracy_before, r->tested));
@@ -76,7 +68,7 @@ static void print_json(const quantization *z, const char *digest)
     qg__json_text(&j, "model", qg_run_get(z->made, "model"));
     qg__json_text(&j, "weight", qg_run_get(z->made, "weight"));
     qg__json_text(&j, "input", qg_run_get(z->made, "input"));
-    qg__json_text(&j, "data", data_of(z->made, data));
+    qg__json_text(&j, "data", run_data_name(qg_run_get(z->made, "data"), data));
     qg__json_integer(&j, "calibrate", (uint64_t)r->images);
     qg__json_integer(&j, "images", r->tested);
     qg__json_real(&j, "test_accuracy_before", r->accuracy_before);

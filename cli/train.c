@@ -17,6 +17,7 @@
 #include "core/kernels/parallel.h"
 #include "core/dist/ranks.h"
 #include "train/init.h"
+#include "train/reader.h"
 
 /* The verb: its options, and the run they set up. */
 typedef struct training {

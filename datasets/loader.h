@@ -120,6 +120,9 @@ typedef struct qg_loader_spec {
 qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec);
 qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 
+/* What the authors of a set call its class k, such as class 3 of cifar10 "cat"; NULL: by its number. */
+const char *qg_data_class(const char *name, int k);
+
 extern const qg_variant qg_data_sets[];     /* their names and keys */
 extern const qg_variant qg_normalisations[];    /* the kinds of qg_normalise, in this order */
 extern const qg_key     qg_augment_keys[];  /* of a qg_augment as text, "pad=4,flip" (qg_recipe_set) */

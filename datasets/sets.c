@@ -321,6 +321,25 @@ qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec)
     return open_text(text, dir, true, spec);
 }
 
+/* In the order of batches.meta.txt of CIFAR-10, and of Fashion-MNIST's table of labels (1708.07747v2, table 2). */
+enum { KNOWN_CLASSES = 10 };
+static const char *const photographs[KNOWN_CLASSES] = { "airplane", "automobile", "bird", "cat", "deer",
+                                                        "dog", "frog", "horse", "ship", "truck" };
+static const char *const clothes[KNOWN_CLASSES]     = { "T-shirt", "trouser", "pullover", "dress", "coat",
+                                                        "sandal", "shirt", "sneaker", "bag", "ankle boot" };
+
+static const struct known {
+    const char        *data;
+    const char *const *name;
+} known[] = { { "cifar10", photographs }, { "fashion-mnist", clothes }, { "sample", clothes } };
+
+const char *qg_data_class(const char *name, int k)
+{
+    for (size_t i = 0; name && k >= 0 && k < KNOWN_CLASSES && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].data, name)) return known[i].name[k];
+    return NULL;
+}
+
 /* --- what is done to the images ----------------------------------------------------------- */
 
 /* By qg_augment; 0 is off. */

@@ -19,11 +19,9 @@ int main(int argc, char **argv)
         run[i] = qg_run_open(argv[i + 1], QG_RUN_BEST);
         if (!run[i] || !(accuracy[i] = qg_run_column(run[i], "test_accuracy", &epochs[i])))
             return qg_print_error("compare");
-        qg_loader *test = qg_data_test(qg_run_get(run[i], "data"), qg_run_get(run[i], "data-dir"),
-                                       (qg_loader_spec){ .batch = 100,
-                                                         .in_order = true,
-                                                         .preprocess = qg_run_preprocess(run[i]) });
-        if (!test || qg_run_evaluate(run[i], test, 0, &a)) return qg_print_error("compare");
+        qg_loader *test = qg_run_test(run[i], (qg_run_test_spec){ 0 });
+        if (!test || qg_run_evaluate(run[i], test, (qg_run_evaluate_spec){ 0 }, &a))
+            return qg_print_error("compare");
         printf("%s: %.2f %%", argv[i + 1], 100 * a.accuracy);
         if (a.n_confused)
             printf(", most often takes %s for %s", qg_run_class(run[i], a.confused[0].label),

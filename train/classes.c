@@ -5,25 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KNOWN = 10, NUMBER_BYTES = 12 };
+#include "datasets/loader.h"
 
-/* In the order of batches.meta.txt of CIFAR-10, and of Fashion-MNIST's table of labels (1708.07747v2, table 2). */
-static const char *const photographs[KNOWN] = { "airplane", "automobile", "bird", "cat", "deer",
-                                                "dog", "frog", "horse", "ship", "truck" };
-static const char *const clothes[KNOWN]     = { "T-shirt", "trouser", "pullover", "dress", "coat",
-                                                "sandal", "shirt", "sneaker", "bag", "ankle boot" };
-
-static const struct known {
-    const char        *data;
-    const char *const *name;
-} known[] = { { "cifar10", photographs }, { "fashion-mnist", clothes }, { "sample", clothes } };
+enum { NUMBER_BYTES = 12 };
 
 /* The word for a class of a known set that is called by its number, or the name as it is. */
 static const char *word_for(const char *name, const char *data)
 {
-    for (size_t i = 0; data && i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].data, data) && *name >= '0' && *name <= '9' && !name[1]) return known[i].name[*name - '0'];
-    return name;
+    const char *word = *name >= '0' && *name <= '9' && !name[1] ? qg_data_class(data, *name - '0') : NULL;
+    return word ? word : name;
 }
 
 static int count(const char *noted)

@@ -18,6 +18,8 @@ struct qg_run {                         /* {0} is empty */
     int             classes;
     qg__class_names names;
     qg_net         *net;                /* NULL: not loaded yet */
+    int             built;              /* for so many classes */
+    bool            starts;             /* QG_RUN_START */
     bool            averaged;           /* its weights are averages */
     uint64_t        steps;
     qg_tape        *tape;
@@ -34,10 +36,6 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes);
 QG_MUST_CHECK
 qg_status qg__reader_of_program(const qg_run *r);
 
-/* qg_run_evaluate of a loaded run, with its own net or another one. */
-QG_MUST_CHECK
-qg_status qg__reader_evaluate(qg_run *r, qg_net *net, qg_loader *images, int worst, qg_assessment *a);
-
 /* A second net with the weights that r has loaded, for such images, and with the quantizers of another recipe; what the quantizers
  * of r learned goes to the same quantizers.  init says what came of it.
  *
@@ -45,14 +43,6 @@ qg_status qg__reader_evaluate(qg_run *r, qg_net *net, qg_loader *images, int wor
  * Fails    NULL.  QG_EARG: the recipe, or the file has other weights than the net, because the run tests averages; and as
  *          qg__init_weights. */
 qg_net   *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init);
-
-/* Whether the classes of images are called as those of a run, or either has no names.  Classes are numbered in the order of
- * their names, so other names mean other numbers. */
-bool      qg__reader_has_classes(const qg_recipe *run, const qg_loader *images);
-
-/* Fails with QG_EARG unless images, which are called data, have this size and so many classes, as those of a run. */
-QG_MUST_CHECK
-qg_status qg__reader_check_size(const char *data, const qg_loader *images, qg_shape was, int classes);
 
 /* Opens and loads the run at path, whose scores a student learns from on these images; r is empty, and to be closed also after a
  * failure.  Fails with QG_EARG: its images have another size, other classes, or are preprocessed differently; and as the above. */

@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/rng.h"
+#include "layers/plan.h"
 #include "train/measure.h"
 #include "train/reader.h"
 #include "train/result.h"
@@ -111,14 +112,19 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     return status;
 }
 
-/* The image size and the number of classes, and what these are called. */
+/* What the classes of images of this set are called. */
+static qg_status name_classes(qg_run *r, const char *data, int classes)
+{
+    qg__class_names_end(&r->names);
+    return qg__class_names_begin(&r->names, qg_run_note(r, "class-names"), data, classes);
+}
+
+/* The image size and the number of classes. */
 static qg_status take_sizes(qg_run *r)
 {
     const char *size = qg_run_note(r, "image"), *count = qg_run_note(r, "classes");
     qg_status   status = size && count ? qg__run_size_parse(r->paths.file[r->file], size, count, &r->image, &r->classes) : QG_OK;
-    if (!status && r->classes)
-        status = qg__class_names_begin(&r->names, qg_run_note(r, "class-names"), r->recipe.data.name, r->classes);
-    return status;
+    return status || !r->classes ? status : name_classes(r, r->recipe.data.name, r->classes);
 }
 
 /* Opens what path names, in an empty run, which is to be closed also after a failure. */
@@ -129,6 +135,7 @@ static qg_status find(qg_run *r, const char *path, qg_run_weights which)
     while (n > 1 && path[n - 1] == '/') n--;
     if (!path || n >= sizeof name) return qg_fail(QG_EARG, path ? "the path of the run is too long" : "the path of the run is NULL");
     snprintf(name, sizeof name, "%.*s", (int)n, path);
+    r->starts = which == QG_RUN_START;
     qg_status status = is_file(path) ? find_checkpoint(r, path) : find_directory(r, name, which);
     if (!status && !r->header) status = qg__safetensors_open(QG_BY_PATH, r->paths.file[r->file], &r->header);
     return status ? status : take_sizes(r);
@@ -166,12 +173,12 @@ void qg_run_close(qg_run *r)
 
 const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
 const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
-qg_run_weights qg_run_which(const qg_run *r) { return r->file == QG__RUN_BEST ? QG_RUN_BEST : QG_RUN_LAST; }
+qg_run_weights qg_run_which(const qg_run *r) { return r->starts ? QG_RUN_START : r->file == QG__RUN_BEST ? QG_RUN_BEST : QG_RUN_LAST; }
 const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
 const char *qg_run_config(const qg_run *r) { return r->said; }
 qg_shape    qg_run_image(const qg_run *r) { return r->image; }
 int         qg_run_classes(const qg_run *r) { return r->classes; }
-const char *qg_run_class(const qg_run *r, int k) { return k >= 0 && k < r->classes ? r->names.name[k] : NULL; }
+const char *qg_run_class(const qg_run *r, int k) { return k >= 0 && k < r->names.n ? r->names.name[k] : NULL; }
 
 const char *qg_run_get(const qg_run *r, const char *key)
 {
@@ -277,27 +284,32 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
     qg_status   status = QG_OK;
     qg_net     *net;
     if (r->net) return QG_OK;
+    if (r->starts && (r->said || r->recipe.init_digest))
+        return qg_fail(QG_ESTATE, "%s: the weights with which it started do not follow from its seed", qg_run_directory(r));
     if (text_of_net(r)) net = net_of_text(r, path);
     else if (r->said) net = qg__stored_net(path);
     else net = qg__recipe_net(&r->recipe, image, classes);
-    const bool computes = !r->said || text_of_net(r);
+    const bool loads = !r->starts && (!r->said || text_of_net(r));
     r->tape = net ? qg_tape_new() : NULL;
     if (!r->tape) status = qg_errcode();
-    if (!status && computes) status = load_arrays(r, net, path);
-    if (!status && computes) status = load_averages(r, net, path);
+    if (!status && loads) status = load_arrays(r, net, path);
+    if (!status && loads) status = load_averages(r, net, path);
     if (status) qg_net_free(net);
-    else r->net = net;
+    else r->net = net, r->built = classes;
     return status;
 }
 
 qg_net *qg_run_net(qg_run *r)
 {
+    const qg__data *data    = &r->recipe.data;
+    const qg_shape  image   = r->classes ? r->image : data->image;      /* earlier versions did not note it */
+    const int       classes = r->classes ? r->classes : data->classes;
     if (r->net) return r->net;
-    if (!r->classes && !r->said) {
+    if (!classes && !r->said) {
         qg_fail(QG_ESTATE, "%s: an earlier version wrote it, which did not note the size of its images", r->paths.file[r->file]);
         return NULL;
     }
-    return qg__reader_load(r, r->image, r->classes) ? NULL : r->net;
+    return qg__reader_load(r, image, classes) ? NULL : r->net;
 }
 
 uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
@@ -346,30 +358,24 @@ qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
     return status;
 }
 
-qg_status qg__reader_evaluate(qg_run *r, qg_net *net, qg_loader *images, int worst, qg_assessment *a)
+qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spec, qg_assessment *a)
 {
-    qg_fit_spec  spec = qg__recipe_fit(&r->recipe);
-    qg__measured m    = { .images = 0 };
+    qg_fit_spec  as = qg__recipe_fit(&r->recipe);
+    qg__measured m  = { .images = 0 };
     bool         stopped;
-    spec.test         = images;
-    qg_status status  = qg__assess_begin(a, qg_loader_classes(images), worst);
-    if (!status) status = qg__measure(&spec, images, net, r->tape, r->steps, a, &m, &stopped);
+    *a      = (qg_assessment){ .classes = 0 };
+    as.test = images;
+    if (!images) return qg_fail(QG_EARG, "evaluate: the images are missing");
+    if (qg__reader_of_program(r)) return qg_errcode();
+    qg_status status = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
+    if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
+    if (!status) status = qg__measure(&as, images, spec.net ? spec.net : r->net, r->tape, r->steps, a, &m, &stopped);
     a->loss     = m.loss;
     a->accuracy = m.accuracy;
     return status;
 }
 
-qg_status qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a)
-{
-    *a = (qg_assessment){ .classes = 0 };
-    if (!images) return qg_fail(QG_EARG, "evaluate: the images are missing");
-    if (qg__reader_of_program(r)) return qg_errcode();
-    const qg_shape  is     = qg_loader_shape(images);
-    const qg_status status = r->net ? QG_OK : qg__reader_load(r, is, qg_loader_classes(images));
-    return status ? status : qg__reader_evaluate(r, r->net, images, worst, a);
-}
-
-/* --- beside other images, and other nets --------------------------------------------------- */
+/* --- other quantizers ---------------------------------------------------------------------- */
 
 qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init)
 {
@@ -384,7 +390,32 @@ qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int
     return NULL;
 }
 
-bool qg__reader_has_classes(const qg_recipe *c, const qg_loader *images)
+qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t bytes)
+{
+    qg__init_report init = { .taken = 0 };
+    qg_recipe       as   = { .epochs = 0 };
+    qg_net         *net  = qg_run_net(r);
+    qg_status       status = net ? qg__recipe_status(changes) : qg_errcode();
+    if (!status && r->said)
+        status = qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(r));
+    if (!status) status = qg__recipe_over(&as, &r->recipe, 0, 0);
+    if (!status) status = qg__recipe_over(&as, changes, QG__QUANTIZES, 0);
+    if (!status && changes->text[QG__KEY_WEIGHT]) qg__recipe_unset(&as, "quantize-weights-after");     /* of the weights' own quantizer */
+    if (!status) status = qg__recipe_check(&as);
+    if (!status) {
+        const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
+        net = qg__reader_net(r, &as, image, r->built, &init);
+    }
+    qg__recipe_clear(&as);
+    snprintf(fresh, bytes, "%s", init.kept);
+    return status ? NULL : net;
+}
+
+/* --- images -------------------------------------------------------------------------------- */
+
+/* Whether the classes of images are called as those of a run, or either has no names.  Classes are numbered in the order of
+ * their names, so other names mean other numbers. */
+static bool has_classes(const qg_recipe *c, const qg_loader *images)
 {
     const uint64_t names = qg_loader_class_digest(images);
     char           found[32];
@@ -392,15 +423,83 @@ bool qg__reader_has_classes(const qg_recipe *c, const qg_loader *images)
     return !names || !c->class_digest || !strcmp(c->class_digest, found);
 }
 
+static const char *place_of(const qg_recipe *c) { return c->data_dir ? c->data_dir : c->data.name; }
+
+static qg_status check_classes(const qg_run *r, const qg_recipe *of, const qg_loader *images)
+{
+    if (has_classes(&r->recipe, images)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", place_of(of));
+}
+
+/* The training images in dir, for the statistics of the normalisation, if they are those of the run; else NULL. */
+static qg_loader *training_images(const qg_run *r, const char *dir)
+{
+    const char *stored    = r->recipe.data_digest;
+    qg_recipe   there     = r->recipe;
+    char        found[32] = "";
+    there.data_dir   = dir;
+    qg_loader *train = qg__recipe_data(&there, false, NULL);
+    if (!train || !stored) return train;
+    qg_loader *test = qg__recipe_test_of(&there, train);
+    if (test) snprintf(found, sizeof found, "%016" PRIx64, qg__data_digest(train, test));
+    qg_loader_free(test);
+    if (!strcmp(stored, found)) return train;
+    if (*found && !check_classes(r, &there, train))
+        qg_fail(QG_EARG, "%s: the images have digest %s, but the run was trained on images with digest %s", place_of(&there), found,
+                stored);
+    qg_loader_free(train);
+    return NULL;
+}
+
+/* The test images of a recipe, preprocessed with the statistics of the checkpoint or, if an earlier version wrote that, of the
+ * training images, which may have moved to dir. */
+static qg_loader *open_test(qg_run *r, qg_recipe *of, const char *dir)
+{
+    const bool           fits = r->said || qg__normalise_fits(of->normalise);
+    const qg_preprocess *as   = fits ? qg_run_preprocess(r) : NULL;
+    if (as) of->normalise = qg_preprocess_normalise(as);
+    if (as || !fits) return qg__recipe_data(of, true, as);
+    if (qg_errcode() != QG_ESTATE) return NULL;
+    qg_loader *train = training_images(r, r->recipe.data_dir), *test = NULL;
+    if (!train && dir) train = training_images(r, dir);
+    if (train) test = qg__recipe_data(of, true, qg_loader_preprocess(train));
+    qg_loader_free(train);
+    return test;
+}
+
 static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
 
-qg_status qg__reader_check_size(const char *data, const qg_loader *images, qg_shape was, int classes)
+/* Makes the net for these images.  Nets without a layer of fixed size take those of any. */
+static qg_status load_for(qg_run *r, const qg_recipe *of, const qg_loader *images)
 {
-    const qg_shape is = qg_loader_shape(images);
-    const int      of = qg_loader_classes(images);
-    if (same_size(is, was) && of == classes) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c, of,
-                   of == 1 ? "" : "es", was.h, was.w, was.c, classes);
+    const qg_shape is = qg_loader_shape(images), was = r->image;
+    const int      n = qg_loader_classes(images);
+    const qg_net_spec *net = r->net ? &r->net->spec : NULL;
+    const bool         is_for = net && same_size(is, (qg_shape){ 1, net->height, net->width, net->channels }) && n == r->built;
+    const qg_status    status = net && !is_for && !r->said ? QG_ESHAPE : qg__reader_load(r, is, n);
+    if (status != QG_ESHAPE || !r->classes || (same_size(is, was) && n == r->classes)) return status;
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", place_of(of), is.h, is.w, is.c,
+                   n, n == 1 ? "" : "es", was.h, was.w, was.c, r->classes);
+}
+
+qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
+{
+    enum { BATCH = 64 };            /* of a program's run, whose own is not known; it decides no score */
+    char       canonical[QG__DATA_TEXT];
+    qg_recipe  of = r->recipe;      /* borrowed texts */
+    qg_status  status = qg__reader_of_program(r);
+    if (!status && r->said && !spec.data)
+        status = qg_fail(QG_EARG, "%s: a program trained it with qg_fit, which does not say on which images; pass --data", qg_run_directory(r));
+    if (!status && spec.data) status = qg__data_parse(spec.data, &of.data, canonical, sizeof canonical);
+    if (status) return NULL;
+    const bool other = spec.data && (r->said || strcmp(canonical, r->recipe.text[QG__KEY_DATA]));
+    if (spec.dir || other) of.data_dir = spec.dir;
+    if (spec.cache_bytes) of.cache = spec.cache_bytes;
+    if (r->said) of.batch = BATCH;
+    qg_loader *test = open_test(r, &of, other ? NULL : spec.dir);
+    if (test && !check_classes(r, &of, test) && !load_for(r, &of, test) && !name_classes(r, of.data.name, qg_loader_classes(test))) return test;
+    qg_loader_free(test);
+    return NULL;
 }
 
 /* --- a teacher ---------------------------------------------------------------------------- */
@@ -416,7 +515,7 @@ static qg_status check_size(const char *path, qg_shape is, int classes, const qg
 
 static qg_status check_names(const char *path, const qg_recipe *c, const qg_loader *images)
 {
-    if (qg__reader_has_classes(c, images)) return QG_OK;
+    if (has_classes(c, images)) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
 }
 

@@ -26,10 +26,11 @@ typedef struct qg_run qg_run;
 
 typedef enum qg_run_weights {
     QG_RUN_LAST,            /* last.safetensors; of a run with .ema_decay the averages, which it tests */
-    QG_RUN_BEST             /* best.safetensors */
+    QG_RUN_BEST,            /* best.safetensors */
+    QG_RUN_START            /* those of its first step, which follow from the seed, unless it started from another run's */
 } qg_run_weights;
 
-/* Reads what is in a directory, or a checkpoint of its own, in which case which is ignored.  The net comes later.
+/* Reads what is in a directory, or a checkpoint of its own, which has one kind of weights.  The net comes later.
  *
  * Memory   The caller's; qg_run_close.
  * Fails    NULL.  QG_EIO: no such run, or a file that cannot be read.  QG_EFORMAT: a file is damaged or none of qgrad.  QG_EARG:
@@ -50,33 +51,60 @@ const char *qg_run_note(const qg_run *r, const char *key);
 const char *qg_run_config(const qg_run *r);
 
 /* Of one image, n = 1; how many classes, and what class k is called, in UTF-8 that is safe to print: its number if the images had no
- * names.  {0}, 0 and NULL: the checkpoint is of a version that did not note them. */
+ * names, or its word in a known set, which is that of the last qg_run_test or else the run's.  {0}, 0 and NULL: the checkpoint is
+ * of a version that did not note them. */
 qg_shape    qg_run_image(const qg_run *r);
 int         qg_run_classes(const qg_run *r);
 const char *qg_run_class(const qg_run *r, int k);
 
 /* The net with the weights, built the first time.  It has no gradients of its own to train on: qg_fit_spec.init trains from its
  * weights.  NULL: failed, as the files and qg_net_build do; QG_EFORMAT: the checkpoint belongs to another configuration; QG_ESHAPE: its
- * arrays are not those of the net. */
+ * arrays are not those of the net; QG_ESTATE: QG_RUN_START is not known, of a run that started from another run's weights or that
+ * a program trained. */
 qg_net     *qg_run_net(qg_run *r);
+
+/* A second net with the same weights and other quantizers, which changes has: keys such as weight, input and layer.  What the
+ * quantizers of r have learned goes to the same quantizers.  fresh [bytes] receives the names of the other learned values, which
+ * start as in a new training: "conv2.weight.wp, ..".
+ *
+ * Memory   The caller's; qg_net_free.
+ * Fails    NULL.  As qg_run_net; QG_EARG: changes is not legal for this run, or r tests averages, which only its best weights are. */
+qg_net     *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t bytes);
 uint64_t    qg_run_steps(qg_run *r);                        /* of training that its weights have had; 0: failed */
 
 /* How bytes become what the net reads.  NULL: failed, as qg_preprocess_open. */
 const qg_preprocess *qg_run_preprocess(qg_run *r);
 
 /* Scores of n images of the right size: bytes [n][h][w][c], scores [n][classes].  They do not depend on how many pass at a time.
- * Fails as qg_run_net and qg_run_preprocess; QG_EARG: only its program can compute the net; the message names the layer that is
- * the program's own. */
+ * With n 0 it only checks that it can.  Fails as qg_run_net and qg_run_preprocess; QG_EARG: only its program can compute the net;
+ * the message names the layer that is the program's own. */
 QG_MUST_CHECK
 qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores);
 
-/* Measures the net on images that were preprocessed as the run's, such as qg_recipe_test gives; the loss is that of the
- * training.  worst: how many mistakes to keep.
+typedef struct qg_run_test_spec {
+    const char *data, *dir;     /* another set and its directory (qg_data_test); dir alone: where the run's own is now */
+    size_t      cache_bytes;    /* qg_loader_spec.cache_bytes; 0: as in its training */
+} qg_run_test_spec;
+
+/* The test images of the run, in order, preprocessed as its checkpoint notes; qg_run_net is then a net for such images.
+ *
+ * Memory   The caller's; qg_loader_free.
+ * Fails    NULL.  As qg_data_test, qg_run_preprocess and qg_run_net.  QG_EARG: only its program can compute the net, or a program
+ *          trained it, which does not say on which data; the images have another size or other classes than the run's.  A
+ *          checkpoint of a version that did not note the preprocessing needs the training images, too. */
+qg_loader  *qg_run_test(qg_run *r, qg_run_test_spec spec);
+
+typedef struct qg_run_evaluate_spec {
+    int         worst;          /* how many of the worst mistakes to keep */
+    qg_net     *net;            /* of qg_run_net_with; NULL: that of the run */
+} qg_run_evaluate_spec;
+
+/* Measures the net on images that were preprocessed as the run's, such as qg_run_test gives; the loss is that of the training.
  *
  * Memory   *a is the caller's; qg_assessment_free, also after a failure.
  * Fails    As qg_run_predict and qg_evaluate; QG_ESHAPE: the images have another size or other classes. */
 QG_MUST_CHECK
-qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, int worst, qg_assessment *a);
+qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spec, qg_assessment *a);
 
 /* What result.json of the run in a directory says, which need not be open.  Fails with QG_EIO: it has
  * none; QG_EFORMAT, QG_EARG. */

@@ -37,7 +37,7 @@ int scorer_most(qg_shape image)
 /* Softmax in double; false: a score is not finite. */
 static bool find_shares(const prediction *p, const float *score)
 {
-    const int n = p->scorer.classes.n;
+    const int n = p->scorer.classes;
     float     greatest = score[0];
     double    sum = 0;
     for (int k = 0; k < n; k++) {
@@ -53,7 +53,7 @@ static bool find_shares(const prediction *p, const float *score)
 static int take_best(const prediction *p, float *score)
 {
     int best = 0;
-    for (int k = 1; k < p->scorer.classes.n; k++)
+    for (int k = 1; k < p->scorer.classes; k++)
         if (score[k] > score[best]) best = k;
     score[best] = -INFINITY;
     return best;
@@ -72,7 +72,7 @@ static void print_failure(prediction *p, const char *path, const char *why)
 
 static void print_class(prediction *p, int k, bool first)
 {
-    const char  *name  = p->scorer.classes.name[k];
+    const char  *name  = p->scorer.name(p->scorer.from, k);
     const double share = p->share[k];
     if (!p->asked->json) {
         print_safe(stdout, "%s %s %.2f %%", first ? ":" : ",", name, 100 * share);
@@ -87,7 +87,7 @@ static void print_class(prediction *p, int k, bool first)
 
 static void print_image(prediction *p, const char *path, float *score)
 {
-    const int n = p->scorer.classes.n, top = p->asked->top < n ? p->asked->top : n;
+    const int n = p->scorer.classes, top = p->asked->top < n ? p->asked->top : n;
     char      why[QG__PATH_BYTES + 64];
     if (!find_shares(p, score)) {
         snprintf(why, sizeof why, "'%s': its scores are not finite", path);
@@ -117,8 +117,8 @@ static qg_status allocate(prediction *p)
     const scorer *s = &p->scorer;
     p->most         = scorer_most(s->image);
     p->bytes        = malloc((size_t)p->most * qg_row(s->image));
-    p->scores       = calloc((size_t)p->most * (size_t)s->classes.n, sizeof *p->scores);
-    p->share        = calloc((size_t)s->classes.n, sizeof *p->share);
+    p->scores       = calloc((size_t)p->most * (size_t)s->classes, sizeof *p->scores);
+    p->share        = calloc((size_t)s->classes, sizeof *p->share);
     p->why          = calloc((size_t)p->most, sizeof *p->why);
     return p->bytes && p->scores && p->share && p->why ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d images", p->most);
 }
@@ -149,7 +149,7 @@ static int read_images(prediction *p, const walk_item *item, int n)
 /* What cannot be read or scored is told, and the rest goes on. */
 static void predict_some(prediction *p, const walk_item *item, int n)
 {
-    const size_t classes = (size_t)p->scorer.classes.n;
+    const size_t classes = (size_t)p->scorer.classes;
     const int    read    = read_images(p, item, n);
     const bool   scored  = read == 0 || !p->scorer.score(p->scorer.from, read, p->bytes, p->scores);
     float       *score   = p->scores;
@@ -215,7 +215,6 @@ static int predict_main(const char *program, const char *operand, config *asked)
     prediction p      = { .asked = asked };
     const int  status = predict(&p);
     if (p.scorer.end) p.scorer.end(p.scorer.from);
-    qg__class_names_end(&p.scorer.classes);
     walk_end(&p.files);
     free(p.bytes), free(p.scores), free(p.share), free(p.why);
     return status;

@@ -6,16 +6,16 @@
 #define CLI_SCORER_H
 
 #include "cli/config/config.h"
-#include "train/classes.h"
 #include "core/io/json_write.h"
 
 typedef struct scorer {
     void       *from;           /* passed to each function; not NULL after it was opened */
     qg_shape    image;          /* of one image, n = 1 */
-    qg__class_names classes;        /* of the scores */
+    int         classes;        /* how many scores of one image */
 
     /* scores [n][classes] of bytes [n][h][w][c], 0 .. 255 and n <= scorer_most. */
     qg_status (*score)(void *from, int n, const uint8_t *bytes, float *scores);
+    const char *(*name)(void *from, int k);                     /* of class k, until the next call */
     void      (*describe)(const void *from, qg__json *j);       /* the first members of the JSON object */
     void      (*end)(void *from);
 } scorer;                       /* {0} is empty */

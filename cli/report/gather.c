@@ -25,14 +25,14 @@ static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
     if (q.scheme && q.bits < QG_FLOAT_BITS) snprintf(text + n, QUANTIZER_BYTES - n, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
 }
 
-static qg_status take_layers(shown_run *r)
+static qg_status take_layers(shown_run *r, qg_net *net)
 {
-    const int n = qg_net_layers(r->run->net);
+    const int n = qg_net_layers(net);
     r->layer    = calloc((size_t)n + 1, sizeof *r->layer);
     r->input    = calloc((size_t)n + 1, sizeof *r->input);
     if (!r->layer || !r->input) return qg_fail(QG_EMEM, "out of memory for %d layers", n);
     for (int i = 0; i < n; i++) {
-        qg_layer      *l    = qg_net_layer(r->run->net, i);
+        qg_layer      *l    = qg_net_layer(net, i);
         const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
         if (!slot || !slot->of) continue;
         shown_layer *to = &r->layer[r->layers++];
@@ -52,35 +52,29 @@ static qg_status measure(shown_run *r, qg_net *net, qg_tape *t, moment m)
     return s;
 }
 
-/* The initial weights follow from the seed, unless others were loaded. */
-static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *before)
+static qg_status measure_moment(shown_run *r, qg_tape *t, moment m)
 {
-    for (int i = 0; before && i < r->layers; i++) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
-    if (before || r->config.init_digest || qg_run_config(r->run)) return QG_OK;
-    qg_net         *net = qg__recipe_net(&r->config, r->image, r->classes);
-    const qg_status s   = net ? measure(r, net, t, AT_START) : qg_errcode();
-    qg_net_free(net);
+    qg_run   *run = qg_run_open(r->dir, m == AT_START ? QG_RUN_START : QG_RUN_BEST);
+    qg_status s   = run && qg_run_net(run) ? QG_OK : qg_errcode();
+    if (!s) s = measure(r, qg_run_net(run), t, m);
+    qg_run_close(run);
     return s;
 }
 
-/* The best weights may be those of an epoch that has not been saved as best.safetensors of this version. */
-static qg_status measure_best(shown_run *r, qg_tape *t)
-{
-    qg_run   *best = qg_run_open(r->dir, QG_RUN_BEST);
-    qg_status s    = best && qg_run_net(best) ? QG_OK : qg_errcode();
-    if (!s) s = measure(r, qg_run_net(best), t, AT_BEST);
-    qg_run_close(best);
-    return s;
-}
-
+/* The best weights may be those of an epoch that has not been saved as best.safetensors of this version.  The initial weights
+ * follow from the seed, unless others were loaded. */
 static qg_status measure_all(shown_run *r, const shown_layer *before)
 {
     const bool ends_with_best = r->result.best_epoch == r->result.epochs && r->result.batch == 0;
+    const bool starts         = !before && !qg_run_config(r->run) && !qg_run_get(r->run, "init-digest");
     qg_tape   *t = qg_tape_new();
-    qg_status  s = t ? measure(r, r->run->net, t, AT_LAST) : QG_EMEM;
-    for (int i = 0; ends_with_best && i < r->layers; i++) r->layer[i].weight[AT_BEST] = r->layer[i].weight[AT_LAST];
-    if (!s && !ends_with_best) s = measure_best(r, t);
-    if (!s) s = measure_start(r, t, before);
+    qg_status  s = t ? measure(r, qg_run_net(r->last), t, AT_LAST) : QG_EMEM;
+    for (int i = 0; i < r->layers; i++) {
+        if (ends_with_best) r->layer[i].weight[AT_BEST] = r->layer[i].weight[AT_LAST];
+        if (before) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
+    }
+    if (!s && !ends_with_best) s = measure_moment(r, t, AT_BEST);
+    if (!s && starts) s = measure_moment(r, t, AT_START);
     qg_tape_free(t);
     return s;
 }
@@ -92,33 +86,29 @@ static qg_status print_summary(const void *net, FILE *out)
 }
 
 /* What the page says of the whole net. */
-static qg_status take_sizes(shown_run *r)
+static qg_status take_sizes(shown_run *r, const qg_net *net)
 {
     size_t n;
-    r->floats = qg_net_float_bytes(r->run->net);
-    r->packed = qg_net_packed_bytes(r->run->net);
-    r->said   = qg_run_config(r->run);
-    if (r->said && !qg_run_note(r->run, "net")) return QG_OK;
-    return qg__text_print(print_summary, r->run->net, &r->summary, &n);
+    r->floats = qg_net_float_bytes(net);
+    r->packed = qg_net_packed_bytes(net);
+    if (qg_run_config(r->run) && !qg_run_note(r->run, "net")) return QG_OK;
+    return qg__text_print(print_summary, net, &r->summary, &n);
 }
 
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before)
 {
-    *r          = (shown_run){ .layers = 0 };
-    qg_status s = run_directory("run", dir, r->dir);
-    if (!s && !(r->run = qg_run_open(r->dir, QG_RUN_LAST))) s = qg_errcode();
-    if (s) return s;
-    r->config  = r->run->recipe;
-    r->image   = qg_run_image(r->run);
-    r->classes = qg_run_classes(r->run);
-    s          = qg_run_result(r->dir, &r->result);
+    *r      = (shown_run){ .run = qg_run_open(dir, QG_RUN_LAST) };
+    r->last = r->run ? qg_run_open(dir, QG_RUN_LAST) : NULL;
+    if (!r->last) return qg_errcode();
+    r->dir      = qg_run_directory(r->run);
+    qg_status s = qg_run_result(r->dir, &r->result);
     if (!s) s = columns_of_run(&r->metrics, r->run);
-    if (!s && !r->classes)
+    if (!s && !qg_run_classes(r->run))
         s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
-    if (!s && !qg_run_net(r->run)) s = qg_errcode();
-    if (!s) s = qg__class_names_begin(&r->names, qg_run_note(r->run, "class-names"), r->config.data.name, r->classes);
-    if (!s) s = take_layers(r);
-    if (!s) s = take_sizes(r);
+    qg_net *net = s ? NULL : qg_run_net(r->last);
+    if (!s && !net) s = qg_errcode();
+    if (!s) s = take_layers(r, net);
+    if (!s) s = take_sizes(r, net);
     if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
@@ -161,8 +151,8 @@ static qg_var *run_layer(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 /* Layer by layer, as declared, so that what a layer reads can be seen. */
 static qg_status run_layers(shown_run *r, qg_tape *t, qg_var *image, qg_var **result)
 {
-    for (int i = 0; i < qg_net_layers(r->run->net); i++) {
-        qg_layer      *l    = qg_net_layer(r->run->net, i);
+    for (int i = 0; i < qg_net_layers(qg_run_net(r->last)); i++) {
+        qg_layer      *l    = qg_net_layer(qg_run_net(r->last), i);
         qg_var        *x    = l->after ? result[l->after->index] : image;
         const qg_slot *slot = quantizer_of(l);
         const qg_var  *q    = slot ? qg_slot_apply(slot, t, x) : NULL;
@@ -181,7 +171,7 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
 {
     qg_tensor x      = { .shape = qg_loader_shape(images) };
     qg_tape  *t      = qg_tape_new();
-    qg_var  **result = calloc((size_t)qg_net_layers(r->run->net) + 1, sizeof *result);
+    qg_var  **result = calloc((size_t)qg_net_layers(qg_run_net(r->last)) + 1, sizeof *result);
     if (x.shape.n > INPUT_IMAGES) x.shape.n = INPUT_IMAGES;
     x.data      = malloc(qg_count(x.shape) * sizeof *x.data);
     qg_status s = t && result && x.data ? QG_OK : qg_fail(QG_EMEM, "out of memory for a tape");
@@ -189,7 +179,7 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
     r->inputs       = 0;
     r->input_images = x.shape.n;
     if (!s) {
-        qg_tape_begin(t, QG_EVAL, 0, r->run->steps);
+        qg_tape_begin(t, QG_EVAL, 0, qg_run_steps(r->last));
         s = run_layers(r, t, qg_input(t, x), result);
     }
     free(x.data);
@@ -200,17 +190,16 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
 
 void shown_run_release(shown_run *r)
 {
-    if (!r->run) return;
-    qg_net_free(r->run->net), qg_tape_free(r->run->tape);
-    r->run->net = NULL, r->run->tape = NULL;
+    qg_run_close(r->last);
+    r->last = NULL;
 }
 
 void shown_run_free(shown_run *r)
 {
+    shown_run_release(r);
     qg_run_close(r->run);
     free(r->summary);
     columns_free(&r->metrics);
-    qg__class_names_end(&r->names);
     free(r->layer);
     free(r->input);
     *r = (shown_run){ .layers = 0 };
@@ -218,10 +207,11 @@ void shown_run_free(shown_run *r)
 
 /* --- runs that differ in their seeds alone ---------------------------------------------------- */
 
-/* The text of a program's configuration without its seed. */
-static bool are_same_but_for_a_seed(const char *a, const char *b)
+/* What a checkpoint notes of its training, a line for each key. */
+static bool are_together(const shown_run *one, const shown_run *other)
 {
     static const char key[] = "seed = ";
+    const char       *a = qg_run_note(one->run, "recipe"), *b = qg_run_note(other->run, "recipe");
     while (*a && *b) {
         const size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
         const bool   seeds = !strncmp(a, key, strlen(key)) && !strncmp(b, key, strlen(key));
@@ -229,14 +219,6 @@ static bool are_same_but_for_a_seed(const char *a, const char *b)
         a += n + (a[n] != '\0'), b += m + (b[m] != '\0');
     }
     return *a == *b;
-}
-
-static bool are_together(const shown_run *a, const shown_run *b)
-{
-    if (a->said || b->said) return a->said && b->said && are_same_but_for_a_seed(a->said, b->said);
-    qg_recipe c          = a->config;
-    c.text[QG__KEY_SEED] = b->config.text[QG__KEY_SEED];
-    return !qg__recipe_difference(&c, &b->config, QG__IDENTITY, 0);
 }
 
 /* A run that repeats another to the bit says nothing about the spread. */

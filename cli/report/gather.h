@@ -4,7 +4,6 @@
 
 #include "cli/report/columns.h"
 #include "cli/report/weights.h"
-#include "train/classes.h"
 #include "cli/run/run_spec.h"
 
 /* The three states of the weights that a report shows. */
@@ -28,20 +27,16 @@ typedef struct shown_input {
 } shown_input;
 
 typedef struct shown_run {
-    char          dir[QG__PATH_BYTES];
-    qg_recipe     config;               /* of run; borrowed texts */
+    const char   *dir;                  /* of run */
     qg_fit_result result;
-    qg_run       *run;                  /* with the net and its last weights; closed by shown_run_free */
-    const char   *said;                 /* what the run of another program notes as its configuration; NULL: it has a recipe */
+    qg_run       *run;                  /* what it notes */
+    qg_run       *last;                 /* the same with the net and its last weights; NULL after shown_run_release */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
     columns       metrics;
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
     int           layers, inputs, input_images;
-    qg_shape      image;
-    int           classes;
-    qg__class_names   names;
 } shown_run;
 
 /* Reads the run in dir.  before: its layers in an earlier page, whose start is the same; NULL: none.

@@ -77,10 +77,10 @@ static void facts(FILE *out, const shown_run *r)
     fact(out, "time"), fprintf(out, "%s</b></div>", time);
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
     fputs("</div>", out);
-    if (!at->complete && r->said)
+    if (!at->complete && qg_run_config(r->run))
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epoch%s so far.</p>", at->epochs, at->epochs == 1 ? "" : "s");
     else if (!at->complete)
-        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.epochs);
+        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %s epochs.</p>", at->epochs, qg_run_get(r->run, "epochs"));
 }
 
 /* --- curves of whole runs ---------------------------------------------------------------------- */
@@ -280,13 +280,18 @@ static qg_status print_command(const void *file, FILE *out)
     return QG_OK;
 }
 
+enum { MOST_CONFIG = 1 << 20 };      /* bytes of a config.toml */
+
 static void origins(FILE *out, const shown_run *r)
 {
     char  *text = r->summary ? strdup(r->summary) : NULL, path[QG__PATH_BYTES];
     size_t n;
     if (text) pre(out, "Layers and sizes", text);
     free(text);
-    text = r->said ? strdup(r->said) : qg__recipe_print(&r->config, QG__SAVED);
+    if (qg__path_join(r->dir, run_file_names[RUN_CONFIG], path)) *path = '\0';
+    text = NULL;
+    if (qg_run_config(r->run)) text = strdup(qg_run_config(r->run));
+    else if (!*path || qg__text_read(QG_BY_PATH, path, MOST_CONFIG, &text, &n)) text = strdup(qg_run_note(r->run, "recipe"));
     if (text) pre(out, "Configuration", text);
     free(text);
     fputs("<p class=\"dim\">", out);
@@ -296,8 +301,8 @@ static void origins(FILE *out, const shown_run *r)
     fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
     fputs("</p>", out);
-    if (r->said) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
-    else if (!qg__path_join(r->dir, run_file_names[RUN_CONFIG], path) && !qg__text_print(print_command, path, &text, &n)) {
+    if (qg_run_config(r->run)) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
+    else if (*path && !qg__text_print(print_command, path, &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);
     }
@@ -306,7 +311,7 @@ static void origins(FILE *out, const shown_run *r)
 static void one_run(FILE *out, const page *p, int i)
 {
     const shown_run *r = &p->run[i];
-    if (p->mistakes && p->mistakes[i].split) page_mistakes(out, &p->mistakes[i], &r->names);
+    if (p->mistakes && p->mistakes[i].split) page_mistakes(out, &p->mistakes[i], r->run);
     page_layers(out, r);
     page_inputs(out, r);
     fputs("<h2>Origin</h2>", out);

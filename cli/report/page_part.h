@@ -18,6 +18,6 @@ void        page_add_mean(svg_chart *c, const page *p, int i, const char *column
 void page_layers(FILE *out, const shown_run *r);            /* a card for each layer with weights */
 void page_layers_together(FILE *out, const page *p);        /* flips and zeros of all runs, layer by layer */
 void page_inputs(FILE *out, const shown_run *r);
-void page_mistakes(FILE *out, const mistakes *m, const qg__class_names *names);
+void page_mistakes(FILE *out, const mistakes *m, const qg_run *run);
 
 #endif

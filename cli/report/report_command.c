@@ -7,39 +7,22 @@
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
 
-/* Images may have been replaced since the run. */
-static qg_status check_images(const shown_run *r, const qg_loader *images)
-{
-    const char     *data   = r->config.data.name;
-    const qg_status status = qg__reader_check_size(data, images, r->image, r->classes);
-    if (status || qg__reader_has_classes(&r->config, images)) return status;
-    return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
-}
-
 /* The test images of a run with validation are read when it is complete. */
 static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
 
 /* The test images of a run, if they may be looked at. */
 static qg_loader *images_of(const shown_run *r)
 {
-    qg_recipe asks = r->config;
     if (is_held(r)) return NULL;
-    if (r->said) {
-        (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
-        return NULL;
-    }
-    qg_preprocess   *noted  = qg_preprocess_open(qg_run_file(r->run));
-    qg_loader *images = noted || !qg__normalise_fits(asks.normalise) ? qg__recipe_data(&asks, true, noted) : NULL;
-    qg_preprocess_free(noted);
-    if (!images || !check_images(r, images)) return images;
-    qg_loader_free(images);
+    if (!qg_run_config(r->run)) return qg_run_test(r->last, (qg_run_test_spec){ 0 });
+    (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
     return NULL;
 }
 
 static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
 {
     *m          = (mistakes){ .split = "test" };
-    qg_status s = qg__reader_evaluate(r->run, r->run->net, images, WORST_IMAGES, &m->all);
+    qg_status s = qg_run_evaluate(r->last, images, (qg_run_evaluate_spec){ .worst = WORST_IMAGES }, &m->all);
     if (!s) s = mistakes_draw(m, images);
     return s ? s : shown_run_inputs(r, images);
 }

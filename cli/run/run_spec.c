@@ -2,7 +2,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/kernels/parallel.h"
 
 const char *const run_file_names[RUN_FILES] = { "config.toml",       "metrics.csv",      "result.json",
                                                 "last.safetensors", "best.safetensors", "whitening.safetensors" };
@@ -33,10 +36,16 @@ void run_digest(qg_run *r, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(qg_run_net(r))));
 }
 
-qg_run *run_open(const char *name, bool best)
+const char *run_data_name(const char *data, char name[64])
 {
-    qg_run *r = qg_run_open(name, best ? QG_RUN_BEST : QG_RUN_LAST);
-    if (!r || !qg_run_config(r) || !qg__reader_of_program(r)) return r;
-    qg_run_close(r);
-    return NULL;
+    snprintf(name, 64, "%.*s", (int)strcspn(data, ":"), data);
+    return name;
+}
+
+qg_run *run_open(const config *asked)
+{
+    qg_run     *r       = qg_run_open(asked->run, asked->best ? QG_RUN_BEST : QG_RUN_LAST);
+    const char *threads = r ? qg_run_get(r, "threads") : NULL;
+    if (r) qg_set_threads(config_text(asked, "threads") ? asked->recipe.threads : threads ? atoi(threads) : 0);
+    return r;
 }

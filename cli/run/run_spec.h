@@ -4,7 +4,7 @@
 
 #include "cli/config/config.h"
 #include "core/io/paths.h"
-#include "train/reader.h"
+#include "train/runs.h"
 
 typedef enum run_file { RUN_CONFIG, RUN_METRICS, RUN_RESULT, RUN_LAST, RUN_BEST, RUN_WHITENING, RUN_FILES } run_file;
 
@@ -27,8 +27,11 @@ void        run_digest(qg_run *r, char text[17]);       /* of its net, which is 
 
 bool        run_data_names_files(const char *data);     /* whether this --data names files itself, as arrays do */
 
-/* Opens the run that --run names, with the weights that --best chooses.  Fails with NULL, as qg_run_open, and with QG_EARG if only
- * the program that trained it can compute its net. */
-qg_run   *run_open(const char *name, bool best);
+/* "mnist" of "mnist:classes=0+1". */
+const char *run_data_name(const char *data, char name[64]);
+
+/* Opens the run that --run names, with the weights that --best chooses, and sets the threads: --threads, or as many as it was
+ * trained with.  Fails with NULL, as qg_run_open. */
+qg_run     *run_open(const config *asked);
 
 #endif

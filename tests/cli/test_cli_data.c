@@ -276,7 +276,7 @@ static void test_inspect_needs_no_images(void **state)
     assert_status("inspect @/digits --json", 0);
 
     forget_images(at("pictures/last.safetensors"));
-    assert_refuses("inspect @/pictures", 1, "pics/test': No such file");
+    assert_refuses("inspect @/pictures", 1, "pics/train': No such file");
     assert_status("inspect @/pictures --data-dir @/away/pics --json", 0);
     run_shell("rm @/pictures/last.safetensors");
     assert_refuses("inspect @/pictures", 1, "last.safetensors");

@@ -261,7 +261,7 @@ static void test_a_plain_net_needs_no_program(void **state)
             assert_non_null(run);
             assert_non_null(strstr(qg_run_config(run), "optimizer = \"adam\"\n"));
             assert_ok(qg_run_result(qg_run_directory(run), &said));
-            assert_ok(qg_run_evaluate(run, test, 0, &a));
+            assert_ok(qg_run_evaluate(run, test, (qg_run_evaluate_spec){ 0 }, &a));
             assert_true(a.accuracy == (best ? said.best_test_accuracy : said.test_accuracy));
             char *is = qg_net_print(qg_run_net(run)), *was = qg_net_print(net);
             assert_string_equal(is, was);

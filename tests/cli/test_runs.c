@@ -15,11 +15,7 @@ static void train_run(void)
     assert_runs(TRAIN "--epochs 2 --out @/run");
 }
 
-static qg_loader *test_images(qg_run *r)
-{
-    return qg_data_test(qg_run_get(r, "data"), qg_run_get(r, "data-dir"),
-                        (qg_loader_spec){ .batch = 7, .in_order = true, .preprocess = qg_run_preprocess(r) });
-}
+static qg_loader *test_images(qg_run *r) { return qg_run_test(r, (qg_run_test_spec){ 0 }); }
 
 /* The directory, and each of its checkpoints alone. */
 static void test_a_run_says_what_it_is(void **state)
@@ -78,7 +74,7 @@ static void test_a_run_computes_as_in_its_tests(void **state)
         assert_runs("eval --run @/run --json%s", best ? " --best" : "");
         qg_run    *r      = qg_run_open(at("run"), best ? QG_RUN_BEST : QG_RUN_LAST);
         qg_loader *images = r ? test_images(r) : NULL;
-        if (!images || qg_run_evaluate(r, images, 3, &a)) fail_msg("%s", qg_errmsg());
+        if (!images || qg_run_evaluate(r, images, (qg_run_evaluate_spec){ .worst = 3 }, &a)) fail_msg("%s", qg_errmsg());
         assert_int_equal(a.images, N_TEST);
         assert_true(fabs(a.accuracy - last_number("test_accuracy")) < 1e-8 && fabs(a.loss - last_number("test_loss")) < 1e-6);
         assert_true(fabs(qg_assessment_calibration_error(&a) - last_number("calibration_error")) < 1e-6);
@@ -100,9 +96,58 @@ static void test_averages_are_what_a_run_tested(void **state)
     qg_assessment a;
     qg_run       *r      = qg_run_open(at("averaged"), QG_RUN_LAST);
     qg_loader    *images = r ? test_images(r) : NULL;
-    if (!images || qg_run_evaluate(r, images, 0, &a)) fail_msg("%s", qg_errmsg());
+    if (!images || qg_run_evaluate(r, images, (qg_run_evaluate_spec){ 0 }, &a)) fail_msg("%s", qg_errmsg());
     assert_true(fabs(a.accuracy - tested) < 1e-8);
     qg_assessment_free(&a), qg_loader_free(images), qg_run_close(r);
+}
+
+/* As `qgrad eval --weight`; what the old quantizer learned is not taken. */
+static void test_a_run_is_measured_with_other_quantizers(void **state)
+{
+    train_run();
+    assert_runs("eval --run @/run --weight ttq --json");
+    char          fresh[64];
+    qg_assessment a, own;
+    qg_recipe    *changes = qg_recipe_new();
+    qg_run       *r       = qg_run_open(at("run"), QG_RUN_LAST);
+    qg_loader    *images  = r ? test_images(r) : NULL;
+    assert_ok(qg_recipe_set(changes, "weight", "ttq"));
+    qg_net *net = images ? qg_run_net_with(r, changes, fresh, sizeof fresh) : NULL;
+    if (!net || qg_run_evaluate(r, images, (qg_run_evaluate_spec){ .net = net }, &a)) fail_msg("%s", qg_errmsg());
+    assert_true(fabs(a.accuracy - last_number("test_accuracy")) < 1e-8 && fabs(a.loss - last_number("test_loss")) < 1e-6);
+    assert_non_null(strstr(fresh, ".weight.wp, "));
+    assert_ok(qg_run_evaluate(r, images, (qg_run_evaluate_spec){ 0 }, &own));
+    assert_true(own.loss != a.loss);
+    qg_assessment_free(&a), qg_assessment_free(&own), qg_net_free(net);
+
+    qg_recipe *wrong = qg_recipe_new();
+    assert_ok(qg_recipe_set(wrong, "layer", "nowhere:weight=ttq"));
+    assert_null(qg_run_net_with(r, wrong, NULL, 0));
+    assert_int_equal(qg_errcode(), QG_EARG);
+    qg_recipe_free(wrong), qg_recipe_free(changes), qg_loader_free(images), qg_run_close(r);
+}
+
+/* The first weights are those of a training that has not begun. */
+static void test_a_run_knows_its_first_weights(void **state)
+{
+    train_run();
+    qg_recipe *recipe = qg_recipe_new();
+    assert_ok(qg_recipe_read(recipe, at("run/config.toml")));
+    qg_run *r     = qg_run_open(at("run"), QG_RUN_START), *ended = qg_run_open(at("run"), QG_RUN_LAST);
+    qg_net *begun = qg_recipe_net(recipe, qg_run_image(ended), 10);
+    assert_true(r && begun && qg_run_net(r) && qg_run_net(ended));
+    const uint64_t is = qg_params_digest(qg_net_params(qg_run_net(r)));
+    assert_true(is == qg_params_digest(qg_net_params(begun)) && is != qg_params_digest(qg_net_params(qg_run_net(ended))));
+    assert_int_equal(qg_run_which(r), QG_RUN_START);
+    assert_int_equal(qg_run_steps(r), 0);
+    qg_net_free(begun), qg_recipe_free(recipe), qg_run_close(r), qg_run_close(ended);
+
+    assert_runs(TRAIN "--init @/run --out @/later");
+    r = qg_run_open(at("later"), QG_RUN_START);
+    assert_non_null(r);
+    assert_null(qg_run_net(r));
+    assert_int_equal(qg_errcode(), QG_ESTATE);
+    qg_run_close(r);
 }
 
 static void test_what_is_no_run_is_refused(void **state)
@@ -185,6 +230,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_run_says_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_computes_as_in_its_tests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_averages_are_what_a_run_tested, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_is_measured_with_other_quantizers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_knows_its_first_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_run_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_is_quantized, set_up, tear_down),
         cmocka_unit_test(test_scores_that_are_known_are_assessed),

@@ -36,7 +36,7 @@ static demand demand_of(const uint8_t *file, size_t n, qg_shape *image)
 /* One prediction, in memory that has this byte everywhere. */
 static float *scores_of(const scorer *s, const char *picture, uint8_t fill)
 {
-    const size_t n     = qg_row(s->image), scores = (size_t)s->classes.n * sizeof(float);
+    const size_t n     = qg_row(s->image), scores = (size_t)s->classes * sizeof(float);
     uint8_t     *bytes = malloc(n);
     float       *to    = malloc(scores);
     MUST(bytes && to);
@@ -56,11 +56,10 @@ static void score_twice(const config *asked, const char *picture)
     scorer s = { .from = NULL };
     if (fuzz_ok(scorer_of_packed(&s, asked))) {
         float *a = scores_of(&s, picture, 0), *b = scores_of(&s, picture, 0xFF);
-        MUST(!a == !b && (!a || !memcmp(a, b, (size_t)s.classes.n * sizeof *a)));
+        MUST(!a == !b && (!a || !memcmp(a, b, (size_t)s.classes * sizeof *a)));
         free(a), free(b);
     }
     if (s.end) s.end(s.from);
-    qg__class_names_end(&s.classes);
 }
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)
