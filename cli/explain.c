@@ -125,14 +125,6 @@ static void print_markdown(void)
         if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
 }
 
-/* One line for each. */
-static void print_list(void)
-{
-    scheme_text s;
-    for (int i = 0; scheme_at(i, &s); i++)
-        printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
-}
-
 static int refuse(const char *name)
 {
     char         names[QG__VALUE_BYTES] = "";
@@ -154,8 +146,9 @@ static int refuse(const char *name)
     return EXIT_USAGE;
 }
 
-static int explain(const char *name, const config *asked)
+static int explain_main(const char *program, const char *name, config *asked)
 {
+    (void)program;
     const bool  as_json = asked->json, as_page = asked->markdown;
     scheme_text s;
     int         found = 0;
@@ -167,19 +160,14 @@ static int explain(const char *name, const config *asked)
     if (!found) return refuse(name);
     if (as_page) print_markdown();
     else if (as_json) print_json(name);
-    else if (!name) print_list();
+    for (int i = 0; !name && !as_page && !as_json && scheme_at(i, &s); i++)
+        printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
     for (int i = 0, printed = 0; name && !as_json && scheme_at(i, &s); i++)
         if (is_called(&s, name) && !is_repeated(i, name)) {
             printf("%s%s", printed++ ? "\n" : "", text_of(&s));
             print_options(text_of(&s), name);
         }
     return EXIT_DONE;
-}
-
-static int explain_main(const char *program, const char *operand, config *asked)
-{
-    (void)program;
-    return explain(operand, asked);
 }
 
 static const verb_option own_options[] = {

@@ -25,14 +25,6 @@ void print_safe(FILE *out, const char *fmt, ...)
     while (newlines-- > 0) fputc('\n', out);
 }
 
-/* Nothing in it would be escaped. */
-static bool is_shown(const char *path)
-{
-    char shown[QG__PATH_BYTES];
-    qg__utf8_printable(path, shown, sizeof shown);
-    return !strcmp(path, shown);
-}
-
 void print_path(const char *path, FILE *out)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=,:@%";
@@ -41,7 +33,9 @@ void print_path(const char *path, FILE *out)
         return;
     }
     /* In '..' every character stands for itself; in $'..' there are escapes. */
-    const bool shows = is_shown(path);
+    char shown[QG__PATH_BYTES];
+    qg__utf8_printable(path, shown, sizeof shown);
+    const bool shows = !strcmp(path, shown);
     fputs(shows ? "'" : "$'", out);
     for (; *path; path++) {
         const unsigned char c = (unsigned char)*path;

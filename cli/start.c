@@ -84,14 +84,6 @@ static void find_share(void)
     if (bin && !qg__path_join(*path ? path : "/", "share/qgrad", share)) setenv("QGRAD_SHARE", share, 1);
 }
 
-/* Other kernels than those that the user wanted would give other digits. */
-static int check_cpu(void)
-{
-    const char *text = qg_cpu_unknown();
-    if (text) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", text);
-    return text ? EXIT_USAGE : EXIT_DONE;
-}
-
 int program_run(const char *name, int argc, char **argv, int (*work)(int argc, char **argv))
 {
     self_begin(argc);
@@ -99,7 +91,10 @@ int program_run(const char *name, int argc, char **argv, int (*work)(int argc, c
     find_share();
     restore_name(name);
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
-    const int status = check_cpu() ? EXIT_USAGE : work(argc, argv);
+    /* Other kernels than those that the user wanted would give other digits. */
+    const char *cpu = qg_cpu_unknown();
+    if (cpu) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", cpu);
+    const int status = cpu ? EXIT_USAGE : work(argc, argv);
     errno            = 0;       /* of an earlier write, only the fact that it failed is known */
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "qgrad: cannot write the result%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");

@@ -100,8 +100,6 @@ static double py(const frame *f, double v)
     return f->bottom - (scaled(&f->y, v) - f->y.min) / (f->y.max - f->y.min) * (f->bottom - f->top);
 }
 
-static bool has_edges(svg_kind k) { return k == SVG_STEPS || k == SVG_BARS; }
-
 static void widen(svg_axis *a, double v)
 {
     v = scaled(a, v);
@@ -122,7 +120,7 @@ static bool set_ends(frame *f)
         for (int i = 0; i < p->n; i++)
             if (isfinite(scaled(&c->x, p->x[i])) && isfinite(scaled(&c->y, p->y[i]))) {
                 widen(&f->x, p->x[i]);
-                if (has_edges(p->kind)) widen(&f->x, p->x[i + 1]);
+                if (p->kind == SVG_STEPS || p->kind == SVG_BARS) widen(&f->x, p->x[i + 1]);
                 widen(&f->y, p->y[i]);
                 if (p->kind == SVG_BAND) widen(&f->y, p->to[i]);
             }

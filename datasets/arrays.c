@@ -28,17 +28,14 @@ qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labe
 /* A constant, so that the seed of a run changes the order and not the images. */
 #define NOISE_KEY 0x6E6F697365u
 
-static void fill(qg__dataset *set)
-{
-    const size_t n = qg_count(set->shape);
-    for (size_t i = 0; i < n; i++) set->images[i] = (uint8_t)(qg_bits(NOISE_KEY, i) >> 56);
-    for (int i = 0; i < set->shape.n; i++) set->labels[i] = (uint16_t)(i % set->classes);
-}
-
 qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
 {
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = classes };
     if (!qg__dataset_classes(classes)) return NULL;
-    if (qg__dataset_allocate(&set)) fill(&set);
+    if (qg__dataset_allocate(&set)) {
+        for (size_t i = 0, all = qg_count(set.shape); i < all; i++)
+            set.images[i] = (uint8_t)(qg_bits(NOISE_KEY, i) >> 56);
+        for (int i = 0; i < n; i++) set.labels[i] = (uint16_t)(i % classes);
+    }
     return qg__loader_new(set, spec);
 }

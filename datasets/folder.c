@@ -188,12 +188,12 @@ static void add_count(char text[WARNING_BYTES], int n, const char *one, const ch
     *any |= n > 0;
 }
 
-/* The warning of qg_loader_warning; it may be empty. */
-static void warn(const folder *f, char text[WARNING_BYTES])
+/* Sets the warning of qg_loader_warning, if there is any. */
+static bool warn(const folder *f, qg__dataset *set)
 {
+    char        text[WARNING_BYTES] = "";
     const char *twin[2];
     bool        any = false;
-    *text = '\0';
     add_count(text, f->nested, "folder within a class", "folders within classes", &any);
     add_count(text, f->others, "file that is not PNG, JPEG or BMP", "files that are not PNG, JPEG or BMP",
               &any);
@@ -202,6 +202,7 @@ static void warn(const folder *f, char text[WARNING_BYTES])
     if (f->classes.n == 1)
         add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);
     if (find_twins(f, twin)) add(text, "; the classes '%s' and '%s' differ only in case", twin[0], twin[1]);
+    return !*text || !qg__dataset_warn(set, "'%s':%s", f->dir, text + 1);
 }
 
 /* Lists the images in set, by class and name. */
@@ -246,13 +247,6 @@ static bool name_classes(const folder *f, qg__dataset *set)
     return true;
 }
 
-static bool note_warning(const folder *f, qg__dataset *set)
-{
-    char text[WARNING_BYTES];
-    warn(f, text);
-    return !*text || !qg__dataset_warn(set, "'%s':%s", f->dir, text + 1);
-}
-
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
 {
     folder f = { .dir = dir };
@@ -263,7 +257,7 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
     if (qg__image_wanted(dir, image)) return NULL;
     const int   n   = survey(&f);
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
-    const bool  ok  = n > 0 && name_classes(&f, &set) && take_files(&f, &set) && note_warning(&f, &set);
+    const bool  ok  = n > 0 && name_classes(&f, &set) && take_files(&f, &set) && warn(&f, &set);
     if (!ok) qg__dataset_free(&set);
     folder_free(&f);
     return qg__loader_new(set, spec);

@@ -22,7 +22,7 @@ enum { PIECE_IMAGES = 8 };
 struct qg_loader {
     qg_arena       memory;       /* order, x and y */
     qg__dataset    set;
-    qg__files     *named;        /* of a set in memory that was read from files and is .in_order, these; or NULL */
+    qg__files     *named;        /* those that a set in memory, which is .in_order, was read from; or NULL */
     uint32_t      *file;         /* [n], the index of each image in named */
     qg_preprocess  preprocess;
     float         *whitened;     /* [n][h][w][c], instead of set.images; or NULL */
@@ -182,13 +182,6 @@ static void hash_slice(void *context, int slice, int worker)
     h->of[slice]          = qg__hash_labels(h->set, first, end, bytes);
 }
 
-static uint64_t digest_of(const qg__dataset *set)
-{
-    struct hashing h = { .set = set };
-    qg_parallel(QG__SET_SLICES, hash_slice, &h);
-    return qg__dataset_digest(set->shape, h.of);
-}
-
 static bool allocate(qg_loader *l, int batch)
 {
     const size_t n     = (size_t)batch;
@@ -272,8 +265,10 @@ static qg_status open_files(qg_loader *l, bool divides, size_t *bytes)
  * does not hold out. */
 static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
 {
+    struct hashing h = { .set = &l->set };
     if (!l->set.files) {
-        l->digest = digest_of(&l->set);
+        qg_parallel(QG__SET_SLICES, hash_slice, &h);
+        l->digest = qg__dataset_digest(l->set.shape, h.of);
         return QG_OK;
     }
     const size_t width = l->spec.preprocess ? 0 : qg__sums_width(l->spec.normalise.kind, l->set.shape);
@@ -415,13 +410,6 @@ static void gather(void *context, int piece, int worker)
     }
 }
 
-static bool fail(qg_loader *l, const struct gathering *g)
-{
-    l->status = qg__failure_of(&g->failure);
-    l->why    = strdup(g->failure.why);
-    return false;
-}
-
 qg_status qg_loader_status(const qg_loader *l)
 {
     return l && l->status ? qg_fail(l->status, "%s", l->why ? l->why : "an image cannot be decoded") : QG_OK;
@@ -455,7 +443,8 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
         g.order += from;
     }
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
-    if (g.failure.status) return fail(l, &g);
+    l->status = qg__failure_of(&g.failure);
+    if (l->status) return l->why = strdup(g.failure.why), false;
 
     qg_shape shape = l->set.shape;
     shape.n        = g.n;
@@ -541,7 +530,8 @@ bool qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t bytes)
     const qg__files *f    = l->named ? l->named : l->set.files;
     const uint32_t  *file = l->named ? l->file : l->set.file;
     char             whole[QG__PATH_BYTES];
-    if (!f || i >= (uint64_t)l->set.shape.n || !qg__dataset_path(f->dir, f->names + f->item[file[i]].name, whole)) return false;
+    if (!f || i >= (uint64_t)l->set.shape.n) return false;
+    if (!qg__dataset_path(f->dir, f->names + f->item[file[i]].name, whole)) return false;
     return (size_t)snprintf(path, bytes, "%s", whole) < bytes;
 }
 

@@ -35,12 +35,6 @@ const qg_variant qg_normalisations[] = {
 
 enum { TEXT_BYTES = 128, MOST_VALUES = 1 << 26 };
 
-static void print_normalise(qg_normalise n, char *text, size_t bytes)
-{
-    const double value[] = { (double)n.low, (double)n.high };
-    qg_keys_print(qg_normalisations[n.kind].name, qg_normalisations[n.kind].keys, value, text, bytes);
-}
-
 qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
     double value[QG_MAX_VALUES] = { 0 };
@@ -196,7 +190,9 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
     }
     snprintf(text, sizeof text, "%dx%dx%d", p->shape.h, p->shape.w, p->shape.c);
     qg_state_set_note(s, "image", text);
-    print_normalise(p->normalise, text, sizeof text);
+    const qg_variant *of      = &qg_normalisations[p->normalise.kind];
+    const double      value[] = { (double)p->normalise.low, (double)p->normalise.high };
+    qg_keys_print(of->name, of->keys, value, text, sizeof text);
     qg_state_set_note(s, "normalise", text);
     if (!qg__normalise_fits(p->normalise)) return;
     if (p->whitening) {

@@ -68,7 +68,8 @@ static void add_row(rows *y, int r, int was, int is, size_t row, const float *wi
 
 qg_status qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
 {
-    if (is.c != want.c) return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c);
+    if (is.c != want.c)
+        return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c);
     const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c, h = (size_t)want.h;
     float       *wide = malloc(row * sizeof *wide);
     rows         y    = { 0, calloc(h * row, sizeof *y.sum), calloc(h, sizeof *y.weights) };

@@ -204,12 +204,6 @@ static const qg__data sets[] = {
 _Static_assert(sizeof sets / sizeof *sets == sizeof qg_data_sets / sizeof *qg_data_sets - 1,
                "the tables have the same rows");
 
-static void names_of_sets(char *text, size_t bytes)
-{
-    *text = '\0';
-    for (const qg_variant *v = qg_data_sets; v->name; v++) qg__list_append(text, bytes, v->name);
-}
-
 static void choose(qg__data *d, int n, const double *classes)
 {
     for (int i = 0; i < n; i++) d->chosen[i] = (uint16_t)classes[i];
@@ -228,7 +222,7 @@ qg_status qg__data_parse(const char *text, qg__data *d, char *canonical, size_t 
     if (!qg_data_sets[i].name) {
         char names[256] = "";
         char hint[QG__NEAREST_BYTES];
-        names_of_sets(names, sizeof names);
+        for (const qg_variant *v = qg_data_sets; v->name; v++) qg__list_append(names, sizeof names, v->name);
         return qg_fail(QG_EARG, "unknown data set '%s'; available: %s%s", name, names,
                        qg__list_nearest(names, name, strlen(name), hint));
     }

@@ -29,16 +29,11 @@ void qg_assessment_free(qg_assessment *a)
 
 /* --- one image ---------------------------------------------------------------------------- */
 
-static bool is_worse(const qg_mistake *a, const qg_mistake *b)
-{
-    return a->loss > b->loss;                   /* images come in order, so an equal one is later */
-}
-
-/* Inserts m where it belongs; the last one of a full list is dropped. */
+/* Inserts m where it belongs: images come in order, so an equal one is later.  The last one of a full list is dropped. */
 static void keep_if_worse(qg_assessment *a, const qg_mistake *m)
 {
     int at = a->n_worst;
-    while (at > 0 && is_worse(m, &a->worst[at - 1])) at--;
+    while (at > 0 && m->loss > a->worst[at - 1].loss) at--;
     if (at == a->most_worst) return;
     if (a->n_worst < a->most_worst) a->n_worst++;
     memmove(&a->worst[at + 1], &a->worst[at], (size_t)(a->n_worst - 1 - at) * sizeof *a->worst);

@@ -176,12 +176,6 @@ static void nothing(calibration *c) { (void)c; }
 
 static void add_statistics(calibration *c, double n) { qg__statistics_add(&c->statistics, n); }
 
-static qg_status set_statistics(calibration *c)
-{
-    const qg_status status = qg__statistics_set(&c->statistics);
-    return status ? qg_fail(status, "calibrate: %s", qg_errmsg()) : QG_OK;
-}
-
 /* ------------------------------------------------------------------------------------------ */
 
 static qg_status check(const qg_net *net, const qg_calibrate_spec *s)
@@ -195,24 +189,19 @@ static qg_status check(const qg_net *net, const qg_calibrate_spec *s)
     return QG_OK;
 }
 
-static int count_of(const qg_calibrate_spec *s)
-{
-    const int all = qg_loader_shape(s->images).n;
-    return s->count ? s->count : all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
-}
-
 qg_status qg_calibrate(qg_net *net, qg_calibrate_spec spec)
 {
     qg__init_report init;
     qg_status       status = check(net, &spec);
     if (!status && spec.init) status = qg__init_weights(net, spec.init, NULL, NULL, &init);
     if (status) return status;
-    calibration c = { .net = net, .images = spec.images, .count = count_of(&spec) };
-    status        = begin(&c);
+    const int   all = qg_loader_shape(spec.images).n, usual = all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
+    calibration c   = { .net = net, .images = spec.images, .count = spec.count ? spec.count : usual };
+    status          = begin(&c);
     if (!status) status = pass(&c, QG_TRAIN, restart_ranges, add_ranges);
     if (!status) status = fix_ranges(&c);
     if (!status) status = pass(&c, QG_ESTIMATE, nothing, add_statistics);
-    if (!status) status = set_statistics(&c);
+    if (!status && (status = qg__statistics_set(&c.statistics))) qg_fail(status, "calibrate: %s", qg_errmsg());
     end(&c);
     return status;
 }

@@ -59,9 +59,6 @@ static qg_status add(qg__code_stats *c, qg_layer *l, qg_shape weight)
     return QG_OK;
 }
 
-/* 32 bits: evaluated as floats. */
-static bool has_codes(qg_quant q) { return qg_has_codes(q) && q.bits < 32; }
-
 qg_status qg__code_stats_begin(qg__code_stats *c, qg_net *net)
 {
     const int layers  = qg_net_layers(net);
@@ -71,7 +68,7 @@ qg_status qg__code_stats_begin(qg__code_stats *c, qg_net *net)
     for (int i = 0; i < layers; i++) {
         qg_layer      *l    = qg_net_layer(net, i);
         const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
-        if (!slot || !slot->of || !has_codes(slot->q)) continue;
+        if (!slot || !slot->of || !qg_has_codes(slot->q) || slot->q.bits >= 32) continue;       /* evaluated as floats */
         const qg_status status = add(c, l, slot->of->shape);
         if (status) return status;
         const size_t n = qg_count(slot->of->shape);

@@ -44,9 +44,6 @@ typedef struct fit {
 
 static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
 
-/* The images that each epoch is measured on, and that choose the best epoch. */
-static qg_loader *selection(const fit *f) { return f->spec->validation ? f->spec->validation : f->spec->test; }
-
 /* Images per second. */
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
@@ -262,7 +259,8 @@ static qg_status evaluate(fit *f, bool *stopped)
 {
     qg__run_record *at = &f->run.record;
     qg__measured    m;
-    const qg_status status = measure_last(f, selection(f), qg__reestimates(&f->run), &m, stopped);
+    qg_loader      *images = f->spec->validation ? f->spec->validation : f->spec->test;
+    const qg_status status = measure_last(f, images, qg__reestimates(&f->run), &m, stopped);
     if (status) {
         char when[32];
         snprintf(when, sizeof when, "epoch %" PRIu64, at->epoch + 1);
@@ -283,15 +281,10 @@ static void begin_epoch(fit *f)
 }
 
 /* A learned range or scale that no longer fits costs accuracy, and nothing else would show it. */
-static void warn_of_learned(fit *f)
+static void warn(fit *f, double lr)
 {
-    char text[1024];
-    if (qg__learned_unhealthy(&f->run.learned, text, sizeof text)) qg__run_notice(&f->run, QG_FIT_DRIFTED, text);
-}
-
-static void warn_of_chance(fit *f, double lr)
-{
-    char text[QG__CHANCE_BYTES];
+    char drifted[1024], text[QG__CHANCE_BYTES];
+    if (qg__learned_unhealthy(&f->run.learned, drifted, sizeof drifted)) qg__run_notice(&f->run, QG_FIT_DRIFTED, drifted);
     if (f->warned || !qg__is_at_chance(&f->run, lr, text)) return;
     f->warned = true;
     qg__run_notice(&f->run, QG_FIT_AT_CHANCE, text);
@@ -333,8 +326,7 @@ static qg_status end_epoch(fit *f)
     f->saved = qg__now();
     if (status) return status;
     if (f->spec->events.epoch) f->spec->events.epoch(f->spec->events.user, &row, &f->now);
-    warn_of_learned(f);
-    warn_of_chance(f, lr);
+    warn(f, lr);
     begin_epoch(f);             /* files and listeners took their time after the epoch, not in the next one */
     return QG_OK;
 }
@@ -429,8 +421,6 @@ static qg_status start_from(fit *f, qg_net *net)
     return QG_OK;
 }
 
-static bool is_trained(const qg_param *p) { return p->group != QG_TRACKED && !p->frozen; }
-
 static qg_status freeze(const qg_fit_spec *s, qg_net *net)
 {
     char             layer[QG__INIT_LAYER];
@@ -439,7 +429,7 @@ static qg_status freeze(const qg_fit_spec *s, qg_net *net)
     for (const char *at = s->freeze; qg__list_next(&at, layer, sizeof layer);)
         if (qg_net_freeze(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
     for (int i = 0; i < p->count; i++)
-        if (is_trained(p->item[i])) return QG_OK;
+        if (p->item[i]->group != QG_TRACKED && !p->item[i]->frozen) return QG_OK;
     return qg_fail(QG_EARG, "freeze: every parameter of the net is frozen");
 }
 

@@ -203,12 +203,6 @@ static void copy(const transfer *t)
     }
 }
 
-/* Clips the loaded weights, as the initial random weights are clipped. */
-static void project(const qg_params *taken)
-{
-    for (int i = 0; i < taken->count; i++) qg_param_project(taken->item[i]);
-}
-
 /* Starting may change the weight, which stays here. */
 static qg_status start_from_weight(qg_layer *l, qg_slot *slot)
 {
@@ -267,7 +261,8 @@ static qg_status take(const transfer *t, qg__init_report *report)
         copy(t);                        /* the learned values that the file has */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
-        project(&taken);
+        /* Clips the loaded weights, as the initial random weights are clipped. */
+        for (int i = 0; i < taken.count; i++) qg_param_project(taken.item[i]);
     }
     free(taken.item);
     return status;

@@ -149,13 +149,6 @@ static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
                    qg_run_directory(z->of), l->name, qg_role_name(role), was, is);
 }
 
-static bool is_new(const quantization *z, qg_layer *l, qg_role role)
-{
-    char is[QG__VALUE_BYTES], was[QG__VALUE_BYTES];
-    spell_both(l, z->of->net, role, is, was);
-    return strcmp(is, FLOAT) && !strcmp(was, FLOAT);
-}
-
 static qg_status check_quantizers(const quantization *z)
 {
     bool      any = false;
@@ -164,7 +157,11 @@ static qg_status check_quantizers(const quantization *z)
         for (int r = 0; r < QG_ROLES && !status; r++)
             status = check_kept(z, qg_net_layer(z->of->net, i), qg_roles[r]);
     for (int i = 0; i < qg_net_layers(z->net); i++)
-        for (int r = 0; r < QG_ROLES; r++) any |= is_new(z, qg_net_layer(z->net, i), qg_roles[r]);
+        for (int r = 0; r < QG_ROLES; r++) {
+            char is[QG__VALUE_BYTES], was[QG__VALUE_BYTES];
+            spell_both(qg_net_layer(z->net, i), z->of->net, qg_roles[r], is, was);
+            any |= strcmp(is, FLOAT) && !strcmp(was, FLOAT);
+        }
     if (status || any) return status;
     return qg_fail(QG_EARG,
                    "nothing to quantize: name a scheme that %s does not have with --weight, "

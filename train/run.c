@@ -117,12 +117,6 @@ static qg_status move_aside(const qg__run *r)
     return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
 }
 
-/* Removes the temporary files of a process that was killed while writing.  Only the holder of the lock writes here. */
-static void sweep(const qg__run *r)
-{
-    for (int i = 0; i < QG__RUN_FILES; i++) qg__file_sweep_in(r->lock, r->paths.file[i]);
-}
-
 qg_status qg__run_claim(qg__run *r)
 {
     const qg_fit_mode mode = r->spec->mode;
@@ -146,7 +140,8 @@ qg_status qg__run_claim(qg__run *r)
     /* A program may change its directory while it trains. */
     if (!status && *r->paths.dir != '/') r->base = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->base < 0) r->base = AT_FDCWD;
-    if (!status) sweep(r);
+    /* The temporary files of a process that was killed while writing.  Only the holder of the lock writes here. */
+    for (int i = 0; i < QG__RUN_FILES && !status; i++) qg__file_sweep_in(r->lock, r->paths.file[i]);
     return status;
 }
 
@@ -472,20 +467,16 @@ qg_status qg__run_keep_config(qg__run *r)
     return status || whitens ? status : write_whitening(r);
 }
 
-/* A file that is ahead of the checkpoint is written again by the epoch that is repeated. */
-static bool is_ahead(const qg__run *r)
-{
-    const char *epoch = qg_state_find_note(r->best, "epoch");
-    return !epoch || strtoull(epoch, NULL, 10) != r->record.best_epoch;
-}
-
 qg_status qg__run_extend(qg__run *r)
 {
     qg_status status = qg__run_check_place(r);
     if (!status) status = write_config(r);
     if (status || r->record.best_epoch == 0) return status;
     status = load(r, r->best, r->paths.file[QG__RUN_BEST]);
-    if (!status && !is_ahead(r)) status = qg__state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    /* A file that is ahead of the checkpoint is written again by the epoch that is repeated. */
+    const char *epoch = qg_state_find_note(r->best, "epoch");
+    if (!status && epoch && strtoull(epoch, NULL, 10) == r->record.best_epoch)
+        status = qg__state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
     return status ? status : qg__run_load(r);
 }
 

@@ -88,11 +88,12 @@ static qg_status run_table(const gradcheck_table *table, gradcheck_report *r)
         printf("%s%s\n  %-46s %-11s  %-6s %8s  %8s\n", r->passed + r->failed ? "\n" : "", table->title, "gradient of",
                "against", "in", "error", "limit");
     r->title = table->title;
-    return table->run(r);
+    return table->run(r, table->role);
 }
 
-static int run(const config *asked)
+static int gradcheck_main(const char *program, const char *operand, config *asked)
 {
+    (void)program, (void)operand;
     const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_norms, &gradcheck_weights, &gradcheck_inputs,
                                         &gradcheck_gradients, &gradcheck_arrays, &gradcheck_papers };
     const int              count = asked->paper ? 7 : 6;
@@ -116,12 +117,6 @@ static int run(const config *asked)
     if (sum.unstated) printf("; %d not checked", sum.unstated);
     printf("\n");
     return sum.failed ? EXIT_FAILED : EXIT_DONE;
-}
-
-static int gradcheck_main(const char *program, const char *operand, config *asked)
-{
-    (void)program, (void)operand;
-    return run(asked);
 }
 
 static const verb_option own_options[] = {

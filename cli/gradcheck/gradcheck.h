@@ -19,7 +19,8 @@ void gradcheck_add(gradcheck_report *r, const gradcheck_line *line);
 
 typedef struct gradcheck_table {
     const char *title;
-    qg_status (*run)(gradcheck_report *r);      /* fails when a check could not be made */
+    qg_status (*run)(gradcheck_report *r, unsigned role);       /* fails when a check could not be made */
+    unsigned    role;                           /* of schemes */
 } gradcheck_table;
 
 extern const gradcheck_table gradcheck_ops;             /* the ops of core/ops/ops.h */

@@ -29,11 +29,6 @@ static qg_surrogate named_of(qg_quant q)
     return passes ? qg_surrogate_identity() : (qg_surrogate){ 0 };
 }
 
-static bool surrogate_is_stated(const subject *k)
-{
-    return k->q.scheme->surrogate || (!k->checked && named_of(k->q).value);
-}
-
 /* Whether dx of a number depends on no other number of the tensor. */
 static bool is_elementwise(qg_quant q)
 {
@@ -247,7 +242,7 @@ static qg_status check_tensor(subject *k, gradcheck_line *line)
 qg_status quantizer_check(subject *k, gradcheck_line *line)
 {
     *line = (gradcheck_line){ .name = k->name, .why = k->why };
-    line->unstated = !surrogate_is_stated(k);
+    line->unstated = !k->q.scheme->surrogate && (k->checked || !named_of(k->q).value);
     if (line->unstated) return QG_OK;
     for (int i = 0; i < qg_learned_count(k->q); i++) k->learned[i] = first_value(k->q.scheme->learned[i].name);
     const bool apart = !k->checked && !k->plain && !k->against_loss && is_elementwise(k->q);

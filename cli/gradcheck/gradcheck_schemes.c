@@ -134,23 +134,6 @@ static qg_status add_scheme(gradcheck_report *r, const qg_scheme *scheme, unsign
     return s;
 }
 
-static qg_status run_role(gradcheck_report *r, unsigned role)
-{
-    const qg_scheme *scheme;
-    unsigned         use;
-    qg_status        s = QG_OK;
-    for (int i = 0; scheme_in_role(i, &scheme, &use) && !s; i++)
-        if (use == role) s = add_scheme(r, scheme, role);
-    for (size_t i = 0; i < sizeof combinations / sizeof *combinations && !s; i++) {
-        const char *text = combinations[i].quantizer;
-        qg_quant    q;
-        if (combinations[i].role != role) continue;
-        s = parsed(text, role, &q);
-        if (!s) s = add_rows(r, text, q, NULL, quantizer_learned(q));
-    }
-    return s;
-}
-
 /* The rows of a role. */
 static qg_status add_loss_rows(gradcheck_report *r, const loss_row *row, size_t n, unsigned role)
 {
@@ -165,19 +148,27 @@ static qg_status add_loss_rows(gradcheck_report *r, const loss_row *row, size_t 
     return s;
 }
 
-static qg_status run_exact(gradcheck_report *r, unsigned role)
+static qg_status run_schemes(gradcheck_report *r, unsigned role)
 {
-    const qg_status s = run_role(r, role);
+    const qg_scheme *scheme;
+    unsigned         use;
+    qg_status        s = QG_OK;
+    for (int i = 0; scheme_in_role(i, &scheme, &use) && !s; i++)
+        if (use == role) s = add_scheme(r, scheme, role);
+    for (size_t i = 0; i < sizeof combinations / sizeof *combinations && !s; i++) {
+        const char *text = combinations[i].quantizer;
+        qg_quant    q;
+        if (combinations[i].role != role) continue;
+        s = parsed(text, role, &q);
+        if (!s) s = add_rows(r, text, q, NULL, quantizer_learned(q));
+    }
     return s ? s : add_loss_rows(r, exact, sizeof exact / sizeof *exact, role);
 }
 
-static qg_status run_weights(gradcheck_report *r) { return run_exact(r, QG_WEIGHT); }
-static qg_status run_inputs(gradcheck_report *r) { return run_exact(r, QG_INPUT); }
-static qg_status run_gradients(gradcheck_report *r) { return run_role(r, QG_GRADIENT); }
-
-static qg_status run_arrays(gradcheck_report *r)
+static qg_status run_arrays(gradcheck_report *r, unsigned role)
 {
     qg_status s = QG_OK;
+    (void)role;
     for (const plain *f = gradcheck_plain; f->name && !s; f++) {
         qg_quant q;
         s = parsed(f->quantizer, f->role, &q);
@@ -186,13 +177,13 @@ static qg_status run_arrays(gradcheck_report *r)
     return s;
 }
 
-static qg_status run_papers(gradcheck_report *r)
+static qg_status run_papers(gradcheck_report *r, unsigned role)
 {
-    return add_loss_rows(r, papers, sizeof papers / sizeof *papers, QG_WEIGHT);
+    return add_loss_rows(r, papers, sizeof papers / sizeof *papers, role);
 }
 
-const gradcheck_table gradcheck_weights   = { "schemes for weights", run_weights };
-const gradcheck_table gradcheck_inputs    = { "schemes for inputs", run_inputs };
-const gradcheck_table gradcheck_gradients = { "schemes for gradients", run_gradients };
-const gradcheck_table gradcheck_arrays    = { "quantizers on arrays", run_arrays };
-const gradcheck_table gradcheck_papers    = { "formulas as printed", run_papers };
+const gradcheck_table gradcheck_weights   = { "schemes for weights", run_schemes, QG_WEIGHT };
+const gradcheck_table gradcheck_inputs    = { "schemes for inputs", run_schemes, QG_INPUT };
+const gradcheck_table gradcheck_gradients = { "schemes for gradients", run_schemes, QG_GRADIENT };
+const gradcheck_table gradcheck_arrays    = { "quantizers on arrays", run_arrays, 0 };
+const gradcheck_table gradcheck_papers    = { "formulas as printed", run_papers, QG_WEIGHT };

@@ -15,11 +15,7 @@
 #include "train/metrics.h"
 #include "train/runs.h"
 
-static const char *state_name(listed_state s)
-{
-    static const char *const name[LISTED_STATES] = { "running", "finished", "budget", "stopped", "killed", "damaged", "foreign" };
-    return name[s];
-}
+static const char *const states[LISTED_STATES] = { "running", "finished", "budget", "stopped", "killed", "damaged", "foreign" };
 
 /* --- one run ------------------------------------------------------------------------------ */
 
@@ -126,13 +122,6 @@ static qg_status read_run(listed *r, const run_paths *p)
     return r->why ? QG_OK : qg_fail(QG_EMEM, "out of memory for the list of runs");
 }
 
-static void end_listed(listed *r)
-{
-    free(r->dir);
-    free(r->why);
-    qg__recipe_clear(&r->config);
-}
-
 /* --- the list ----------------------------------------------------------------------------- */
 
 static listed *append(listing *l, const char *dir)
@@ -168,7 +157,11 @@ static bool is_directory(const char *path, bool *link)
 
 static void cut(listing *l, size_t count)
 {
-    while (l->count > count) end_listed(&l->item[--l->count]);
+    while (l->count > count) {
+        listed *r = &l->item[--l->count];
+        free(r->dir), free(r->why);
+        qg__recipe_clear(&r->config);
+    }
 }
 
 static bool has_runs(const listing *l, size_t from)
@@ -312,7 +305,7 @@ static const char *word_of(const listed *r, const listing_column *c, char text[Q
 {
     if (c->option) value_of(r, c->option, text);
     if (c->option) return text;
-    return c->index == RUN ? r->dir : c->index == STATE ? state_name(r->state) : c->index == WHY ? r->why : NULL;
+    return c->index == RUN ? r->dir : c->index == STATE ? states[r->state] : c->index == WHY ? r->why : NULL;
 }
 
 enum { LISTING_COLUMNS = PLAIN + QG__RECIPE_KEYS };

@@ -209,8 +209,6 @@ static int measure(row r[ROWS], lab *l, double limit)
 
 /* --- printing ----------------------------------------------------------------------------------- */
 
-static double operations(void) { return 2.0 * PIXELS * CHANNELS * ROW; }
-
 /* By the fastest runs: what else a machine does only makes runs slower. */
 static double times(const row *base, const row *r) { return base->fastest / r->fastest; }
 
@@ -222,7 +220,7 @@ static void print_table(const row r[ROWS], int turns)
     printf("%-28s %12s %12s %8s %12s %12s %9s\n", "", "fastest us", "median us", "Gop/s", "x OpenBLAS", "x Winograd", "x loops");
     for (int i = 0; i < ROWS; i++)
         printf("%-28s %12.1f %12.1f %8.1f %12.2f %12.2f %9.1f\n", r[i].name, 1e6 * r[i].fastest, 1e6 * r[i].median,
-               1e-9 * operations() / r[i].fastest, times(&r[BLAS], &r[i]), times(&r[WINOGRAD], &r[i]), times(&r[LOOPS], &r[i]));
+               2e-9 * PIXELS * CHANNELS * ROW / r[i].fastest, times(&r[BLAS], &r[i]), times(&r[WINOGRAD], &r[i]), times(&r[LOOPS], &r[i]));
 }
 
 static void print_json(const row r[ROWS], int turns)

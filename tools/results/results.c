@@ -35,9 +35,9 @@ static int lock(void)
     return -1;
 }
 
-static qg_status write_page(const char *text)
+static qg_status write_text(const char *path, const char *text)
 {
-    qg_file *f = qg__file_begin(PAGE);
+    qg_file *f = qg__file_begin(path);
     qg__file_put(f, text, strlen(text));
     return qg__file_commit(f);
 }
@@ -47,22 +47,17 @@ static qg_status copy_text(const char *from, const char *to)
     char     *text;
     size_t    n;
     qg_status status = qg__text_read(QG_BY_PATH, from, MAX_PAGE_BYTES, &text, &n);
-    if (status) return status;
-    qg_file *f = qg__file_begin(to);
-    qg__file_put(f, text, n);
-    status = qg__file_commit(f);
+    if (!status) status = write_text(to, text);
     free(text);
     return status;
 }
 
 static qg_status write_config(const qg_recipe *r, const char *path)
 {
-    char *text = qg__recipe_print(r, QG__SAVED);
-    if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
-    qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
-    qg__file_put(f, text, strlen(text));
+    char           *text   = qg__recipe_print(r, QG__SAVED);
+    const qg_status status = text ? write_text(path, text) : qg_fail(QG_EMEM, "%s: out of memory", path);
     free(text);
-    return qg__file_commit(f);
+    return status;
 }
 
 /* Copies the logs of a run from one folder to another. */
@@ -165,7 +160,7 @@ static qg_status add_and_write(const config *asked, results *all)
     if (!status && dir) status = results_add(all, dir, asked->force, &added);
     if (!status) status = qg__text_print(print_page, all, &text, &n);
     if (!status && added) status = copy_run(added, dir);
-    if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
+    if (!status) status = check ? compare(text, strlen(text)) : write_text(PAGE, text);
     free(text);
     return status;
 }
