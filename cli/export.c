@@ -8,8 +8,8 @@
 #include "cli/run/output.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
+#include "core/io/number.h"
 #include "layers/export/packed.h"
-#include "layers/summary.h"
 
 enum { NOTES = 5 };
 
@@ -98,8 +98,8 @@ static void print(const exporter *e)
     }
     print_safe(stdout, "run            %s\n", qg_run_file(e->run));
     print_safe(stdout, "file           %s, %zu bytes\n", e->asked->out, e->bytes);
-    char ratio[QG__RATIO_BYTES];
-    printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__size_ratio(floats, e->net_bytes, ratio));
+    char ratio[QG_NUMBER_BYTES];
+    printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__number_ratio(ratio, e->net_bytes, floats));
     printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
     printf("digest         %s\n", e->digest);
 }

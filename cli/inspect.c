@@ -8,9 +8,8 @@
 #include "cli/print.h"
 #include "cli/report/weights.h"
 #include "cli/run/run_spec.h"
-#include "train/stored_net.h"
 #include "core/io/json_write.h"
-#include "train/learned.h"
+#include "layers/layer.h"
 
 enum { INSPECT_LEVELS = 8 };    /* as many values are listed one by one */
 
@@ -24,7 +23,6 @@ typedef struct level {
 typedef struct tensor {
     const char    *name;           /* of its layer */
     const qg_slot *slot, *input;
-    const char    *unknown, *unknown_input;    /* quantizers that only another program knows; NULL: none */
     size_t         count;
     bool           folded;         /* a batch norm is multiplied into it before it is quantized */
     float          latent_min, latent_max;
@@ -149,8 +147,6 @@ static qg_status measure(inspection *e, qg_layer *l, tensor *v)
     *v = (tensor){ .name       = l->name,
                    .slot       = slot,
                    .input      = qg_layer_slot(l, QG_INPUT),
-                   .unknown    = qg__stored_quantizer(l, QG_WEIGHT),
-                   .unknown_input = qg__stored_quantizer(l, QG_INPUT),
                    .count      = qg_count(slot->of->shape),
                    .folded     = p && qg_product_is_folded(p),
                    .latent_min = INFINITY,
@@ -195,10 +191,12 @@ static void print_learned(const qg_slot *slot)
     for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p   = slot->param[i];
         if (!p || slot->q.scheme->learned[i].quiet) continue;
-        const qg__learned_values v = qg__learned_values_of(p, &slot->q.scheme->learned[i]);
-        const size_t         n = qg_count(p->shape);
-        printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name, v.least);
-        if (n > 1) printf(" .. %.6g, %zu channels", v.greatest, n);
+        const float  legal = slot->q.scheme->learned[i].least;      /* to which the next step raises a value below */
+        const size_t n     = qg_count(p->shape);
+        float        min = INFINITY, max = -INFINITY;
+        for (size_t k = 0; k < n; k++) widen(legal > 0 && p->value[k] != 0 && p->value[k] < legal ? legal : p->value[k], &min, &max);
+        printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name, (double)min);
+        if (n > 1) printf(" .. %.6g, %zu channels", (double)max, n);
         printf("\n");
     }
 }
@@ -213,9 +211,9 @@ static void print_input(const qg_slot *input)
 
 static const char only[] = "only its program can compute it";
 
-static void print_unknown_input(const char *quantizer)
+static void print_unknown_input(const qg_slot *input)
 {
-    if (quantizer) print_safe(stdout, "  %-10s %s; %s\n", "input", quantizer, only);
+    if (input && input->unknown) print_safe(stdout, "  %-10s %s; %s\n", "input", input->unknown, only);
 }
 
 static void print_quantizer(qg_layer *l)
@@ -223,7 +221,7 @@ static void print_quantizer(qg_layer *l)
     const qg_slot *input = qg_layer_slot(l, QG_INPUT);
     printf("%s: has no weights\n", l->name);
     if (input->q.scheme) print_input(input);
-    print_unknown_input(qg__stored_quantizer(l, QG_INPUT));
+    print_unknown_input(input);
 }
 
 static void print_tensor(const tensor *v)
@@ -231,8 +229,8 @@ static void print_tensor(const tensor *v)
     const qg_quant q = v->slot->q;
     char           scheme[QG_SPELLING_BYTES];
     printf("%s: ", v->name);
-    if (v->unknown) {
-        print_safe(stdout, "%s; %s\n", v->unknown, only);
+    if (v->slot->unknown) {
+        print_safe(stdout, "%s; %s\n", v->slot->unknown, only);
     } else if (!q.scheme) {
         printf("float, not quantized\n");
     } else if (v->levels) {
@@ -254,10 +252,10 @@ static void print_tensor(const tensor *v)
         printf("\n");
         print_learned(v->slot);
     }
-    printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme || v->unknown ? "latent" : "float", v->count,
+    printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme || v->slot->unknown ? "latent" : "float", v->count,
            v->count == 1 ? "weight" : "weights", (double)v->latent_min, (double)v->latent_max);
     if (v->input && v->input->q.scheme) print_input(v->input);
-    print_unknown_input(v->unknown_input);
+    print_unknown_input(v->input);
 }
 
 /* The latent weights as bars, lowest first, with the level that most of a row becomes where there are few. */
@@ -359,9 +357,9 @@ static void json_unknown(qg__json *j, const char *member, const char *quantizer)
     qg__json_close(j, '}');
 }
 
-static void json_input(qg__json *j, const qg_slot *input, const char *unknown)
+static void json_input(qg__json *j, const qg_slot *input)
 {
-    if (unknown) json_unknown(j, "input", unknown);
+    if (input && input->unknown) json_unknown(j, "input", input->unknown);
     if (!input || !input->q.scheme) return;
     qg__json_open(j, "input", '{');
     json_scheme(j, input, QG_INPUT);
@@ -374,7 +372,7 @@ static void json_quantizer(qg__json *j, qg_layer *l)
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "layer", l->name);
     qg__json_integer(j, "weights", 0);
-    json_input(j, qg_layer_slot(l, QG_INPUT), qg__stored_quantizer(l, QG_INPUT));
+    json_input(j, qg_layer_slot(l, QG_INPUT));
     qg__json_close(j, '}');
 }
 
@@ -388,9 +386,9 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
     qg__json_real(j, "max", (double)v->latent_max);
     qg__json_close(j, '}');
     if (v->slot->q.scheme) json_quantized(j, v);
-    else if (v->unknown) json_unknown(j, "quantized", v->unknown);
+    else if (v->slot->unknown) json_unknown(j, "quantized", v->slot->unknown);
     else qg__json_text(j, "quantized", NULL);
-    json_input(j, v->input, v->unknown_input);
+    json_input(j, v->input);
     if (w) json_histogram(j, w);
     qg__json_close(j, '}');
 }
@@ -424,7 +422,7 @@ static qg_status print_all(inspection *e)
         if (s) break;
         if (has) as_json ? json_tensor(&j, &v, draws ? &w : NULL) : print_tensor(&v);
         if (has && draws && !as_json) print_histogram(&w);
-        else if (alone && (alone->q.scheme || qg__stored_quantizer(l, QG_INPUT)))
+        else if (alone && (alone->q.scheme || alone->unknown))
             as_json ? json_quantizer(&j, l) : print_quantizer(l);
     }
     if (as_json) {

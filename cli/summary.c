@@ -1,4 +1,5 @@
 /* qgrad summary: the layers of a net, without data and without training. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,6 @@
 #include "cli/config/config.h"
 #include "core/io/json_write.h"
 #include "layers/layer.h"
-#include "train/learned.h"
 
 static void print_scheme(qg__json *j, const char *key, qg_quant q, qg_role role)
 {
@@ -16,14 +16,20 @@ static void print_scheme(qg__json *j, const char *key, qg_quant q, qg_role role)
 
 static void print_learned(qg__json *j, const qg_param *p, const qg_learned *entry)
 {
-    const qg__learned_values s = qg__learned_values_of(p, entry);
+    const size_t n     = qg_count(p->shape);
+    double       least = INFINITY, greatest = -INFINITY, mean = 0;
+    for (size_t i = 0; i < n; i++) {
+        least    = fmin(least, (double)p->value[i]);
+        greatest = fmax(greatest, (double)p->value[i]);
+        mean += (double)p->value[i] / (double)n;
+    }
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "name", p->name);
     qg__json_flag(j, "trained", !entry->tracked);
-    qg__json_integer(j, "numbers", qg_count(p->shape));
-    qg__json_real(j, "least", s.least);
-    qg__json_real(j, "mean", s.mean);
-    qg__json_real(j, "greatest", s.greatest);
+    qg__json_integer(j, "numbers", n);
+    qg__json_real(j, "least", least);
+    qg__json_real(j, "mean", mean);
+    qg__json_real(j, "greatest", greatest);
     qg__json_close(j, '}');
 }
 

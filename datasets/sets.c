@@ -255,13 +255,6 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
     return (qg_shape){ 0 };
 }
 
-const char *qg__data_directory(const qg__data *d, const char *dir, char path[QG__PATH_BYTES])
-{
-    if (dir || !d->dir) return dir;
-    qg__share_find(d->dir, path);
-    return path;
-}
-
 /* The files of a set are not there.  An installed program has the script that fetches them elsewhere. */
 static qg_status absent(const qg__data *d, bool by_default)
 {
@@ -280,7 +273,10 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
 {
     char       path[QG__PATH_BYTES];
     const bool by_default = !dir;
-    dir                   = qg__data_directory(d, dir, path);
+    if (!dir && d->dir) {
+        qg__share_find(d->dir, path);
+        dir = path;
+    }
     if (d->n_chosen) {
         spec.classes   = d->chosen;
         spec.n_classes = d->n_chosen;

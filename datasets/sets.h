@@ -36,10 +36,6 @@ void            qg__data_forget_files(qg__data *d);
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        qg__data_image(const qg__data *d, const char *dir);
 
-/* dir, or if it is NULL the set's default directory, here or where qgrad is installed (core/io/paths.h); in
- * path, which the caller provides.  NULL: the set needs no files. */
-const char     *qg__data_directory(const qg__data *d, const char *dir, char path[QG__PATH_BYTES]);
-
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loader_spec spec);
 

@@ -98,6 +98,8 @@ struct qg_slot {
     qg_param  *of;                          /* what it quantizes: the weight, whether q is {0} or not; NULL: what the
                                                layer reads, or a gradient */
     qg_param  *param[QG_MAX_LEARNED];
+    const char *unknown;                    /* of a net read from a checkpoint: the words for a quantizer that only the program
+                                               knows that trained it, and q is {0}; NULL: q says it */
 };
 
 /* A product, conv2d or dense: its parameters and quantizers. */

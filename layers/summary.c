@@ -2,11 +2,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/io/number.h"
 #include "core/io/paths.h"
 #include "layers/export/packed.h"
 #include "layers/export/graph.h"
 #include "layers/plan.h"
-#include "layers/summary.h"
 
 enum { FLOAT_BITS = 32 };
 
@@ -82,15 +82,6 @@ size_t qg_net_packed_bytes(const qg_net *net)
 {
     size_t bytes = 0;
     return qg_export_packed_size(net, (qg_packed_spec){ 0 }, &bytes) ? 0 : bytes;
-}
-
-const char *qg__size_ratio(size_t floats, size_t packed, char text[QG__RATIO_BYTES])
-{
-    const double smaller = (double)floats / (double)packed, larger = (double)packed / (double)floats;
-    if (smaller >= 1.05) snprintf(text, QG__RATIO_BYTES, "%.1f times smaller", smaller);
-    else if (larger >= 1.05) snprintf(text, QG__RATIO_BYTES, "%.1f times larger", larger);
-    else snprintf(text, QG__RATIO_BYTES, "about as large");
-    return text;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */
@@ -197,7 +188,7 @@ void qg_net_summary(const qg_net *net, FILE *out)
     const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes as float, ", count,
             qg_params_trained(&net->params), macs, full);
-    char ratio[QG__RATIO_BYTES];
-    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__size_ratio(full, packed, ratio));
+    char ratio[QG_NUMBER_BYTES];
+    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, full));
     else fprintf(out, "no packed file: %s\n", qg_errmsg());
 }

@@ -90,6 +90,7 @@ static qg_status build(qg_net *net, qg_layer *l)
             snprintf(s->unknown[i], sizeof s->unknown[i], "%s, without what it learned", s->slot[i].q.scheme->name);
             s->slot[i] = (qg_slot){ .of = s->slot[i].of };
         }
+    for (int i = 0; i < OPERANDS; i++) s->slot[i].unknown = *s->unknown[i] ? s->unknown[i] : NULL;
     return QG_OK;
 }
 
@@ -111,13 +112,6 @@ static const qg_layer_type stored_type = { .name    = "stored",
                                            .build   = build,
                                            .forward = forward,
                                            .slot    = slot };
-
-const char *qg__stored_quantizer(const qg_layer *l, qg_role role)
-{
-    const stored *s = (const stored *)l;
-    if (l->type != &stored_type || role == QG_GRADIENT) return NULL;
-    return *s->unknown[role == QG_INPUT] ? s->unknown[role == QG_INPUT] : NULL;
-}
 
 /* --- what is noted ------------------------------------------------------------------------ */
 

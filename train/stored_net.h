@@ -16,8 +16,4 @@
  * Fails    NULL.  As qg_archive_open; QG_EFORMAT: what it notes does not fit its arrays, or there are no weights; QG_EMEM. */
 qg_net     *qg__stored_net(const char *path);
 
-/* How this operand of a layer of such a net is quantized, if only its program can compute that: "learned-threshold:start=0.6",
- * "twn, after its batch norm is folded in", "quantizer not noted"; NULL: its slot says it, as in any net. */
-const char *qg__stored_quantizer(const qg_layer *l, qg_role role);
-
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/stored_net.h"
 
 const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 
@@ -15,7 +14,7 @@ const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
 {
     const qg_slot *slot    = qg_layer_slot(l, role);
-    const char    *unknown = qg__stored_quantizer(l, role);
+    const char    *unknown = slot ? slot->unknown : NULL;
     const qg_quant q       = slot ? slot->q : (qg_quant){ 0 };
     char           scheme[QG_SPELLING_BYTES];
     if (unknown) snprintf(text, QUANTIZER_BYTES, "%.120s", unknown);

@@ -11,7 +11,7 @@
 #include "cli/run/progress.h"
 #include "cli/svg.h"
 #include "core/io/file.h"
-#include "layers/summary.h"
+#include "core/io/number.h"
 
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1d1d1f;--dim:#666;--line:#e3e3e3;--card:#fafafa;--hit:0,114,178}"
@@ -61,7 +61,7 @@ static void share(FILE *out, const char *name, double value)
 static void facts(FILE *out, const shown_run *r)
 {
     const qg_fit_result *at = &r->result;
-    char                 time[32], ratio[QG__RATIO_BYTES];
+    char                 time[32], ratio[QG_NUMBER_BYTES];
     fputs("<div class=\"facts\">", out);
     if (at->validation_images) {
         share(out, "validation accuracy, best", at->best_validation_accuracy);
@@ -72,7 +72,7 @@ static void facts(FILE *out, const shown_run *r)
     }
     fact(out, "best epoch"), fprintf(out, "%" PRIu64 " of %" PRIu64 "</b></div>", at->best_epoch, at->epochs);
     if (r->packed) fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)r->packed / 1000);
-    if (r->packed) fact(out, "beside float"), fprintf(out, "%s</b></div>", qg__size_ratio(r->floats, r->packed, ratio));
+    if (r->packed) fact(out, "beside float"), fprintf(out, "%s</b></div>", qg__number_ratio(ratio, r->packed, r->floats));
     print_duration(at->seconds, time);
     fact(out, "time"), fprintf(out, "%s</b></div>", time);
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);

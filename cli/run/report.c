@@ -9,9 +9,9 @@
 #include "cli/config/models.h"
 #include "cli/print.h"
 #include "core/clock.h"
+#include "core/io/number.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "layers/summary.h"
 #include "train/metrics.h"
 #include "train/result.h"
 #include "train/runs.h"
@@ -45,7 +45,10 @@ void report_head(const report *r, FILE *out)
     const qg_shape  x = qg_loader_shape(r->spec->train);
     const qg__data *d = &r->config->data;
     char            path[QG__PATH_BYTES];
-    const char     *dir = qg__data_directory(d, r->config->data_dir, path);
+    const char     *dir = r->config->data_dir;
+    snprintf(path, sizeof path, "datasets/%s", d->name);        /* the default (qg_data_train) */
+    qg__share_find(path, path);
+    if (!dir && qg__path_exists(path)) dir = path;
     fprintf(out, "model    %s: %s\n", qg__recipe_value(r->config, "model"), r->config->model.type->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             qg__recipe_value(r->config, "weight"), qg__recipe_value(r->config, "input"),
@@ -226,8 +229,8 @@ void report_bytes(const qg_net *net, FILE *out)
 {
     const size_t floats = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out, "bytes          %zu as float, ", floats);
-    char ratio[QG__RATIO_BYTES];
-    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__size_ratio(floats, packed, ratio));
+    char ratio[QG_NUMBER_BYTES];
+    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, floats));
     else print_safe(out, "no packed file: %s\n", qg_errmsg());
 }
 

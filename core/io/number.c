@@ -59,3 +59,12 @@ static void print_shortest(char text[QG_NUMBER_BYTES], double value, bool as_flo
 
 void qg__number_print_float(char text[QG_NUMBER_BYTES], float value) { print_shortest(text, (double)value, true); }
 void qg__number_print_double(char text[QG_NUMBER_BYTES], double value) { print_shortest(text, value, false); }
+
+const char *qg__number_ratio(char text[QG_NUMBER_BYTES], size_t n, size_t of)
+{
+    const double smaller = (double)of / (double)n, larger = (double)n / (double)of;
+    if (smaller >= 1.05) snprintf(text, QG_NUMBER_BYTES, "%.1f times smaller", smaller);
+    else if (larger >= 1.05) snprintf(text, QG_NUMBER_BYTES, "%.1f times larger", larger);
+    else snprintf(text, QG_NUMBER_BYTES, "about as large");
+    return text;
+}

@@ -21,4 +21,7 @@ void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value);
 void qg__number_print_float(char text[QG_NUMBER_BYTES], float value);
 void qg__number_print_double(char text[QG_NUMBER_BYTES], double value);
 
+/* "15.4 times smaller", "1.3 times larger" or "about as large": n compared with of.  Returns text. */
+const char *qg__number_ratio(char text[QG_NUMBER_BYTES], size_t n, size_t of);
+
 #endif

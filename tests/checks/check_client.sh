@@ -9,7 +9,6 @@ shared='core/io/json_write core/io/number core/io/utf8 core/io/paths core/io/fil
 #   recipe      keys, files and resolution of recipes: train/recipe.h has no list of keys yet
 #   train       qgrad train and sweep compose runs from parts of qg_recipe_fit
 #   images      data sets by text, and images one by one
-#   words       texts about nets that the library prints, too
 allowed='
 recipe: qg__duration_parse qg__option_parse qg__recipe_as_stored qg__recipe_check qg__recipe_check_cache qg__recipe_clear
     qg__recipe_difference qg__recipe_is_over qg__recipe_key qg__recipe_keys qg__recipe_over qg__recipe_put
@@ -18,12 +17,11 @@ recipe: qg__duration_parse qg__option_parse qg__recipe_as_stored qg__recipe_chec
 train: qg__metrics_end qg__metrics_has_rows qg__metrics_read qg__reader_clear qg__recipe_init qg__recipe_net
     qg__recipe_note_data qg__recipe_optim qg__recipe_spec qg__recipe_teacher qg__recipe_test_of qg__recipe_trains
     qg__result_print qg__safetensors_open
-images: qg__data_directory qg__data_image qg__recipe_data
-words: qg__learned_values_of qg__size_ratio qg__stored_quantizer'
+images: qg__data_image qg__recipe_data'
 
 # Headers that are neither public nor among the six, and so these.  core/io/grow.h and hash.h have no symbols.
-headers='core/io/grow core/io/hash core/io/safetensors layers/summary
-train/init train/learned train/metrics train/reader train/recipe_keys train/result train/stored_net'
+headers='core/io/grow core/io/hash core/io/safetensors
+train/init train/metrics train/reader train/recipe_keys train/result'
 
 objects=$(find cli -name '*.c' | sed "s,\(.*\)\.c,$build/\1.o,")
 for object in $shared; do objects="$objects $build/$object.o"; done

@@ -7,7 +7,7 @@
 
 #include "layers/layer.h"
 #include "layers/models/models.h"
-#include "layers/summary.h"
+#include "core/io/number.h"
 #include "tests/support/nets.h"
 
 static qg_net *lenet5(qg_model_spec spec)
@@ -163,11 +163,11 @@ static void the_summary_adds_up(void **state)
 static void a_file_may_be_larger(void **state)
 {
     char text[32];
-    assert_string_equal(qg__size_ratio(2000, 1000, text), "2.0 times smaller");
-    assert_string_equal(qg__size_ratio(1000, 2500, text), "2.5 times larger");
-    assert_string_equal(qg__size_ratio(1000, 999, text), "about as large");
-    assert_string_equal(qg__size_ratio(1000, 1049, text), "about as large");
-    assert_string_equal(qg__size_ratio(1050, 1000, text), "1.1 times smaller");
+    assert_string_equal(qg__number_ratio(text, 1000, 2000), "2.0 times smaller");
+    assert_string_equal(qg__number_ratio(text, 2500, 1000), "2.5 times larger");
+    assert_string_equal(qg__number_ratio(text, 999, 1000), "about as large");
+    assert_string_equal(qg__number_ratio(text, 1049, 1000), "about as large");
+    assert_string_equal(qg__number_ratio(text, 1000, 1050), "1.1 times smaller");
 }
 
 /* --- the others ----------------------------------------------------------------------------- */
