@@ -1,6 +1,5 @@
 #include "cli/completion.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/config.h"
@@ -8,9 +7,10 @@
 #include "cli/config/schemes.h"
 #include "qgrad.h"
 
-static void words(const char *list, const char *separators, FILE *out)
+/* The words of a list "a, b" or "a|b". */
+static void words(const char *list, FILE *out)
 {
-    for (const char *c = list; *c; c++) fputc(strchr(separators, *c) ? ' ' : *c, out);
+    for (const char *c = list; *c; c++) fputc(strchr("|,", *c) ? ' ' : *c, out);
 }
 
 /* What may follow a command that has a choice: "train eval .. " of "bench train|eval|.. [options]". */
@@ -21,21 +21,20 @@ static void choices(const verb *v, FILE *out)
     for (; word <= end; word++) fputc(*word == '|' ? ' ' : *word, out);
 }
 
-/* The words of the value of an option; none: it is a number, a text or a path. */
-static qg_status print_words(const void *of, FILE *out)
+/* A list of the words that an option takes, perhaps in names; "": it takes a number, a text or a path. */
+static const char *words_of(const option *o, char names[QG__VALUE_BYTES])
 {
-    const option *o                  = of;
-    char          names[QG__VALUE_BYTES] = "";
-    if (o->key->kind == QG__WORD) words(o->key->value, "|", out);
-    else if (!strcmp(o->key->name, "model")) model_names(names, sizeof names);
-    else if (!strcmp(o->key->name, "data")) variant_names(qg_data_sets, names, sizeof names);
-    else if (!strcmp(o->key->name, "weight")) scheme_names(QG_WEIGHT, names, sizeof names);
-    else if (!strcmp(o->key->name, "input")) scheme_names(QG_INPUT, names, sizeof names);
-    else if (!strcmp(o->key->name, "gradient")) scheme_names(QG_GRADIENT, names, sizeof names);
-    else if (!strcmp(o->key->name, "schedule")) variant_names(qg_schedules, names, sizeof names);
-    else if (!strcmp(o->key->name, "normalise")) variant_names(qg_normalisations, names, sizeof names);
-    words(names, ",", out);
-    return QG_OK;
+    const char *name = o->key->name;
+    *names           = '\0';
+    if (o->key->kind == QG__WORD) return o->key->value;
+    if (!strcmp(name, "model")) model_names(names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "data")) variant_names(qg_data_sets, names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "weight")) scheme_names(QG_WEIGHT, names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "input")) scheme_names(QG_INPUT, names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "gradient")) scheme_names(QG_GRADIENT, names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "schedule")) variant_names(qg_schedules, names, QG__VALUE_BYTES);
+    else if (!strcmp(name, "normalise")) variant_names(qg_normalisations, names, QG__VALUE_BYTES);
+    return names;
 }
 
 static bool is_path(const option *o)
@@ -44,22 +43,18 @@ static bool is_path(const option *o)
 }
 
 /* The cases of options whose values are known: `--model) words=".." ;;`. */
-static qg_status values(FILE *out)
+static void values(FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const option   *o = &options[i];
-        char           *text;
-        size_t          n;
-        const qg_status status = qg__text_print(print_words, o, &text, &n);
-        if (status) return status;
-        if (n) fprintf(out, "    --%s) words='%s' ;;\n", o->key->name, text);
+        const option *o = &options[i];
+        char          names[QG__VALUE_BYTES];
+        const char   *list = words_of(o, names);
+        if (*list) fprintf(out, "    --%s) words='", o->key->name), words(list, out), fputs("' ;;\n", out);
         else if (!strcmp(o->key->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
         else if (is_path(o))
             fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->key->name);
         else if (o->key->kind != QG__FLAG) fprintf(out, "    --%s) return ;;\n", o->key->name);
-        free(text);
     }
-    return QG_OK;
 }
 
 static void dashed(const verb *v, FILE *out)
@@ -68,7 +63,7 @@ static void dashed(const verb *v, FILE *out)
         if (verb_option_find(v, options[i].key->name)) fprintf(out, " --%s", options[i].key->name);
 }
 
-int completion_print(const verb *const *verbs, int n, FILE *out)
+void completion_print(const verb *const *verbs, int n, FILE *out)
 {
     fprintf(out, "# bash completion for qgrad " QGRAD_VERSION "\n\n"
                  "_qgrad_recipes() {\n"
@@ -81,7 +76,7 @@ int completion_print(const verb *const *verbs, int n, FILE *out)
                  "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
                  "    COMPREPLY=()\n"
                  "    case $before in\n");
-    if (values(out)) return options_report("qgrad", false);
+    values(out);
     fprintf(out, "    *)\n"
                  "        if [ \"$COMP_CWORD\" = 1 ]; then\n"
                  "            words='");
@@ -94,7 +89,7 @@ int completion_print(const verb *const *verbs, int n, FILE *out)
         choices(verbs[i], out);
         char names[QG__VALUE_BYTES] = "";
         if (verbs[i]->lists_schemes) scheme_names(QG_WEIGHT | QG_INPUT | QG_GRADIENT, names, sizeof names);
-        words(names, ",", out);
+        words(names, out);
         dashed(verbs[i], out);
         fprintf(out, "' ;;\n");
     }
@@ -105,5 +100,4 @@ int completion_print(const verb *const *verbs, int n, FILE *out)
                  "    COMPREPLY+=($(compgen -W \"$words\" -- \"$word\"))\n"
                  "}\n"
                  "complete -F _qgrad qgrad\n");
-    return EXIT_DONE;
 }

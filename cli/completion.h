@@ -5,7 +5,7 @@
 #include "cli/config/options.h"
 
 /* A completion script for bash: commands, options, and values as far as they are words or files. */
-int  completion_print(const verb *const *verbs, int n, FILE *out);
+void completion_print(const verb *const *verbs, int n, FILE *out);
 
 /* Version, commit, compiler and flags, and what is in use on this machine. */
 void version_print(FILE *out);

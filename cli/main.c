@@ -94,7 +94,7 @@ static int dispatch(int argc, char **argv)
         version_print(stdout);
         return EXIT_DONE;
     }
-    if (at == 1 && !strcmp(word, "--bash-completion")) return completion_print(verbs, N_VERBS, stdout);
+    if (at == 1 && !strcmp(word, "--bash-completion")) return completion_print(verbs, N_VERBS, stdout), EXIT_DONE;
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     const verb *v = verb_named(word);
     if (!v) return misused("unknown command ", word);

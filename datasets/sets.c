@@ -311,7 +311,7 @@ qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec)
     return open_text(text, dir, true, spec);
 }
 
-/* In the order of batches.meta.txt of CIFAR-10, and of Fashion-MNIST's table of labels (1708.07747v2, table 2). */
+/* In the order of CIFAR-10's batches.meta.txt, and of Fashion-MNIST's labels (1708.07747v2, table 2). */
 enum { KNOWN_CLASSES = 10 };
 static const char *const photographs[KNOWN_CLASSES] = { "airplane", "automobile", "bird", "cat", "deer",
                                                         "dog", "frog", "horse", "ship", "truck" };

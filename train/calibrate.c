@@ -32,14 +32,6 @@ typedef struct calibration {
 
 /* --- what there is to calibrate ----------------------------------------------------------- */
 
-static void *take(calibration *c, size_t n, size_t size)
-{
-    void *at = qg__arena_take(&c->arena, n * size + 1);
-    if (at) memset(at, 0, n * size);
-    else qg_fail(QG_EMEM, "calibrate: out of memory");
-    return at;
-}
-
 /* What learns something starts once and is then trained. */
 static bool only_tracks(const qg_quant *q)
 {
@@ -58,7 +50,7 @@ static qg_status add_range(calibration *c, qg_layer *l, qg_slot *slot, qg_role r
     }
     r->averaged = only_tracks(&slot->q);
     for (int i = 0; r->averaged && i < qg_learned_count(slot->q); i++)
-        if (!(r->sum[i] = take(c, qg_count(slot->param[i]->shape), sizeof **r->sum))) return QG_EMEM;
+        if (!(r->sum[i] = qg__zeros(&c->arena, qg_count(slot->param[i]->shape), sizeof **r->sum))) return QG_EMEM;
     return QG_OK;
 }
 
@@ -77,7 +69,7 @@ static qg_status begin(calibration *c)
 {
     const size_t layers = (size_t)qg_net_layers(c->net);
     c->tape             = qg_tape_new();
-    c->range            = take(c, QG_ROLES * layers, sizeof *c->range);
+    c->range            = qg__zeros(&c->arena, QG_ROLES * layers, sizeof *c->range);
     c->net->skips = true;
     if (!c->tape || !c->range) return QG_EMEM;
     qg_status status = qg__statistics_begin(&c->statistics, c->net, 0);

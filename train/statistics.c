@@ -22,12 +22,10 @@ typedef struct qg__norm {
     float            *was_mean, *was_var;   /* [channels] the running statistics at the beginning */
 } qg__norm;
 
-static void *take(qg__statistics *s, size_t n, size_t size)
+void *qg__zeros(qg_arena *a, size_t n, size_t size)
 {
-    void *at = qg__arena_take(&s->memory, n * size + 1);
-    if (at) memset(at, 0, n * size);
-    else qg_fail(QG_EMEM, "out of memory for the statistics of batch norms");
-    return at;
+    void *at = qg__arena_take(a, n * size + 1);
+    return at ? memset(at, 0, n * size) : NULL;
 }
 
 static qg_status add_norm(qg__statistics *s, qg_batchnorm *bn)
@@ -38,10 +36,10 @@ static qg_status add_norm(qg__statistics *s, qg_batchnorm *bn)
                      .declared = bn->spec,
                      .channels = c,
                      .each     = (double)(qg_row(bn->layer.in) / c) };
-    k->mean     = take(s, c, sizeof *k->mean);
-    k->squares  = take(s, c, sizeof *k->squares);
-    k->was_mean = take(s, c, sizeof *k->was_mean);
-    k->was_var  = take(s, c, sizeof *k->was_var);
+    k->mean     = qg__zeros(&s->memory, c, sizeof *k->mean);
+    k->squares  = qg__zeros(&s->memory, c, sizeof *k->squares);
+    k->was_mean = qg__zeros(&s->memory, c, sizeof *k->was_mean);
+    k->was_var  = qg__zeros(&s->memory, c, sizeof *k->was_var);
     if (!k->mean || !k->squares || !k->was_mean || !k->was_var) return QG_EMEM;
     memcpy(k->was_mean, bn->mean->value, bytes);
     memcpy(k->was_var, bn->var->value, bytes);
@@ -55,7 +53,7 @@ qg_status qg__statistics_begin(qg__statistics *s, qg_net *net, uint64_t step)
 {
     const int layers = qg_net_layers(net);
     *s       = (qg__statistics){ .net = net };
-    s->norm  = take(s, (size_t)layers, sizeof *s->norm);
+    s->norm  = qg__zeros(&s->memory, (size_t)layers, sizeof *s->norm);
     qg_status status = s->norm ? QG_OK : QG_EMEM;
     for (int i = 0; i < layers && !status; i++) {
         qg_batchnorm *bn = qg__batchnorm(qg_net_layer(net, i));

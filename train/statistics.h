@@ -44,6 +44,9 @@ qg_status qg__statistics_set(qg__statistics *s);
 void      qg__statistics_undo(qg__statistics *s);   /* sets those of qg__statistics_begin again */
 void      qg__statistics_end(qg__statistics *s);    /* once, also of an empty one */
 
+/* Memory for n things of this size, all bits 0.  NULL: QG_EMEM. */
+void     *qg__zeros(qg_arena *a, size_t n, size_t size);
+
 /* --- in a run --------------------------------------------------------------------------------- */
 
 /* Whether running statistics, in which the newest batch weighs a tenth, may lag behind the weights,

@@ -23,27 +23,29 @@ static qg_status allocate(unsigned char **memory, size_t bytes)
     return *memory ? QG_OK : qg_fail(QG_EMEM, "out of memory: %zu bytes of a packed net", bytes);
 }
 
-static qg_status load(packed_net *p, const char *path, const unsigned char *file, qg_infer_requantize how)
+qg_status packed_load(packed_net *p, const char *path, const unsigned char *file, size_t bytes, qg_infer_requantize how)
 {
-    size_t    bytes  = 0;
-    qg_status status = packed_status(path, qg_infer_size(file, p->bytes, &bytes));
-    if (!status) status = allocate(&p->memory, bytes);
-    if (!status) status = packed_status(path, qg_infer_load_with(file, p->bytes, how, p->memory, bytes, &p->net));
-    return status;
-}
-
-qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
-{
-    unsigned char *file = NULL;
-    *p               = (packed_net){ 0 };
-    qg_status status = qg__file_read(path, MOST_BYTES, &file, &p->bytes);
-    if (!status) status = load(p, path, file, how);
-    free(file);
+    size_t needs = 0;
+    *p = (packed_net){ .bytes = bytes };
+    qg_status status = packed_status(path, qg_infer_size(file, bytes, &needs));
+    if (!status) status = allocate(&p->memory, needs);
+    if (!status) status = packed_status(path, qg_infer_load_with(file, bytes, how, p->memory, needs, &p->net));
     if (status) return status;
     const qg_infer_shape in = qg_infer_input(p->net);
     p->image         = (qg_shape){ 1, in.h, in.w, in.c };
     p->scores        = qg_infer_scores(p->net);
     return QG_OK;
+}
+
+qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
+{
+    unsigned char *file  = NULL;
+    size_t         bytes = 0;
+    *p               = (packed_net){ 0 };
+    qg_status status = qg__file_read(path, MOST_BYTES, &file, &bytes);
+    if (!status) status = packed_load(p, path, file, bytes, how);
+    free(file);
+    return status;
 }
 
 qg_status packed_prepare(packed_net *p, int batch)

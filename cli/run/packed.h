@@ -27,6 +27,10 @@ typedef struct packed_net {
 QG_MUST_CHECK
 qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how);
 
+/* The same of a file in memory, which need not last; path: for messages. */
+QG_MUST_CHECK
+qg_status packed_load(packed_net *p, const char *path, const unsigned char *file, size_t bytes, qg_infer_requantize how);
+
 /* Makes a context for each of qg_threads() threads, each for batches of so many images.  A hostile file may ask for a lot of
  * memory here, so what images it takes should have been checked.  Fails with QG_EMEM. */
 QG_MUST_CHECK

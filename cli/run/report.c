@@ -8,13 +8,12 @@
 
 #include "cli/config/models.h"
 #include "cli/print.h"
+#include "cli/run/listing.h"
 #include "core/clock.h"
 #include "core/io/number.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "train/metrics.h"
 #include "train/result.h"
-#include "train/runs.h"
 
 void report_warning(const qg_loader *images)
 {
@@ -97,30 +96,17 @@ static bool trains_alike(const qg_recipe *a, const qg_recipe *b)
     return init_a && init_b ? !strcmp(init_a, init_b) : init_a == init_b;
 }
 
-/* The test accuracy of a finished run.  Its metrics.csv has none if it has validation images. */
-static bool read_accuracy(const run_paths *p, const qg__metrics *m, double *accuracy)
-{
-    qg_fit_result r = { .test_accuracy = m->last.test_accuracy, .complete = true };
-    if (m->validates && qg_run_result(p->dir, &r)) return false;
-    *accuracy = r.test_accuracy;
-    return r.complete;
-}
-
 /* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
 static bool read_rival(const char *dir, const qg_recipe *of, rival *out)
 {
-    run_paths p;
-    qg_recipe     c     = { 0 };
-    qg__metrics   m     = { 0 };
-    bool          found = !run_paths_of(dir, &p) && !qg__recipe_read(&c, p.file[RUN_CONFIG]) && is_float(&c) &&
-                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[RUN_METRICS], -1, 0) && qg__recipe_is_over(&c, m.epochs, (int)m.best.epoch);
-    *out       = (rival){ .seconds = m.seconds, .seed = c.seed };
-    found      = found && read_accuracy(&p, &m, &out->accuracy);
+    listing    l     = { 0 };
+    const bool known = !listing_add(&l, dir) && l.item->state == LISTED_FINISHED && l.item->configured;
+    const bool found = known && is_float(&l.item->config) && trains_alike(&l.item->config, of);
     if (found) {
+        *out = (rival){ .accuracy = l.item->result.test_accuracy, .seconds = l.item->result.seconds, .seed = l.item->config.seed };
         snprintf(out->dir, sizeof out->dir, "%s", dir);
     }
-    qg__metrics_end(&m);
-    qg__recipe_clear(&c);
+    listing_free(&l);
     return found;
 }
 

@@ -6,43 +6,39 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "cli/run/packed.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "infer/infer.h"
 #include "layers/export/packed.h"
 
-enum { LINE = 64, MOST_CALLS = 1 << 20, LEAST_CALLS = 3, WARM_UP = 2 };
+enum { MOST_CALLS = 1 << 20, LEAST_CALLS = 3, WARM_UP = 2 };
 
 /* A loop over threads takes microseconds to begin, so where each thread runs batches of its own it runs so many of them. */
 #define OWN_SECONDS 0.002
 
+#define NAME "the packed net"           /* in messages */
+
 typedef struct lab {
-    const qg_infer *net;
-    unsigned char  *memory, *context;
-    size_t          context_bytes;          /* of a thread */
-    int             batch, threads;
+    packed_net      p;
     int             repeats;                /* batches of each thread; 0: they share one */
-    size_t          row, scores;            /* floats of an image, and of its result */
     const float    *images;
     float          *result;                 /* [threads][batch][scores] */
     qg_infer_status status[QG_MAX_THREADS];
     double         *seconds;
 } lab;
 
-static qg_status engine_status(qg_infer_status s)
-{
-    return s == QG_INFER_OK ? QG_OK : qg_fail(s == QG_INFER_EMEMORY ? QG_EMEM : QG_EFORMAT, "the packed net: %s", qg_infer_message(s));
-}
-
 static void run_piece(void *context, int piece, int worker)
 {
-    lab          *l     = context;
-    const size_t  batch = (size_t)l->batch, threads = (size_t)l->threads, t = (size_t)piece;
-    const size_t  first = l->repeats ? 0 : batch * t / threads, end = l->repeats ? batch : batch * (t + 1) / threads;
-    float        *to    = l->result + (l->repeats ? t * batch : first) * l->scores;
-    void         *own   = l->context + (size_t)worker * l->context_bytes;
+    lab              *l     = context;
+    const packed_net *p     = &l->p;
+    const size_t      batch = (size_t)p->batch, threads = (size_t)p->threads, t = (size_t)piece;
+    const size_t      first = l->repeats ? 0 : batch * t / threads, end = l->repeats ? batch : batch * (t + 1) / threads;
+    float            *to    = l->result + (l->repeats ? t * batch : first) * (size_t)p->scores;
+    void             *own   = p->context + (size_t)worker * p->context_bytes;
     for (int i = 0; i < (l->repeats ? l->repeats : 1); i++) {
-        const qg_infer_status s = qg_infer_run(l->net, (int)(end - first), l->images + first * l->row, to, own, l->context_bytes);
+        const float          *from = l->images + first * qg_row(p->image);
+        const qg_infer_status s    = qg_infer_run(p->net, (int)(end - first), from, to, own, p->context_bytes);
         if (s) l->status[worker] = s;
     }
 }
@@ -51,24 +47,24 @@ static void run_piece(void *context, int piece, int worker)
 static double time_of_call(lab *l)
 {
     const double from = qg__now();
-    qg_parallel(l->threads, run_piece, l);
+    qg_parallel(l->p.threads, run_piece, l);
     return (qg__now() - from) / (l->repeats ? l->repeats : 1);
 }
 
 static qg_status measure(lab *l, double limit, packed_speed *s)
 {
     double once = 0;
-    if (l->batch < l->threads) l->repeats = 1;
+    if (l->p.batch < l->p.threads) l->repeats = 1;
     for (int i = 0; i < WARM_UP; i++) once = time_of_call(l);
     if (l->repeats) l->repeats = once < OWN_SECONDS ? 1 + (int)(OWN_SECONDS / (once > 1e-6 ? once : 1e-6)) : 1;
     for (const double began = qg__now(); s->calls < LEAST_CALLS || (qg__now() - began < limit && s->calls < MOST_CALLS);)
         l->seconds[s->calls++] = time_of_call(l);
-    for (int i = 0; i < l->threads; i++)
-        if (l->status[i]) return engine_status(l->status[i]);
+    for (int i = 0; i < l->p.threads; i++)
+        if (l->status[i]) return packed_status(NAME, l->status[i]);
     const double median   = bench_median(l->seconds, s->calls);
     s->median_us          = 1e6 * median;
     s->p99_us             = 1e6 * l->seconds[(size_t)s->calls * 99 / 100];
-    s->images_per_second  = l->batch * (l->repeats ? l->threads : 1) / median;
+    s->images_per_second  = l->p.batch * (l->repeats ? l->p.threads : 1) / median;
     return QG_OK;
 }
 
@@ -104,58 +100,46 @@ static size_t step_names(const qg_infer *net, char *to)
 /* One thread, as many images at a time as pass through all steps together. */
 static qg_status profile(const lab *l, double limit, packed_speed *s)
 {
-    const int most = qg_infer_images_at_once(l->net), n = l->batch < most ? l->batch : most;
+    const packed_net *p    = &l->p;
+    const int         most = qg_infer_images_at_once(p->net), n = p->batch < most ? p->batch : most;
     int       calls = 0;
     observed  o     = { .s = s, .images = n };
-    s->names        = malloc(step_names(l->net, NULL));
+    s->names        = malloc(step_names(p->net, NULL));
     s->step_us      = malloc((size_t)s->steps * sizeof *s->step_us);
     if (!s->names || !s->step_us) return qg_fail(QG_EMEM, "out of memory for a profile");
-    step_names(l->net, s->names);
+    step_names(p->net, s->names);
     for (int i = 0; i < s->steps; i++) s->step_us[i] = INFINITY;
     for (const double began = qg__now(); calls < LEAST_CALLS || qg__now() - began < limit; calls++) {
         o.since                   = qg__now();
-        const qg_infer_status run = qg_infer_run_observed(l->net, n, l->images, l->result, l->context, l->context_bytes, step_ended, &o);
-        if (run) return engine_status(run);
+        const qg_infer_status run = qg_infer_run_observed(p->net, n, l->images, l->result, p->context, p->context_bytes, step_ended, &o);
+        if (run) return packed_status(NAME, run);
     }
     return QG_OK;
 }
 
 /* --- the net ------------------------------------------------------------------------------------ */
 
-static qg_status load(lab *l, const unsigned char *file, packed_speed *s)
-{
-    size_t    bytes  = 0;
-    qg_status status = engine_status(qg_infer_size(file, s->file_bytes, &bytes));
-    if (status) return status;
-    l->memory = aligned_alloc(LINE, bytes);
-    if (!l->memory) return qg_fail(QG_EMEM, "out of memory for a packed net of %zu bytes", bytes);
-    status = engine_status(qg_infer_load(file, s->file_bytes, l->memory, bytes, &l->net));
-    if (status) return status;
-    const qg_infer_shape in = qg_infer_input(l->net);
-    const size_t         threads = (size_t)l->threads;
-    l->row           = (size_t)in.h * (size_t)in.w * (size_t)in.c;
-    l->scores        = (size_t)qg_infer_scores(l->net);
-    l->context_bytes = qg_infer_context_bytes(l->net, l->batch);
-    l->context       = aligned_alloc(LINE, threads * (l->context_bytes ? l->context_bytes : LINE));
-    l->result        = malloc(threads * (size_t)l->batch * l->scores * sizeof *l->result);
-    l->seconds       = malloc(MOST_CALLS * sizeof *l->seconds);
-    if (!l->context || !l->result || !l->seconds) return qg_fail(QG_EMEM, "out of memory for a packed net and its results");
-    s->weight_bytes  = qg_infer_weight_bytes(l->net);
-    s->context_bytes = l->context_bytes;
-    s->steps         = qg_infer_steps(l->net);
-    return QG_OK;
-}
-
 qg_status packed_speed_measure(const qg_net *net, int batch, const float *images, double seconds, bool profiled, packed_speed *s)
 {
-    lab            l    = { .batch = batch, .threads = qg_threads(), .images = images };
+    lab            l    = { .images = images };
+    packed_net    *p    = &l.p;
     unsigned char *file = NULL;
     *s                  = (packed_speed){ 0 };
     qg_status status    = qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &s->file_bytes);
-    if (!status) status = load(&l, file, s);
+    if (!status) status = packed_load(p, NAME, file, s->file_bytes, (qg_infer_requantize)0);
+    if (!status) status = packed_prepare(p, batch);
+    if (!status) {
+        s->weight_bytes  = qg_infer_weight_bytes(p->net);
+        s->context_bytes = p->context_bytes;
+        s->steps         = qg_infer_steps(p->net);
+        l.result         = malloc((size_t)p->threads * (size_t)batch * (size_t)p->scores * sizeof *l.result);
+        l.seconds        = malloc(MOST_CALLS * sizeof *l.seconds);
+        if (!l.result || !l.seconds) status = qg_fail(QG_EMEM, "out of memory for the results of a packed net");
+    }
     if (!status) status = measure(&l, seconds, s);
     if (!status && profiled) status = profile(&l, seconds, s);
-    free(file), free(l.memory), free(l.context), free(l.result), free(l.seconds);
+    packed_close(p);
+    free(file), free(l.result), free(l.seconds);
     return status;
 }
 
