@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/predict/scorer.h"
 #include "cli/print.h"
 #include "cli/run/packed.h"
 #include "cli/run/report.h"
@@ -177,18 +176,18 @@ static void compare_image(inference *v, const float *here, const float *there)
 }
 
 /* The scores with those of evaluation, for all images. */
-static qg_status compare_with(inference *v, const scorer *s)
+static qg_status compare_with(inference *v, qg_run *r)
 {
     const size_t scores = (size_t)v->packed.scores;
-    const int    most = smaller(scorer_most(v->packed.image), v->most), all = qg_loader_shape(v->test).n;
-    if (!qg_shape_equal(s->image, v->packed.image) || s->classes != v->packed.scores)
+    const int    all    = qg_loader_shape(v->test).n;
+    if (!qg_shape_equal(qg_run_image(r), v->packed.image) || qg_run_classes(r) != v->packed.scores)
         return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
-    float    *there  = malloc((size_t)most * scores * sizeof *there);
-    qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
-    for (int at = 0; at < all && !status; at += most) {
-        const int      n      = smaller(all - at, most);
+    float    *there  = malloc((size_t)v->most * scores * sizeof *there);
+    qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", v->most);
+    for (int at = 0; at < all && !status; at += v->most) {
+        const int      n      = smaller(all - at, v->most);
         const uint8_t *images = qg_loader_bytes(v->test, at, n, v->room);
-        status                = images ? s->score(s->from, n, images, there) : qg_errcode();
+        status                = images ? qg_run_predict(r, n, images, there) : qg_errcode();
         for (size_t i = 0; i < (size_t)n && !status; i++)
             compare_image(v, v->scores + ((size_t)at + i) * scores, there + i * scores);
     }
@@ -198,10 +197,9 @@ static qg_status compare_with(inference *v, const scorer *s)
 
 static qg_status compare(inference *v)
 {
-    scorer    s      = { 0 };
-    qg_status status = scorer_of_run(&s, v->asked);
-    if (!status) status = compare_with(v, &s);
-    if (s.end) s.end(s.from);
+    qg_run         *r      = run_open(v->asked);
+    const qg_status status = r && !qg_run_predict(r, 0, NULL, NULL) ? compare_with(v, r) : qg_errcode();
+    qg_run_close(r);
     return status;
 }
 

@@ -1,11 +1,9 @@
-#include "train/classes.h"
+#include "train/reader.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "datasets/loader.h"
 
 enum { NUMBER_BYTES = 12 };
 

@@ -1,4 +1,4 @@
-#include "train/columns.h"
+#include "train/reader.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
+#include "train/result.h"
 
 enum { MOST_BYTES = 1 << 28 };
 
@@ -113,4 +114,33 @@ void qg__columns_free(qg__columns *t)
     free(t->name);
     free(t->text);
     *t = (qg__columns){ 0 };
+}
+
+/* --- of a run ------------------------------------------------------------------------------ */
+
+qg_status qg_run_result(const char *dir, qg_fit_result *result)
+{
+    qg__run_paths   p;
+    const qg_status status = qg__run_paths_of(dir, &p);
+    return status ? status : qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
+}
+
+static qg_status read_columns(qg_run *r)
+{
+    return r->columns.text ? QG_OK : qg__columns_read(&r->columns, r->paths.file[QG__RUN_METRICS]);
+}
+
+const char *qg_run_column_name(qg_run *r, int i)
+{
+    return !read_columns(r) && i >= 0 && i < r->columns.columns ? r->columns.name[i] : NULL;
+}
+
+const double *qg_run_column(qg_run *r, const char *name, int *epochs)
+{
+    const char *path = r->paths.file[QG__RUN_METRICS];
+    if (read_columns(r)) return NULL;
+    const double *column = name ? qg__columns_find(&r->columns, name) : NULL;
+    if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", path, name ? name : "");
+    *epochs = column ? r->columns.rows : 0;
+    return column;
 }

@@ -2,11 +2,39 @@
 #ifndef QG_READER_H
 #define QG_READER_H
 
-#include "train/classes.h"
-#include "train/columns.h"
 #include "train/recipe_keys.h"
 #include "train/run.h"
 #include "train/runs.h"
+
+/* What the classes are called. */
+typedef struct qg__class_names {
+    int          n;
+    const char **name;          /* [n], UTF-8 that is safe to print */
+    char        *text;          /* of all names */
+} qg__class_names;              /* {0} is empty */
+
+/* The names of n classes: those in noted, which a checkpoint has as "class-names" ("cat/dog"), or else, and if it is NULL or
+ * has another number of names, the numbers of the classes.  data is the name of the data set or NULL: numbers of classes
+ * of a known set become words (qg_data_class).  Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status     qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n);
+void          qg__class_names_end(qg__class_names *c);
+
+/* metrics.csv (train/columns.c). */
+typedef struct qg__columns {
+    char    *text;              /* the header line, cut into names; NULL: they are those of another */
+    char   **name;              /* [columns] */
+    double **column;            /* [columns][rows]; NaN where the file has none; may be infinite */
+    int      columns, rows;
+} qg__columns;                  /* {0} is empty */
+
+/* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: there is no column "epoch", or a row
+ * has more or fewer fields than the header, or one that is no number. */
+QG_MUST_CHECK
+qg_status     qg__columns_read(qg__columns *t, const char *path);
+const double *qg__columns_find(const qg__columns *t, const char *name);     /* NULL: there is none */
+
+void          qg__columns_free(qg__columns *t);
 
 struct qg_run {                         /* {0} is empty */
     qg__run_paths   paths;
@@ -54,5 +82,18 @@ void      qg__reader_clear(qg_run *r);              /* qg_run_close of a run tha
  * and to be cleared also after a failure.  Fails with QG_EARG, and as qg__reader_teach. */
 QG_MUST_CHECK
 qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher);
+
+/* --- a net that only another program can declare (train/stored_net.c) ------------------------ */
+
+/* Checkpoints of a program that calls qg_fit note the text of its net, unless a layer or a scheme is its own or an earlier version
+ * wrote them.  Then there are the weights and what quantizers learned, by name, and notes of the quantizers
+ * (qg__run_operands), which is all that pictures of weights and counts of codes need.
+ *
+ * A built net with a layer for each layer with weights or a quantizer of inputs in the checkpoint at path, in their order.
+ * Weights are those that tests use: their averages, if the run has some.  It computes nothing.
+ *
+ * Memory   The caller's; qg_net_free.
+ * Fails    NULL.  As qg_archive_open; QG_EFORMAT: what it notes does not fit its arrays, or there are no weights; QG_EMEM. */
+qg_net     *qg__stored_net(const char *path);
 
 #endif

@@ -12,8 +12,6 @@
 #include "layers/plan.h"
 #include "train/measure.h"
 #include "train/reader.h"
-#include "train/result.h"
-#include "train/stored_net.h"
 
 /* The text of a program's net; NULL: it has none. */
 static const char *text_of_net(const qg_run *r) { return r->said ? qg_run_note(r, QG__RUN_NET) : NULL; }
@@ -184,33 +182,6 @@ const char *qg_run_get(const qg_run *r, const char *key)
 {
     const qg__option *o = key ? qg__recipe_key(key) : NULL;
     return o ? r->recipe.text[o - qg__recipe_keys] : NULL;
-}
-
-qg_status qg_run_result(const char *dir, qg_fit_result *result)
-{
-    qg__run_paths   p;
-    const qg_status status = qg__run_paths_of(dir, &p);
-    return status ? status : qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
-}
-
-static qg_status read_columns(qg_run *r)
-{
-    return r->columns.text ? QG_OK : qg__columns_read(&r->columns, r->paths.file[QG__RUN_METRICS]);
-}
-
-const char *qg_run_column_name(qg_run *r, int i)
-{
-    return !read_columns(r) && i >= 0 && i < r->columns.columns ? r->columns.name[i] : NULL;
-}
-
-const double *qg_run_column(qg_run *r, const char *name, int *epochs)
-{
-    const char *path = r->paths.file[QG__RUN_METRICS];
-    if (read_columns(r)) return NULL;
-    const double *column = name ? qg__columns_find(&r->columns, name) : NULL;
-    if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", path, name ? name : "");
-    *epochs = column ? r->columns.rows : 0;
-    return column;
 }
 
 /* --- weights ------------------------------------------------------------------------------ */
@@ -523,11 +494,9 @@ static qg_status check_names(const char *path, const qg_recipe *c, const qg_load
 static qg_status check_preprocessing(qg_run *r, const qg_recipe *student, const qg_loader *images)
 {
     const char *is = qg__recipe_value(&r->recipe, "normalise"), *of = qg__recipe_value(student, "normalise");
-    qg_preprocess *p = qg__preprocess_read(r->header, qg_run_file(r));
+    const qg_preprocess *p = qg_run_preprocess(r);
     if (!p) return qg_errcode();
-    const bool same = qg_preprocess_equal(p, qg_loader_preprocess(images));
-    qg_preprocess_free(p);
-    if (same) return QG_OK;
+    if (qg_preprocess_equal(p, qg_loader_preprocess(images))) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", qg_run_file(r), is, of,
                    strcmp(is, of) ? "" : ", with other statistics");
 }

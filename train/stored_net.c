@@ -1,4 +1,4 @@
-#include "train/stored_net.h"
+#include "train/reader.h"
 
 #include <limits.h>
 #include <stdio.h>

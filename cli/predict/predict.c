@@ -10,7 +10,7 @@
 #include "cli/print.h"
 #include "cli/run/report.h"
 
-enum { MOST_IMAGES = 64, MOST_BYTES = 16 << 20, WHY_BYTES = QG__PATH_BYTES + 256 };
+enum { MOST_IMAGES = 64, MOST_BYTES = 4 << 20, WHY_BYTES = QG__PATH_BYTES + 256 };
 
 typedef struct prediction {
     const config *asked;
@@ -25,12 +25,6 @@ typedef struct prediction {
     bool          deep;         /* a warning has said so */
     qg__json      json;
 } prediction;
-
-int scorer_most(qg_shape image)
-{
-    const size_t n = MOST_BYTES / sizeof(float) / qg_row(image);
-    return n < 1 ? 1 : n > MOST_IMAGES ? MOST_IMAGES : (int)n;
-}
 
 /* --- one image ---------------------------------------------------------------------------- */
 
@@ -72,7 +66,7 @@ static void print_failure(prediction *p, const char *path, const char *why)
 
 static void print_class(prediction *p, int k, bool first)
 {
-    const char  *name  = p->scorer.name(p->scorer.from, k);
+    const char  *name  = scorer_name(&p->scorer, k);
     const double share = p->share[k];
     if (!p->asked->json) {
         print_safe(stdout, "%s %s %.2f %%", first ? ":" : ",", name, 100 * share);
@@ -115,7 +109,8 @@ static void print_image(prediction *p, const char *path, float *score)
 static qg_status allocate(prediction *p)
 {
     const scorer *s = &p->scorer;
-    p->most         = scorer_most(s->image);
+    const size_t  n = MOST_BYTES / qg_row(s->image);
+    p->most         = n < 1 ? 1 : n > MOST_IMAGES ? MOST_IMAGES : (int)n;
     p->bytes        = malloc((size_t)p->most * qg_row(s->image));
     p->scores       = calloc((size_t)p->most * (size_t)s->classes, sizeof *p->scores);
     p->share        = calloc((size_t)s->classes, sizeof *p->share);
@@ -151,7 +146,7 @@ static void predict_some(prediction *p, const walk_item *item, int n)
 {
     const size_t classes = (size_t)p->scorer.classes;
     const int    read    = read_images(p, item, n);
-    const bool   scored  = read == 0 || !p->scorer.score(p->scorer.from, read, p->bytes, p->scores);
+    const bool   scored  = read == 0 || !scorer_score(&p->scorer, read, p->bytes, p->scores);
     float       *score   = p->scores;
     for (int i = 0; i < n; i++) {
         if (*p->why[i] || !scored) {
@@ -171,7 +166,7 @@ static void predict_all(prediction *p)
                    w->others > 1 ? "s" : "", w->others > 1 ? "are" : "is", w->skipped);
     if (p->asked->json) {
         p->json = qg__json_begin(stdout);
-        p->scorer.describe(p->scorer.from, &p->json);
+        scorer_describe(&p->scorer, &p->json);
         qg__json_open(&p->json, "images", '[');
     }
     for (size_t i = 0; i < w->count; i += (size_t)p->most)
@@ -201,8 +196,7 @@ static int predict(prediction *p)
         return options_report("qgrad predict", true);
     }
     qg_status status = find_files(p);
-    if (!status) status = packed ? scorer_of_packed(&p->scorer, p->asked) : scorer_of_run(&p->scorer, p->asked);
-    if (!status && !packed) status = qg_image_read(p->asked->run, p->scorer.image, NULL, NULL);
+    if (!status) status = scorer_begin(&p->scorer, p->asked);
     if (!status) status = allocate(p);
     if (status) return qg_print_error("qgrad predict");
     predict_all(p);
@@ -214,7 +208,7 @@ static int predict_main(const char *program, const char *operand, config *asked)
     (void)program, (void)operand;
     prediction p      = { .asked = asked };
     const int  status = predict(&p);
-    if (p.scorer.end) p.scorer.end(p.scorer.from);
+    scorer_end(&p.scorer);
     walk_end(&p.files);
     free(p.bytes), free(p.scores), free(p.share), free(p.why);
     return status;

@@ -8,7 +8,7 @@
 
 #include "cli/report/columns.h"
 #include "cli/svg.h"
-#include "train/columns.h"
+#include "train/reader.h"
 #include "tests/support/room.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

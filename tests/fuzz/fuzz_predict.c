@@ -34,7 +34,7 @@ static demand demand_of(const uint8_t *file, size_t n, qg_shape *image)
 }
 
 /* One prediction, in memory that has this byte everywhere. */
-static float *scores_of(const scorer *s, const char *picture, uint8_t fill)
+static float *scores_of(scorer *s, const char *picture, uint8_t fill)
 {
     const size_t n     = qg_row(s->image), scores = (size_t)s->classes * sizeof(float);
     uint8_t     *bytes = malloc(n);
@@ -44,7 +44,7 @@ static float *scores_of(const scorer *s, const char *picture, uint8_t fill)
     memset(to, fill, scores);
     bool         deep;
     const bool   ok = qg__image_resized(picture, s->image, bytes, &deep) &&
-                      fuzz_ok(s->score(s->from, 1, bytes, to));
+                      fuzz_ok(scorer_score(s, 1, bytes, to));
     free(bytes);
     if (ok) return to;
     free(to);
@@ -53,13 +53,13 @@ static float *scores_of(const scorer *s, const char *picture, uint8_t fill)
 
 static void score_twice(const config *asked, const char *picture)
 {
-    scorer s = { .from = NULL };
-    if (fuzz_ok(scorer_of_packed(&s, asked))) {
+    scorer s = { .run = NULL };
+    if (fuzz_ok(scorer_begin(&s, asked))) {
         float *a = scores_of(&s, picture, 0), *b = scores_of(&s, picture, 0xFF);
         MUST(!a == !b && (!a || !memcmp(a, b, (size_t)s.classes * sizeof *a)));
         free(a), free(b);
     }
-    if (s.end) s.end(s.from);
+    scorer_end(&s);
 }
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)
