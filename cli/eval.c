@@ -8,6 +8,7 @@
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
+#include "cli/run/table.h"
 #include "core/io/utf8.h"
 
 typedef struct evaluation {
@@ -50,19 +51,11 @@ static void title(const evaluation *e, int k, char text[64])
     snprintf(text, 64, "%s%s%s", number, strcmp(number, name) ? " " : "", strcmp(number, name) ? cut : "");
 }
 
-/* The columns of a text in UTF-8, of which most scripts have one per character. */
-static int columns(const char *text)
-{
-    int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
-}
-
 static void print_title(const evaluation *e, int k, int width)
 {
     char text[64];
     title(e, k, text);
-    printf("  %s%*s", text, width - columns(text), "");
+    printf("  %s%*s", text, width - text_width(text), "");
 }
 
 static int title_width(const evaluation *e)
@@ -71,7 +64,7 @@ static int title_width(const evaluation *e)
     for (int k = 0; k < e->all.classes; k++) {
         char text[64];
         title(e, k, text);
-        if (columns(text) > width) width = columns(text);
+        if (text_width(text) > width) width = text_width(text);
     }
     return width;
 }

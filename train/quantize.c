@@ -106,16 +106,13 @@ static qg_status check_images(const quantization *z)
 /* The images of the training as a test would see them: nothing is augmented. */
 static qg_status open_images(quantization *z)
 {
-    qg_recipe      plain = z->config;
-    qg_preprocess *noted = NULL;
+    qg_recipe            plain = z->config;
+    const bool           fits = qg__normalise_fits(plain.normalise);
+    const qg_preprocess *noted = fits ? qg_run_preprocess(z->of) : NULL;
+    if (fits && !noted && qg_errcode() != QG_ESTATE)
+        return qg_errcode(); /* earlier versions noted nothing */
     plain.augment = (qg_augment){ 0 };
-    if (qg__normalise_fits(plain.normalise)) {
-        noted = qg__preprocess_read(z->of->header, qg_run_file(z->of));
-        if (!noted && qg_errcode() != QG_ESTATE)
-            return qg_errcode(); /* earlier versions noted nothing */
-    }
     z->train = qg__recipe_data(&plain, false, noted);
-    qg_preprocess_free(noted);
     z->test = qg__recipe_test_of(&plain, z->train);
     return z->test ? check_images(z) : QG_EIO;
 }

@@ -24,15 +24,24 @@ void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_v
 
 /* --- the terminal ------------------------------------------------------------------------------ */
 
-static void print_codes(const follower *f, const columns *t)
+static double last_of(qg_run *run, const char *column)
 {
-    int used = 0;
-    for (int i = 0; i + 1 < t->columns; i++) {
-        const char *name = t->name[i], *part = metric_column_part(name);
+    int           epochs;
+    const double *x = qg_run_column(run, column, &epochs);
+    return x[epochs - 1];
+}
+
+/* Of each layer, the column of zeros stands before that of flips. */
+static void print_codes(const follower *f, qg_run *run)
+{
+    int         used = 0;
+    const char *name, *next;
+    for (int i = 0; (name = qg_run_column_name(run, i)) && (next = qg_run_column_name(run, i + 1)); i++) {
+        const char *part = metric_column_part(name);
         char        text[TEXT_BYTES];
         if (!part || strcmp(part, "zeros")) continue;
         const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(part - 1 - name), name,
-                               100 * t->column[i + 1][t->rows - 1], 100 * t->column[i][t->rows - 1]);
+                               100 * last_of(run, next), 100 * last_of(run, name));
         if (used && used + n > LINE_LETTERS) fputc('\n', f->out), used = 0;
         fputs(text, f->out);
         used += n;
@@ -62,7 +71,7 @@ static qg_status look(follower *f, const char *dir, bool epoch)
     qg_status s = shown_run_read(&r, dir, f->layer);
     if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
     if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* else measured again */
-    if (!s && epoch && f->codes) print_codes(f, &r.metrics);
+    if (!s && epoch && f->codes) print_codes(f, r.run);
     if (!s) s = write_page(f, &r);
     shown_run_free(&r);
     mistakes_end(&f->found);

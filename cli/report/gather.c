@@ -101,14 +101,14 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!r->last) return qg_errcode();
     r->dir      = qg_run_directory(r->run);
     qg_status s = qg_run_result(r->dir, &r->result);
-    if (!s) s = columns_of_run(&r->metrics, r->run);
+    if (!s && !qg_run_column(r->run, "epoch", &r->epochs)) s = qg_errcode();
     if (!s && !qg_run_classes(r->run))
         s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
     qg_net *net = s ? NULL : qg_run_net(r->last);
     if (!s && !net) s = qg_errcode();
     if (!s) s = take_layers(r, net);
     if (!s) s = take_sizes(r, net);
-    if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
+    if (!s && r->epochs == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
 
@@ -198,10 +198,20 @@ void shown_run_free(shown_run *r)
     shown_run_release(r);
     qg_run_close(r->run);
     free(r->summary);
-    columns_free(&r->metrics);
     free(r->layer);
     free(r->input);
     *r = (shown_run){ .layers = 0 };
+}
+
+const char *metric_column_part(const char *name)
+{
+    static const char *const parts[] = { "zeros", "flipped", "code.", "weight.", "input.", "gradient." };
+    for (const char *at = name + strlen(name); at-- > name;)        /* the last; others are of the layer's name */
+        for (size_t i = 0; *at == '.' && i < sizeof parts / sizeof *parts; i++) {
+            const size_t n = strlen(parts[i]);
+            if (!strncmp(at + 1, parts[i], n) && (parts[i][n - 1] == '.' || !at[1 + n])) return at + 1;
+        }
+    return NULL;
 }
 
 /* --- runs that differ in their seeds alone ---------------------------------------------------- */
@@ -242,16 +252,53 @@ static void name_group(shown_group *g, const shown_run *run, int runs, const int
     else snprintf(g->name, sizeof g->name, "%.*s (%d seeds)", (int)n, dir, g->runs);
 }
 
+/* The sum and the number of the values of a column, or, once these are known, the sum of their squared distances from the mean:
+ * in two passes, because accuracies are much larger than their deviations. */
+static void sum_column(const shown_run *r, const char *name, double *mean, double *n, double *squares)
+{
+    int           epochs;
+    const double *x = qg_run_column(r->run, name, &epochs);
+    for (int e = 0; x && e < epochs; e++) {
+        if (!isfinite(x[e])) continue;
+        if (squares) squares[e] += (x[e] - mean[e]) * (x[e] - mean[e]);
+        else mean[e] += x[e], n[e]++;
+    }
+}
+
 static qg_status average(shown_group *g, const shown_run *run, int runs, const int *group, int number)
 {
-    const columns **of = calloc((size_t)runs, sizeof *of);
-    int                    n  = 0;
-    if (!of) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
-    for (int i = 0; i < runs; i++)
-        if (group[i] == number) of[n++] = &run[i].metrics;
-    const qg_status s = columns_average(of, n, &g->mean, &g->low, &g->high);
-    free(of);
-    return s;
+    size_t columns = 0;
+    for (int k = 0; k < runs; k++)
+        if (group[k] == number && run[k].epochs > g->epochs) g->epochs = run[k].epochs;
+    while (qg_run_column_name(g->first->run, (int)columns)) columns++;
+    const size_t epochs = (size_t)g->epochs;
+    for (int c = 0; c < SHOWN_CURVES; c++)
+        if (!(g->curve[c] = calloc(columns * epochs + 1, sizeof **g->curve)))
+            return qg_fail(QG_EMEM, "out of memory for the means of %d epochs", g->epochs);
+    for (size_t i = 0; i < columns; i++) {
+        const char *name = qg_run_column_name(g->first->run, (int)i);
+        double     *mean = g->curve[SHOWN_MEAN] + i * epochs, *low = g->curve[SHOWN_LOW] + i * epochs;
+        double     *high = g->curve[SHOWN_HIGH] + i * epochs;
+        for (int k = 0; k < runs; k++)
+            if (group[k] == number) sum_column(&run[k], name, mean, low, NULL);
+        for (size_t e = 0; e < epochs; e++) mean[e] = low[e] > 0 ? mean[e] / low[e] : (double)NAN;
+        for (int k = 0; k < runs; k++)
+            if (group[k] == number) sum_column(&run[k], name, mean, low, high);
+        for (size_t e = 0; e < epochs; e++) {
+            const double deviation = low[e] > 1 ? sqrt(high[e] / (low[e] - 1)) : (double)NAN;
+            low[e]  = mean[e] - deviation;
+            high[e] = mean[e] + deviation;
+        }
+    }
+    return QG_OK;
+}
+
+const double *shown_group_curve(const shown_group *g, shown_curve which, const char *column)
+{
+    const char *name;
+    for (int i = 0; column && (name = qg_run_column_name(g->first->run, i)); i++)
+        if (!strcmp(name, column)) return g->curve[which] + (size_t)i * (size_t)g->epochs;
+    return NULL;
 }
 
 shown_group *shown_groups(const shown_run *run, int runs, int *group, int *groups)
@@ -278,6 +325,6 @@ shown_group *shown_groups(const shown_run *run, int runs, int *group, int *group
 void shown_groups_free(shown_group *g, int groups)
 {
     for (int k = 0; g && k < groups; k++)
-        columns_free(&g[k].mean), columns_free(&g[k].low), columns_free(&g[k].high);
+        for (int c = 0; c < SHOWN_CURVES; c++) free(g[k].curve[c]);
     free(g);
 }

@@ -2,7 +2,6 @@
 #ifndef CLI_REPORT_GATHER_H
 #define CLI_REPORT_GATHER_H
 
-#include "cli/report/columns.h"
 #include "cli/report/weights.h"
 #include "cli/run/run_spec.h"
 
@@ -33,7 +32,7 @@ typedef struct shown_run {
     qg_run       *last;                 /* the same with the net and its last weights; NULL after shown_run_release */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
-    columns       metrics;
+    int           epochs;               /* rows of its metrics.csv */
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
     int           layers, inputs, input_images;
@@ -53,15 +52,26 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images);
 void      shown_run_release(shown_run *r);      /* the net, which a page does not need */
 void      shown_run_free(shown_run *r);
 
+/* What a column says of its layer: "zeros", "flipped", "code.0", "weight.wp"; the dot before it ends the name of the layer,
+ * which may have dots itself.  NULL: it is of the whole run. */
+const char *metric_column_part(const char *name);
+
 /* --- runs that differ in their seeds alone ---------------------------------------------------- */
+
+typedef enum shown_curve { SHOWN_MEAN, SHOWN_LOW, SHOWN_HIGH, SHOWN_CURVES } shown_curve;
 
 /* As one: curves are means over its runs. */
 typedef struct shown_group {
     const shown_run *first;
     int              runs;
     char             name[QG__PATH_BYTES];      /* the directory, or what the directories begin with */
-    columns          mean, low, high;           /* low and high are a deviation from the mean */
+    int              epochs;                    /* of the longest */
+    double          *curve[SHOWN_CURVES];       /* [columns of first][epochs] */
 } shown_group;
+
+/* A column of the first, as the mean over the runs that have it, epoch by epoch, or this mean less and plus the deviation
+ * (of n - 1), which is NaN where fewer than two have a number.  NULL: it has no such column. */
+const double *shown_group_curve(const shown_group *g, shown_curve which, const char *column);
 
 /* Sets group[i], the number of the group of run i, and *groups, in the order of their first runs.
  *

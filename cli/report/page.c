@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "cli/print.h"
-#include "cli/report/page_part.h"
 #include "cli/run/progress.h"
-#include "cli/svg.h"
 #include "core/io/file.h"
 #include "core/io/number.h"
 
@@ -102,15 +100,15 @@ int page_curves(const page *p) { return p->groups < PAGE_CURVES ? p->groups : PA
 svg_series page_curve(const page *p, int i, svg_kind kind, const char *column)
 {
     static const svg_kind pattern[] = { SVG_LINE, SVG_DASHES, SVG_DOTS, SVG_DASH_DOTS };
-    const columns *t         = &p->group[i].mean;
+    const shown_group *g = &p->group[i];
     return (svg_series){ .kind   = kind == SVG_LINE ? pattern[i / SVG_COLOURS % 4] : kind,
-                         .n      = t->rows,
-                         .x      = columns_find(t, "epoch"),
-                         .y      = columns_find(t, column),
+                         .n      = g->epochs,
+                         .x      = shown_group_curve(g, SHOWN_MEAN, "epoch"),
+                         .y      = shown_group_curve(g, SHOWN_MEAN, column),
                          .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
 }
 
-static void add(svg_chart *c, svg_series s)
+void page_add(svg_chart *c, svg_series s)
 {
     if (s.y && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
 }
@@ -118,11 +116,11 @@ static void add(svg_chart *c, svg_series s)
 void page_add_mean(svg_chart *c, const page *p, int i, const char *column, const char *name)
 {
     svg_series s = page_curve(p, i, SVG_LINE, column), band = page_curve(p, i, SVG_BAND, column);
-    band.y       = columns_find(&p->group[i].low, column);
-    band.to      = columns_find(&p->group[i].high, column);
-    if (p->group[i].runs > 1) add(c, band);
+    band.y       = shown_group_curve(&p->group[i], SHOWN_LOW, column);
+    band.to      = shown_group_curve(&p->group[i], SHOWN_HIGH, column);
+    if (p->group[i].runs > 1) page_add(c, band);
     s.name = name;
-    add(c, s);
+    page_add(c, s);
 }
 
 /* A column, and its name in the page of a single run; NULL: none. */
@@ -134,14 +132,14 @@ typedef struct named_column {
 static void add_columns(svg_chart *c, const page *p, svg_kind kind, const named_column of[2])
 {
     for (int i = 0; i < page_curves(p) && (kind == SVG_LINE || p->groups <= SVG_COLOURS); i++) {
-        const named_column *a    = columns_find(&p->group[i].mean, of->column) ? of : of + 1;
+        const named_column *a    = shown_group_curve(&p->group[i], SHOWN_MEAN, of->column) ? of : of + 1;
         const char         *name = p->runs == 1 ? a->name : kind == SVG_LINE ? page_group_name(p, i) : NULL;
         if (!a->column) continue;
         if (kind == SVG_LINE) page_add_mean(c, p, i, a->column, name);
         else {
             svg_series s = page_curve(p, i, kind, a->column);
             s.name       = name;
-            add(c, s);
+            page_add(c, s);
         }
     }
 }
@@ -344,13 +342,4 @@ static qg_status print(const void *what, FILE *out)
     return QG_OK;
 }
 
-qg_status page_write(const page *p, const char *path, output_kind kind)
-{
-    char     *text;
-    size_t    n;
-    qg_status s = qg__text_print(print, p, &text, &n);
-    if (s) return s;
-    s = output_write(path, kind, text, n);
-    free(text);
-    return s;
-}
+qg_status page_write(const page *p, const char *path, output_kind kind) { return output_print(path, kind, print, p); }

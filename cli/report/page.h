@@ -9,6 +9,7 @@
 #include "cli/report/gather.h"
 #include "cli/report/mistakes.h"
 #include "cli/run/output.h"
+#include "cli/svg.h"
 
 typedef struct page {
     const shown_run   *run;
@@ -27,5 +28,25 @@ enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 /* Writes it as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE. */
 QG_MUST_CHECK
 qg_status page_write(const page *p, const char *path, output_kind kind);
+
+/* --- between the files of its sections -------------------------------------------------------- */
+
+/* The name of group i without the directories in front that all groups have in common. */
+const char *page_group_name(const page *p, int i);
+
+/* The curves of group i: of these there are PAGE_CURVES, of which each eight have a colour and a pattern of their own. */
+int         page_curves(const page *p);
+svg_series  page_curve(const page *p, int i, svg_kind kind, const char *column);    /* .y NULL: it has no such column */
+
+/* Adds a series, if it has values and the chart room for it. */
+void        page_add(svg_chart *c, svg_series s);
+
+/* Adds the mean of a column of group i to the chart, with the band of a deviation around it. */
+void        page_add_mean(svg_chart *c, const page *p, int i, const char *column, const char *name);
+
+void page_layers(FILE *out, const shown_run *r);            /* a card for each layer with weights */
+void page_layers_together(FILE *out, const page *p);        /* flips and zeros of all runs, layer by layer */
+void page_inputs(FILE *out, const shown_run *r);
+void page_mistakes(FILE *out, const mistakes *m, const qg_run *run);
 
 #endif

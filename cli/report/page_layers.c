@@ -1,22 +1,16 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/report/page_part.h"
-#include "cli/svg.h"
+#include "cli/report/page.h"
 
 enum { NAME_BYTES = 192 };
-
-/* A series of the chart c, without more of them than it has room for. */
-static void add(svg_chart *c, svg_series s)
-{
-    if (s.y && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
-}
 
 static const double *layer_column(const shown_run *r, const char *layer, const char *what)
 {
     char name[NAME_BYTES];
+    int  epochs;
     snprintf(name, sizeof name, "%s.%s", layer, what);
-    return columns_find(&r->metrics, name);
+    return qg_run_column(r->run, name, &epochs);
 }
 
 /* The same the other way round: what a column says of this layer; NULL: it says nothing of it. */
@@ -29,11 +23,9 @@ static const char *part_of(const char *column, const char *layer)
 
 static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kind, const double *y)
 {
-    return (svg_series){ .name = name,
-                         .kind = kind,
-                         .n    = r->metrics.rows,
-                         .x    = columns_find(&r->metrics, "epoch"),
-                         .y    = y };
+    int           epochs;
+    const double *x = qg_run_column(r->run, "epoch", &epochs);
+    return (svg_series){ .name = name, .kind = kind, .n = epochs, .x = x, .y = y };
 }
 
 /* --- one layer ---------------------------------------------------------------------------- */
@@ -57,7 +49,7 @@ static void histogram(FILE *out, const shown_layer *l)
     for (int m = MOMENTS - 1; m >= 0; m--) {
         const weight_picture *w = &l->weight[m];
         if (w->count)
-            add(&c, (svg_series){ moment_name[m], kind[m], w->bins, w->edge, w->density, .colour = MOMENTS - m });
+            page_add(&c, (svg_series){ moment_name[m], kind[m], w->bins, w->edge, w->density, .colour = MOMENTS - m });
     }
     mark_levels(&c, &l->weight[AT_LAST]);
     svg_write(out, &c);
@@ -69,22 +61,22 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
 {
     static const char     code[] = "code.";
     const weight_picture *w     = &l->weight[AT_LAST];
-    const columns *t     = &r->metrics;
-    const char           *layer = l->name;
+    const char           *layer = l->name, *column;
+    int                   epochs;
     char                  names[SVG_SERIES][32];
     svg_chart c = { .title = "Share of each level",
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .min = 0, .max = 1, .percent = true } };
-    for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
-        const char *part = part_of(t->name[i], layer);
+    for (int i = 0; (column = qg_run_column_name(r->run, i)) && c.n_series < SVG_SERIES; i++) {
+        const char *part = part_of(column, layer);
         if (!part || strncmp(part, code, strlen(code))) continue;
         snprintf(names[c.n_series], sizeof names[0], "%s", part + strlen(code));
-        add(&c, over_epochs(r, names[c.n_series], SVG_LINE, t->column[i]));
+        page_add(&c, over_epochs(r, names[c.n_series], SVG_LINE, qg_run_column(r->run, column, &epochs)));
     }
     for (int k = 0; k < c.n_series && c.n_series == w->levels; k++)
         snprintf(names[k], sizeof names[0], "%.3g", (double)w->level[k]);
-    if (!c.n_series) add(&c, over_epochs(r, "zeros", SVG_LINE, layer_column(r, layer, "zeros")));
+    if (!c.n_series) page_add(&c, over_epochs(r, "zeros", SVG_LINE, layer_column(r, layer, "zeros")));
     if (c.n_series) svg_write(out, &c);
 }
 
@@ -94,7 +86,7 @@ static void flips(FILE *out, const shown_run *r, const char *layer)
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .percent = true, .log = true } };
-    add(&c, over_epochs(r, NULL, SVG_LINE, layer_column(r, layer, "flipped")));
+    page_add(&c, over_epochs(r, NULL, SVG_LINE, layer_column(r, layer, "flipped")));
     if (c.n_series) svg_write(out, &c);
 }
 
@@ -111,17 +103,18 @@ static bool is_learned(const char *part)
  * per channel has its mean drawn, and its least and greatest dashed. */
 static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
 {
-    const columns *t = &r->metrics;
+    const char *column;
+    int         epochs;
     svg_chart c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .log = spans } };
-    for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
-        const char *part = part_of(t->name[i], layer);
+    for (int i = 0; (column = qg_run_column_name(r->run, i)) && c.n_series < SVG_SERIES; i++) {
+        const char *part = part_of(column, layer);
         if (!part || !is_learned(part) || !!strstr(part, ".span") != spans) continue;
         const char *end    = strrchr(part, '.');
         const bool  dashed = !strcmp(end, ".least") || !strcmp(end, ".greatest");
-        add(&c, over_epochs(r, dashed ? NULL : part, dashed ? SVG_DASHES : SVG_LINE, t->column[i]));
+        page_add(&c, over_epochs(r, dashed ? NULL : part, dashed ? SVG_DASHES : SVG_LINE, qg_run_column(r->run, column, &epochs)));
     }
     if (c.n_series) svg_write(out, &c);
 }

@@ -29,8 +29,7 @@ void table_add(table *t, const char *text)
     t->cell[t->cells++] = copy;
 }
 
-/* Of the characters that a terminal shows. */
-static int width_of(const char *text)
+int text_width(const char *text)
 {
     int n = 0;
     for (; *text; text++) n += (*text & 0xC0) != 0x80;
@@ -47,10 +46,10 @@ static void print_cells(const table *t, FILE *out)
     int width[TABLE_COLUMNS] = { 0 };
     for (size_t i = 0; i < t->cells; i++) {
         int *of = &width[i % (size_t)t->columns];
-        if (width_of(t->cell[i]) > *of) *of = width_of(t->cell[i]);
+        if (text_width(t->cell[i]) > *of) *of = text_width(t->cell[i]);
     }
     for (size_t i = 0; i < t->cells; i++) {
-        const int  c    = (int)(i % (size_t)t->columns), room = width[c] - width_of(t->cell[i]);
+        const int  c    = (int)(i % (size_t)t->columns), room = width[c] - text_width(t->cell[i]);
         const bool ends = c == t->columns - 1;
         if (t->right[c]) pad(room, out);
         fputs(t->cell[i], out);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/columns.h"
+#include "cli/report/gather.h"
 #include "cli/svg.h"
 #include "train/reader.h"
 #include "tests/support/room.h"
