@@ -9,8 +9,8 @@ PyTorch one after the other: as it comes, and with channels_last, torch.compile 
 get a C library that keeps its memory.  A mode is a process of its own, which builds and compiles the
 net once and prints the median of its steps whenever it is asked.  docs/performance.md tells the rest.
 
-Needs build/qgrad, build/examples/cost, and for each peer a Python with PyTorch and NumPy; without
-one the report has qgrad alone.
+Needs build/qgrad, and for each peer a Python with PyTorch and NumPy; without one the report has qgrad
+alone.
 """
 import argparse
 import json
@@ -439,15 +439,22 @@ def plot(rows, path):
 
 
 def cost(b):
-    p = subprocess.run([b.o.cost, str(b.o.seconds / 4)], cwd=TOP, env=b.env, text=True, stdout=subprocess.PIPE)
-    rows = []
+    """Chains of 3x3 convolutions, batch norm and relu, as text; width, depth and image side vary one at a time."""
+    sizes = ([("width", n, 4, 16) for n in (16, 32, 64, 128, 256)] + [("depth", 64, n, 16) for n in (1, 2, 4, 8, 16)]
+             + [("side", 64, 4, n) for n in (8, 16, 32, 64)])
+    batch, rows = 32, []
     b.say("| grows | width | depth | side | MFLOP/image | ms/image | GFLOP/s |\n" + "|---" * 7 + "|")
-    for words in (line.split() for line in p.stdout.splitlines()[1:]):
-        rows.append({"grows": words[0], "work": float(words[4]), "ms": float(words[5])})
-        b.say("| " + " | ".join(words) + " |")
-    if p.returncode or not rows:
-        b.say(f"\nnot measured: {b.o.cost}, exit status {p.returncode}")
-        return
+    for grows, width, depth, side in sizes:
+        net = "-".join([f"{width}C3-BN-R"] * depth + ["GAP-10"])
+        try:
+            r = b.run([b.o.qgrad, "bench", "train", "--model", net, "--image", f"{side}x{side}x{width}", "--batch", str(batch),
+                       *"--optimizer sgd --lr 0.01 --momentum 0.9".split(), "--threads", str(b.o.threads),
+                       "--seconds", f"{b.o.seconds / 4:g}", "--json"])
+        except Failed as e:
+            b.say(f"\nnot measured: {e}")
+            return
+        rows.append({"grows": grows, "work": 1e-6 * r["flops_per_image"], "ms": r["ms_per_step"] / batch})
+        b.say(f"| {grows} | {width} | {depth} | {side} | {rows[-1]['work']:.3f} | {rows[-1]['ms']:.5f} | {r['gflops']:.1f} |")
     path = os.path.splitext(b.o.out)[0] + "-cost.svg"
     plot(rows, path)
     b.say(f"\nA line of slope 1 is cost in proportion to work; drawn in {os.path.basename(path)}.")
@@ -498,7 +505,6 @@ def options():
     ap.add_argument("--busy", action="store_true", help="measure although the machine is not idle")
     ap.add_argument("--data-dir", default="datasets/mnist")
     ap.add_argument("--qgrad", default="build/qgrad")
-    ap.add_argument("--cost", default="build/examples/cost")
     ap.add_argument("--out", default="build/bench.md")
     o = ap.parse_args()
     wrong = set(o.sections.split(",")) - set(SECTIONS)

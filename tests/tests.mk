@@ -113,9 +113,8 @@ $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuz
 PYTHON  ?= /usr/bin/python3
 CURRENT  = $(firstword $(wildcard $(BUILD)/torch/bin/python3 $(BUILD)/originals/bin/python3) $(BUILD)/torch/bin/python3)
 bench: deps   ## the speed of training, forty minutes on an idle machine; BENCH="--rows LeNet --rounds 1" is quicker
-	+@$(SUB) all $(BUILD)/examples/cost
-	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost \
-		--out $(BUILD)/bench.md $(BENCH)
+	+@$(SUB) all
+	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --out $(BUILD)/bench.md $(BENCH)
 bench-infer: deps   ## the speed of the engine, ten minutes, beside others if make infer-peers has installed them
 	+@$(SUB) all
 	@$(PYTHON) tests/bench_infer.py --peer $(BUILD)/infer-peers/bin/python3 --qgrad $(BUILD)/qgrad --out $(BUILD)/bench-infer.md $(BENCH)
