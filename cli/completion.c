@@ -22,45 +22,45 @@ static void choices(const verb *v, FILE *out)
 }
 
 /* A list of the words that an option takes, perhaps in names; "": it takes a number, a text or a path. */
-static const char *words_of(const option *o, char names[QG__VALUE_BYTES])
+static const char *words_of(const option *o, char names[QG_RECIPE_VALUE_BYTES])
 {
-    const char *name = o->key->name;
+    const char *name = o->name;
     *names           = '\0';
-    if (o->key->kind == QG__WORD) return o->key->value;
-    if (!strcmp(name, "model")) model_names(names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "data")) variant_names(qg_data_sets, names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "weight")) scheme_names(QG_WEIGHT, names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "input")) scheme_names(QG_INPUT, names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "gradient")) scheme_names(QG_GRADIENT, names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "schedule")) variant_names(qg_schedules, names, QG__VALUE_BYTES);
-    else if (!strcmp(name, "normalise")) variant_names(qg_normalisations, names, QG__VALUE_BYTES);
+    if (o->kind == QG_RECIPE_WORD) return o->value;
+    if (!strcmp(name, "model")) model_names(names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "data")) variant_names(qg_data_sets, names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "weight")) scheme_names(QG_WEIGHT, names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "input")) scheme_names(QG_INPUT, names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "gradient")) scheme_names(QG_GRADIENT, names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "schedule")) variant_names(qg_schedules, names, QG_RECIPE_VALUE_BYTES);
+    else if (!strcmp(name, "normalise")) variant_names(qg_normalisations, names, QG_RECIPE_VALUE_BYTES);
     return names;
 }
 
 static bool is_path(const option *o)
 {
-    return o->key->value && (!strcmp(o->key->value, "DIR") || !strcmp(o->key->value, "FILE") || !strcmp(o->key->value, "RUN"));
+    return o->value && (!strcmp(o->value, "DIR") || !strcmp(o->value, "FILE") || !strcmp(o->value, "RUN"));
 }
 
 /* The cases of options whose values are known: `--model) words=".." ;;`. */
 static void values(FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        char          names[QG__VALUE_BYTES];
+        const option *o = option_at(i);
+        char          names[QG_RECIPE_VALUE_BYTES];
         const char   *list = words_of(o, names);
-        if (*list) fprintf(out, "    --%s) words='", o->key->name), words(list, out), fputs("' ;;\n", out);
-        else if (!strcmp(o->key->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
+        if (*list) fprintf(out, "    --%s) words='", o->name), words(list, out), fputs("' ;;\n", out);
+        else if (!strcmp(o->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
         else if (is_path(o))
-            fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->key->name);
-        else if (o->key->kind != QG__FLAG) fprintf(out, "    --%s) return ;;\n", o->key->name);
+            fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
+        else if (o->kind != QG_RECIPE_FLAG) fprintf(out, "    --%s) return ;;\n", o->name);
     }
 }
 
 static void dashed(const verb *v, FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (verb_option_find(v, options[i].key->name)) fprintf(out, " --%s", options[i].key->name);
+        if (verb_option_find(v, option_at(i)->name)) fprintf(out, " --%s", option_at(i)->name);
 }
 
 void completion_print(const verb *const *verbs, int n, FILE *out)
@@ -87,7 +87,7 @@ void completion_print(const verb *const *verbs, int n, FILE *out)
     for (int i = 0; i < n; i++) {
         fprintf(out, "            %s) words='", verbs[i]->name);
         choices(verbs[i], out);
-        char names[QG__VALUE_BYTES] = "";
+        char names[QG_RECIPE_VALUE_BYTES] = "";
         if (verbs[i]->lists_schemes) scheme_names(QG_WEIGHT | QG_INPUT | QG_GRADIENT, names, sizeof names);
         words(names, out);
         dashed(verbs[i], out);

@@ -28,12 +28,12 @@ static qg_status load(evaluation *e)
     const char   *data  = config_text(asked, "data");
     e->run              = run_open(asked);
     if (!e->run) return qg_errcode();
-    e->test = qg_run_test(e->run, (qg_run_test_spec){ data, asked->recipe.data_dir, asked->recipe.cache });
+    e->test = qg_run_test(e->run, (qg_run_test_spec){ data, config_text(asked, "data-dir"), config_bytes(asked, "cache") });
     if (!e->test) return qg_errcode();
     run_data_name(data ? data : qg_run_get(e->run, "data"), e->data);
     report_warning(e->test);
     if (!config_text(asked, "weight")) return QG_OK;
-    e->other = qg_run_net_with(e->run, &asked->recipe, e->fresh, sizeof e->fresh);
+    e->other = qg_run_net_with(e->run, asked->recipe, e->fresh, sizeof e->fresh);
     return e->other ? QG_OK : qg_errcode();
 }
 
@@ -207,7 +207,7 @@ static void print(const evaluation *e)
     const double margin = qg_proportion_error(e->all.accuracy, e->all.images);
     char         digest[17];
     run_digest(e->run, digest);
-    if (!e->asked->json) {
+    if (!config_flag(e->asked, "json")) {
         print_safe(stdout, "run            %s\n", qg_run_file(e->run));
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->fresh) print_safe(stdout, "               initialised as usual: %s\n", e->fresh);
@@ -216,8 +216,8 @@ static void print(const evaluation *e)
         printf("test loss      %.6g\n", e->all.loss);
         printf("calibration    error %.2f %% (15 bins)\n", 100 * qg_assessment_calibration_error(&e->all));
         printf("digest         %s\n", digest);
-        if (e->asked->confusion) e->all.classes > MATRIX_CLASSES ? print_pairs(e) : print_matrix(e);
-        if (e->asked->per_class) print_classes(e);
+        if (config_flag(e->asked, "confusion")) e->all.classes > MATRIX_CLASSES ? print_pairs(e) : print_matrix(e);
+        if (config_flag(e->asked, "per-class")) print_classes(e);
         if (e->all.most_worst) print_worst(e);
         return;
     }
@@ -242,8 +242,8 @@ static void print(const evaluation *e)
 static int evaluate(evaluation *e)
 {
     const config *asked = e->asked;
-    const int     worst = asked->json && !config_text(asked, "worst") ? WORST : asked->worst;
-    if (!asked->run) {
+    const int     worst = config_flag(asked, "json") && !config_text(asked, "worst") ? WORST : config_integer(asked, "worst");
+    if (!config_text(asked, "run")) {
         qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
         return options_report("qgrad eval", true);
     }

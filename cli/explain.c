@@ -127,7 +127,7 @@ static void print_markdown(void)
 
 static int refuse(const char *name)
 {
-    char         names[QG__VALUE_BYTES] = "";
+    char         names[QG_RECIPE_VALUE_BYTES] = "";
     const size_t n                  = strcspn(name, ":");
     scheme_text  s, before;
     for (int i = 0; scheme_at(i, &s); i++) {
@@ -149,7 +149,7 @@ static int refuse(const char *name)
 static int explain_main(const char *program, const char *name, config *asked)
 {
     (void)program;
-    const bool  as_json = asked->json, as_page = asked->markdown;
+    const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
     scheme_text s;
     int         found = 0;
     if (as_page && (name || as_json)) {

@@ -25,10 +25,10 @@ typedef struct exporter {
 static qg_status configure(exporter *e, bool *usage)
 {
     *usage = true;
-    if (!e->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    if (!e->asked->out) return qg_fail(QG_EARG, "--out is missing: the file to write");
+    if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
+    if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
-    const qg_status status = output_check(e->asked->out, OUTPUT_PACKED);
+    const qg_status status = output_check(config_text(e->asked, "out"), OUTPUT_PACKED);
     if (status) return status;
     e->run = run_open(e->asked);
     return e->run ? QG_OK : qg_errcode();
@@ -73,7 +73,7 @@ static qg_status write_packed(exporter *e)
     unsigned char *file;
     if (!status) status = qg_export_packed_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
     if (status) return status;
-    status = output_write(e->asked->out, OUTPUT_PACKED, file, e->bytes);
+    status = output_write(config_text(e->asked, "out"), OUTPUT_PACKED, file, e->bytes);
     free(file);
     return status;
 }
@@ -83,12 +83,12 @@ static qg_status (*const writers[])(exporter *e) = { write_packed };
 static void print(const exporter *e)
 {
     const size_t floats = qg_net_float_bytes(qg_run_net(e->run));
-    if (e->asked->json) {
+    if (config_flag(e->asked, "json")) {
         qg__json j = qg__json_begin(stdout);
         qg__json_path(&j, "run", qg_run_directory(e->run));
         qg__json_text(&j, "file", run_file_name(e->run));
         qg__json_text(&j, "to", config_text(e->asked, "to"));
-        qg__json_path(&j, "out", e->asked->out);
+        qg__json_path(&j, "out", config_text(e->asked, "out"));
         qg__json_integer(&j, "float_bytes", floats);
         qg__json_integer(&j, "packed_bytes", e->net_bytes);
         qg__json_integer(&j, "file_bytes", e->bytes);
@@ -97,7 +97,7 @@ static void print(const exporter *e)
         return;
     }
     print_safe(stdout, "run            %s\n", qg_run_file(e->run));
-    print_safe(stdout, "file           %s, %zu bytes\n", e->asked->out, e->bytes);
+    print_safe(stdout, "file           %s, %zu bytes\n", config_text(e->asked, "out"), e->bytes);
     char ratio[QG_NUMBER_BYTES];
     printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__number_ratio(ratio, e->net_bytes, floats));
     printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
@@ -113,8 +113,8 @@ static int export_run(exporter *e)
     if (!status) status = take_normalisation(e);
     if (status) return qg_print_error("qgrad export");
     take_notes(e);
-    if (writers[e->asked->to](e)) return qg_print_error("qgrad export");
-    if (!output_is_stdout(e->asked->out)) print(e);
+    if (writers[config_word(e->asked, "to")](e)) return qg_print_error("qgrad export");
+    if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }
 

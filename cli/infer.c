@@ -16,7 +16,8 @@
 typedef struct inference {
     config      *asked;
     const char  *path;
-    const char  *data;              /* the name of the set */
+    const char  *data;              /* the name of the set, in */
+    char         name[64];
     packed_net   packed;
     qg_loader   *test;
     float       *scores;            /* [images][scores] */
@@ -34,13 +35,13 @@ typedef struct inference {
 static qg_status set_default(config *asked, const char *name)
 {
     const option *o = option_find(name);
-    return config_text(asked, name) ? QG_OK : config_set(asked, o, o->key->fallback);
+    return config_text(asked, name) ? QG_OK : config_set(asked, name, o->fallback);
 }
 
 static qg_status configure(inference *v, bool *usage)
 {
     *usage  = true;
-    v->path = v->asked->packed;
+    v->path = config_text(v->asked, "packed");
     if (!v->path) return qg_fail(QG_EARG, "--packed is missing: the file that qgrad export wrote");
     return set_default(v->asked, "batch");
 }
@@ -49,11 +50,11 @@ static qg_status configure(inference *v, bool *usage)
 static qg_status take_directory(inference *v)
 {
     qg_status status = QG_OK;
-    if (!v->asked->run || config_text(v->asked, "data-dir")) return QG_OK;
-    qg_run *run = qg_run_open(v->asked->run, v->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
+    if (!config_text(v->asked, "run") || config_text(v->asked, "data-dir")) return QG_OK;
+    qg_run *run = qg_run_open(config_text(v->asked, "run"), config_flag(v->asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     if (!run) return qg_errcode();
     const char *where = qg_run_get(run, "data-dir");
-    if (where && !strcmp(qg_run_get(run, "data"), config_text(v->asked, "data"))) status = config_set(v->asked, option_find("data-dir"), where);
+    if (where && !strcmp(qg_run_get(run, "data"), config_text(v->asked, "data"))) status = config_set(v->asked, "data-dir", where);
     qg_run_close(run);
     return status;
 }
@@ -63,13 +64,14 @@ static qg_status take_directory(inference *v)
 static qg_status choose_data(inference *v)
 {
     const char *noted = config_text(v->asked, "data") ? NULL : qg_infer_note(v->packed.net, "data");
-    qg_status   status = noted ? config_set(v->asked, option_find("data"), noted) : QG_OK;
+    qg_status   status = noted ? config_set(v->asked, "data", noted) : QG_OK;
     if (!status && noted && run_data_names_files(noted)) status = QG_EARG;
     if (!status) status = set_default(v->asked, "data");
-    v->data = v->asked->recipe.data.name;
     if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);
-    status = qg__recipe_check_cache(&v->asked->recipe);
-    return status ? status : take_directory(v);
+    v->data = run_data_name(config_text(v->asked, "data"), v->name);
+    if (config_text(v->asked, "cache") && strcmp(v->data, "folder"))
+        return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", v->data);
+    return take_directory(v);
 }
 
 /* Labels of a folder are numbers of names. */
@@ -115,17 +117,18 @@ static qg_status take_memory(inference *v)
 
 static qg_status open(inference *v)
 {
-    const qg_recipe *r = &v->asked->recipe;
-    qg_set_threads(r->threads);
-    qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize);
+    const config *asked = v->asked;
+    const int     batch = config_integer(asked, "batch");
+    qg_set_threads(config_integer(asked, "threads"));
+    qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)config_word(asked, "requantize"));
     if (!status) status = choose_data(v);
     if (status) return status;
-    v->test = qg_data_test(config_text(v->asked, "data"), r->data_dir,
-                           (qg_loader_spec){ .batch = r->batch, .in_order = true, .cache_bytes = r->cache });
+    const qg_loader_spec how = { .batch = batch, .in_order = true, .cache_bytes = config_bytes(asked, "cache") };
+    v->test = qg_data_test(config_text(asked, "data"), config_text(asked, "data-dir"), how);
     if (!v->test) return QG_EIO;
     report_warning(v->test);
     status = check_images(v);
-    if (!status) status = packed_prepare(&v->packed, r->batch);
+    if (!status) status = packed_prepare(&v->packed, batch);
     return status ? status : take_memory(v);
 }
 
@@ -181,7 +184,7 @@ static qg_status compare_with(inference *v, qg_run *r)
     const size_t scores = (size_t)v->packed.scores;
     const int    all    = qg_loader_shape(v->test).n;
     if (!qg_shape_equal(qg_run_image(r), v->packed.image) || qg_run_classes(r) != v->packed.scores)
-        return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
+        return qg_fail(QG_EARG, "%s: has other images or classes than %s", config_text(v->asked, "run"), v->path);
     float    *there  = malloc((size_t)v->most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", v->most);
     for (int at = 0; at < all && !status; at += v->most) {
@@ -270,16 +273,16 @@ static void print(const inference *v)
     const double   accuracy = (double)v->correct / (double)images, margin = qg_proportion_error(accuracy, images);
     const double   speed    = (double)images / v->seconds;
     const qg_infer *net     = v->packed.net;
-    if (!v->asked->json) {
+    if (!config_flag(v->asked, "json")) {
         print_safe(stdout, "net            %s, %zu bytes, %d step%s\n", v->path, v->packed.bytes, qg_infer_steps(net),
                    qg_infer_steps(net) == 1 ? "" : "s");
         printf("data           %s, %" PRIu64 " test images\n", v->data, images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * accuracy, 100 * margin);
-        if (v->asked->requantize)
+        if (config_word(v->asked, "requantize"))
             printf("requantized    %d products by TFLite's fixed-point operator\n", qg_infer_fixed_point(net));
         printf("speed          %.0f images/s, batches of %d, %d thread%s, %s\n", speed, v->packed.batch, v->packed.threads,
                v->packed.threads == 1 ? "" : "s", qg_cpu_path());
-        if (v->asked->run)
+        if (config_text(v->asked, "run"))
             printf("evaluation     %" PRIu64 " of %" PRIu64 " scores equal, the others within %.3g; %" PRIu64 " of %" PRIu64
                    " labels equal\n", v->equal, images * (uint64_t)v->packed.scores, v->furthest, v->same_labels, images);
         if (v->step) print_profile(v);
@@ -300,7 +303,7 @@ static void print(const inference *v)
     qg__json_integer(&j, "batch", (uint64_t)v->packed.batch);
     qg__json_real(&j, "seconds", v->seconds);
     qg__json_real(&j, "images_per_second", speed);
-    if (v->asked->run) {
+    if (config_text(v->asked, "run")) {
         qg__json_integer(&j, "equal_scores", v->equal);
         qg__json_integer(&j, "equal_labels", v->same_labels);
         qg__json_real(&j, "largest_difference", v->furthest);
@@ -317,8 +320,8 @@ static int infer(inference *v)
     if (status) return options_report("qgrad infer", usage);
     status = open(v);
     if (!status) status = run(v);
-    if (!status && v->asked->run) status = compare(v);
-    if (!status && v->asked->profile) status = profile(v);
+    if (!status && config_text(v->asked, "run")) status = compare(v);
+    if (!status && config_flag(v->asked, "profile")) status = profile(v);
     if (status) return qg_print_error("qgrad infer");
     print(v);
     return EXIT_DONE;

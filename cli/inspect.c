@@ -53,7 +53,7 @@ typedef struct inspection {
  * unknown, the run has the published size. */
 static qg_status load(inspection *e)
 {
-    const char *dir = e->asked->recipe.data_dir;
+    const char *dir = config_text(e->asked, "data-dir");
     if (!qg_run_classes(e->run) && !qg_run_config(e->run)) {
         qg_loader *test = qg_run_test(e->run, (qg_run_test_spec){ .dir = dir });
         if (!test && (dir || qg_run_get(e->run, "data-dir"))) return qg_errcode();
@@ -397,7 +397,7 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
 
 static qg_status print_all(inspection *e)
 {
-    const bool  as_json = e->asked->json, draws = e->asked->histogram;
+    const bool  as_json = config_flag(e->asked, "json"), draws = config_flag(e->asked, "histogram");
     const char *file    = run_file_name(e->run);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
@@ -434,7 +434,7 @@ static qg_status print_all(inspection *e)
 
 static int inspect(inspection *e, const char *dir)
 {
-    const char *asked = e->asked->run;
+    const char *asked = config_text(e->asked, "run");
     if (!dir == !asked) {
         fprintf(stderr, "qgrad inspect: %s\n",
                 dir ? "two run directories were given; pass only one"
@@ -442,7 +442,7 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    e->run = qg_run_open(dir, e->asked->best ? QG_RUN_BEST : QG_RUN_LAST);
+    e->run = qg_run_open(dir, config_flag(e->asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     if (!e->run) return qg_print_error("qgrad inspect");
     qg_status status = load(e);
     if (!status) status = print_all(e);

@@ -251,11 +251,11 @@ bool plot_of(const scheme_text *s, char text[PLOT_TEXT_BYTES], char file[PLOT_TE
     return true;
 }
 
-/* Reads the scheme for a role, or for the first that has one of this name. */
-static qg_status parse(const char *text, plot_role asked, qg_quant *q, qg_role *role)
+/* Reads the scheme for one of the words of --role: any, the first role that has a scheme of this name, or that role. */
+static qg_status parse(const char *text, int asked, qg_quant *q, qg_role *role)
 {
     static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-    if (asked != PLOT_ANY) return qg_quant_parse(text, *role = roles[asked - PLOT_WEIGHT], q);
+    if (asked) return qg_quant_parse(text, *role = roles[asked - 1], q);
     for (int i = 0; i < 3; i++) {
         const qg_scheme *scheme;
         unsigned         of;
@@ -297,20 +297,20 @@ static int plot_main(const char *program, const char *operand, config *asked)
 {
     qg_quant q;
     (void)program;
-    if (asked->out && (asked->csv || asked->json)) return refuse("--out writes pictures, and takes neither --csv nor --json");
-    if (asked->csv && asked->json) return refuse("--csv and --json exclude each other");
-    if (asked->out && !operand) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (config_text(asked, "out") && (config_flag(asked, "csv") || config_flag(asked, "json"))) return refuse("--out writes pictures, and takes neither --csv nor --json");
+    if (config_flag(asked, "csv") && config_flag(asked, "json")) return refuse("--csv and --json exclude each other");
+    if (config_text(asked, "out") && !operand) return write_all(config_text(asked, "out")) ? options_report("qgrad plot", false) : EXIT_DONE;
     if (!operand) return refuse("the scheme is missing; qgrad explain lists them");
     qg_role   role;
-    qg_status s = parse(operand, asked->role, &q, &role);
+    qg_status s = parse(operand, config_word(asked, "role"), &q, &role);
     if (s) return options_report("qgrad plot", true);
     curves *c = malloc(sizeof *c);
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     if (c) *c = (curves){ .text = operand, .role = role };
     if (!s) s = draw(q, role, c);
-    if (!s && asked->out) s = output_print(asked->out, OUTPUT_PICTURE, print_svg, c);
-    else if (!s && asked->csv) write_csv(c, stdout);
-    else if (!s && asked->json) write_json(c, stdout);
+    if (!s && config_text(asked, "out")) s = output_print(config_text(asked, "out"), OUTPUT_PICTURE, print_svg, c);
+    else if (!s && config_flag(asked, "csv")) write_csv(c, stdout);
+    else if (!s && config_flag(asked, "json")) write_json(c, stdout);
     else if (!s) s = print_svg(c, stdout);
     free(c);
     return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;

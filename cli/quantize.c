@@ -20,10 +20,10 @@ static qg_status choose_directory(quantization *z)
     char      of[QG__PATH_BYTES];
     bool      exists;
     qg_status status = run_directory("run", qg_run_directory(z->of), of);
-    if (!status && z->asked->out) status = run_directory("out", z->asked->out, z->dir);
+    if (!status && config_text(z->asked, "out")) status = run_directory("out", config_text(z->asked, "out"), z->dir);
     if (status) return status;
     const char *slash = strrchr(of, '/'), *name = slash ? slash + 1 : of;
-    if (!z->asked->out) {
+    if (!config_text(z->asked, "out")) {
         if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
             return qg_fail(QG_EARG, "out: %s has no name for the new run to derive its own from; pass --out", of);
         if (snprintf(z->dir, sizeof z->dir, "%s-quantized", of) >= QG__PATH_BYTES)
@@ -35,8 +35,8 @@ static qg_status choose_directory(quantization *z)
 
 static qg_status configure(quantization *z, bool *usage)
 {
-    *usage = !z->asked->run;
-    if (!z->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
+    *usage = !config_text(z->asked, "run");
+    if (!config_text(z->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     z->of = run_open(z->asked);
     return z->of ? choose_directory(z) : qg_errcode();
 }
@@ -91,13 +91,13 @@ static int quantize(quantization *z)
     qg_status status = configure(z, &usage);
     if (status) return options_report("qgrad quantize", usage);
     const config *asked = z->asked;
-    status = qg_run_quantize(z->of, (qg_run_quantize_spec){ z->dir, &asked->recipe, asked->calibrate }, &z->result);
+    status = qg_run_quantize(z->of, (qg_run_quantize_spec){ z->dir, asked->recipe, config_integer(asked, "calibrate") }, &z->result);
     if (z->result.misfit) return options_report("qgrad quantize", true);
     report_presets();
     z->made = status ? NULL : qg_run_open(z->dir, QG_RUN_LAST);
     if (!z->made || !qg_run_net(z->made)) return qg_print_error("qgrad quantize");
     run_digest(z->made, digest);
-    if (asked->json) print_json(z, digest);
+    if (config_flag(asked, "json")) print_json(z, digest);
     else print_text(z, digest);
     return EXIT_DONE;
 }

@@ -9,7 +9,7 @@ static qg_status list(listing *all, const char *where, const config *asked, bool
     qg_status status = run_directory("runs", where, dir);
     if (!status) status = listing_walk(all, dir);
     *usage = !status;
-    return status ? status : listing_sort(all, asked->sort);
+    return status ? status : listing_sort(all, config_text(asked, "sort"));
 }
 
 static int runs_main(const char *program, const char *operand, config *asked)
@@ -17,18 +17,18 @@ static int runs_main(const char *program, const char *operand, config *asked)
     (void)program;
     listing     all   = { 0 };
     const char *where = operand ? operand : "runs";
-    bool        usage = asked->json && asked->csv;
+    bool        usage = config_flag(asked, "json") && config_flag(asked, "csv");
     qg_status   status = usage ? qg_fail(QG_EARG, "--csv and --json exclude each other") : list(&all, where, asked, &usage);
     if (status) {
         const int exit = options_report("qgrad runs", usage);
         listing_free(&all);
         return exit;
     }
-    if (asked->json) {
+    if (config_flag(asked, "json")) {
         qg__json j = qg__json_begin(stdout);
         listing_put(&j, &all);
         qg__json_end(&j);
-    } else if (asked->csv) {
+    } else if (config_flag(asked, "csv")) {
         listing_print_csv(&all, stdout);
     } else if (all.count) {
         status = listing_print(&all, stdout);

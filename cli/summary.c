@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "cli/config/config.h"
+#include "cli/config/models.h"
 #include "core/io/json_write.h"
 #include "layers/layer.h"
+#include "layers/models/text.h"
 
 static void print_scheme(qg__json *j, const char *key, qg_quant q, qg_role role)
 {
@@ -82,14 +84,14 @@ static void print_layer(qg__json *j, qg_layer *l)
     qg__json_close(j, '}');
 }
 
-static void print_json(const qg_recipe *c, const qg_net *net)
+static void print_json(qg_recipe *c, const qg_net *net)
 {
     uint64_t macs = 0;
     qg__json     j    = qg__json_begin(stdout);
-    qg__json_text(&j, "model", qg__recipe_value(c, "model"));
-    qg__json_text(&j, "weight", qg__recipe_value(c, "weight"));
-    qg__json_text(&j, "input", qg__recipe_value(c, "input"));
-    qg__json_text(&j, "gradient", qg__recipe_value(c, "gradient"));
+    qg__json_text(&j, "model", qg_recipe_get(c, "model"));
+    qg__json_text(&j, "weight", qg_recipe_get(c, "weight"));
+    qg__json_text(&j, "input", qg_recipe_get(c, "input"));
+    qg__json_text(&j, "gradient", qg_recipe_get(c, "gradient"));
     qg__json_open(&j, "layers", '[');
     for (int i = 0; i < qg_net_layers(net); i++) {
         print_layer(&j, qg_net_layer(net, i));
@@ -104,51 +106,50 @@ static void print_json(const qg_recipe *c, const qg_net *net)
 }
 
 /* The images are not read, so the table cannot say after how many steps. */
-static void print_delays(const qg_recipe *c, FILE *out)
+static void print_delays(qg_recipe *c, FILE *out)
 {
     static const char *const keys[] = { "quantize-after", "quantize-weights-after", "freeze-batchnorm-after" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *text = qg__recipe_value(c, keys[i]);
+        const char *text = qg_recipe_get(c, keys[i]);
         if (text && strstr(text, "epochs")) fprintf(out, "%s %s: the training images decide how many steps these are\n", keys[i], text);
     }
 }
 
-/* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no
- * paper. */
-static qg_shape image_of(const config *asked, const qg_recipe *r)
+/* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no paper. */
+static qg_shape image_of(const config *asked, int *classes)
 {
-    const bool named = config_text(asked, "data") || asked->file || asked->recipe.named;
-    if (config_text(asked, "image")) return asked->image;
-    return named || r->model.type == &qg_model_text ? qg__data_image(&r->data, r->data_dir) : r->model.type->image;
+    qg_recipe      *r     = asked->recipe;
+    const bool      named = config_text(asked, "data") || config_text(asked, "config") || config_text(asked, "recipe");
+    const qg_model *model = model_of(qg_recipe_get(r, "model"));
+    const qg_shape  image = qg_data_image(qg_recipe_get(r, "data"), qg_recipe_get(r, "data-dir"), classes);
+    if (config_text(asked, "image")) return config_image(asked);
+    return named || model == &qg_model_text ? image : model->image;
 }
 
-static int summarise(const config *asked, qg_recipe *c)
+static qg_status make_net(config *asked, bool *usage, qg_net **net)
 {
-    const qg_recipe *r = c;
-    bool          usage;
-    qg_status     status = config_resolve(asked, NULL, c, &usage);
-    if (!status) {
-        usage                = true;
-        c->data.image = image_of(asked, r);
-        status               = r->data.image.h ? qg__recipe_check(c)
-                                               : qg_fail(QG_EARG, "the size of the images is unknown; pass --image");
-    }
-    if (status) return options_report("qgrad summary", usage);
-    qg_net *net = qg__recipe_net(r, r->data.image, r->data.classes);
-    if (!net) return qg_print_error("qgrad summary");
-    if (asked->json) print_json(c, net);
-    else qg_net_summary(net, stdout), print_delays(c, stdout);
-    qg_net_free(net);
-    return EXIT_DONE;
+    int       classes;
+    qg_status status = config_read(asked, usage);
+    if (status) return status;
+    *usage = true;
+    if (!qg_recipe_get(asked->recipe, "model")) return qg_errcode();
+    const qg_shape image = image_of(asked, &classes);
+    if (!image.h) return qg_fail(QG_EARG, "the size of the images is unknown; pass --image");
+    *net   = qg_recipe_net(asked->recipe, image, classes);
+    *usage = qg_errcode() == QG_EARG;               /* and not the size of the images */
+    return *net ? QG_OK : qg_errcode();
 }
 
 static int summary_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    qg_recipe c      = { 0 };
-    const int status = summarise(asked, &c);
-    qg__recipe_clear(&c);
-    return status;
+    bool    usage;
+    qg_net *net = NULL;
+    if (make_net(asked, &usage, &net)) return options_report("qgrad summary", usage);
+    if (config_flag(asked, "json")) print_json(asked->recipe, net);
+    else qg_net_summary(net, stdout), print_delays(asked->recipe, stdout);
+    qg_net_free(net);
+    return EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

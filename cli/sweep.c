@@ -82,32 +82,32 @@ static void catch_signals(sweep *s)
 
 static bool is_varied(const sweep *s, const option *o) { return lists_count(s->asked, o) > 1; }
 
-static bool is_path(const option *o) { return o->key->kind == QG__TEXT && !o->key->parse; }
+static bool is_path(const option *o) { return o->kind == QG_RECIPE_TEXT && o->is & QG_RECIPE_COMMAS; }
 
 static void append_value(char *text, size_t bytes, const option *o, const char *value)
 {
-    char name[QG__VALUE_BYTES];
-    if (!strcmp(o->key->name, "model")) model_file_name(value, name, sizeof name);
-    if (!strcmp(o->key->name, "model")) place_append(text, bytes, o->key->name, name);
-    else if (is_path(o)) place_append_path(text, bytes, o->key->name, value);
-    else place_append(text, bytes, o->key->name, value);
+    char name[QG_RECIPE_VALUE_BYTES];
+    if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
+    if (!strcmp(o->name, "model")) place_append(text, bytes, o->name, name);
+    else if (is_path(o)) place_append_path(text, bytes, o->name, value);
+    else place_append(text, bytes, o->name, value);
 }
 
 /* runs/sweep-MODEL-CHANGES-LISTS.  What a list contains is not part of it, so a list may grow. */
 static qg_status name_sweep(sweep *s)
 {
     const config *a = s->asked;
-    char          name[QG__PATH_BYTES / 2] = "", value[QG__VALUE_BYTES];
-    if (a->out) return run_directory("out", a->out, s->out);
+    char          name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
+    if (config_text(a, "out")) return run_directory("out", config_text(a, "out"), s->out);
     for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
         for (int i = 0; i < OPTIONS; i++) {
-            const option *o = &options[i];
-            const bool    quiet = !strcmp(o->key->name, "seed") || !strcmp(o->key->name, "data-dir") || lists_is_free(o);
+            const option *o = option_at(i);
+            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "data-dir") || lists_is_free(o);
             if (!a->values[i] || quiet || is_varied(s, o) != (pass == 1)) continue;
             lists_value(a, 0, o, value);
-            if (pass == 1) place_append(name, sizeof name, "", o->key->name);
-            else if (!strcmp(o->key->name, "recipe") || !strcmp(o->key->name, "data")) place_append(name, sizeof name, "", value);
-            else if (!strcmp(o->key->name, "model")) model_file_name(value, name, sizeof name);
+            if (pass == 1) place_append(name, sizeof name, "", o->name);
+            else if (!strcmp(o->name, "recipe") || !strcmp(o->name, "data")) place_append(name, sizeof name, "", value);
+            else if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
             else append_value(name, sizeof name, o, value);
         }
     for (const char *item = config_text(a, "layer"); item && *item; item = qg__lines_next(item)) {
@@ -120,18 +120,19 @@ static qg_status name_sweep(sweep *s)
 }
 
 /* OUT/LISTS-seed-SEED, and OUT/RECIPE/LISTS-seed-SEED with --recipe, as train calls it. */
-static qg_status name_run(const sweep *s, int k, const config *one, const char *seed, char dir[QG__PATH_BYTES])
+static qg_status name_run(const sweep *s, int k, const config *one, char dir[QG__PATH_BYTES])
 {
-    char name[QG__PATH_BYTES / 2] = "", value[QG__VALUE_BYTES];
+    const char *recipe = config_text(one, "recipe");
+    char name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        if (!is_varied(s, o) || !strcmp(o->key->name, "seed") || !strcmp(o->key->name, "recipe")) continue;
+        const option *o = option_at(i);
+        if (!is_varied(s, o) || !strcmp(o->name, "seed") || !strcmp(o->name, "recipe")) continue;
         lists_value(s->asked, k, o, value);
         append_value(name, sizeof name - 64, o, value);
     }
     place_shorten(name);
-    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, one->recipe.named ? "/" : "", one->recipe.named ? one->recipe.named : "",
-                           name, *name ? "-" : "", seed);
+    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, recipe ? "/" : "", recipe ? recipe : "", name,
+                           *name ? "-" : "", qg_recipe_get(one->recipe, "seed"));
     return n < QG__PATH_BYTES ? QG_OK : qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
 }
 
@@ -152,21 +153,16 @@ static bool has_run(const char *dir)
 
 static const char *or_unset(const char *text) { return text ? text : "unset"; }
 
-/* A run that is there already must be the one that c asks for. */
-static qg_status check_run(const char *dir, qg_recipe *c)
+/* A run that is there already must be the one that is asked for. */
+static qg_status check_run(const char *dir, qg_recipe *asked)
 {
-    run_paths       p;
-    qg_recipe       stored = { 0 }, run = { 0 };
-    qg_status       status = run_paths_of(dir, &p);
-    if (!status && c->teacher_run && !qg__recipe_value(c, "distil")) status = qg__recipe_put(c, qg__recipe_key("distil"), "");
-    if (!status) status = qg__recipe_stored(p.file[RUN_CONFIG], &stored);
-    if (!status) status = qg__recipe_as_stored(&stored, &run);
-    const qg__option *o = status ? NULL : qg__recipe_difference(c, &run, QG__IDENTITY, QG__PER_RUN);
-    if (!status && !o && c->seed != run.seed) o = qg__recipe_key("seed");
+    qg_recipe           *run    = qg_recipe_of_run(dir);
+    qg_status            status = run ? QG_OK : qg_errcode();
+    const qg_recipe_key *o      = run ? place_difference(asked, run, NULL) : NULL;
     if (o)
         status = qg_fail(QG_EARG, "has a run with %s %s, not %s; choose another --out, or rename it", o->name,
-                         or_unset(run.text[o - qg__recipe_keys]), or_unset(c->text[o - qg__recipe_keys]));
-    qg__recipe_clear(&stored), qg__recipe_clear(&run);
+                         or_unset(qg_recipe_get(run, o->name)), or_unset(qg_recipe_get(asked, o->name)));
+    qg_recipe_free(run);
     return status;
 }
 
@@ -175,13 +171,13 @@ static qg_status check_run(const char *dir, qg_recipe *c)
 /* "weight=twn lr=0.1 seed=1": what combination k has of each list. */
 static void spell(const sweep *s, int k, char *text, size_t bytes)
 {
-    char value[QG__VALUE_BYTES];
+    char value[QG_RECIPE_VALUE_BYTES];
     *text = '\0';
     for (int i = 0; i < OPTIONS; i++) {
         const size_t used = strlen(text);
-        if (!is_varied(s, &options[i])) continue;
-        lists_value(s->asked, k, &options[i], value);
-        snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", options[i].key->name, value);
+        if (!is_varied(s, option_at(i))) continue;
+        lists_value(s->asked, k, option_at(i), value);
+        snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", option_at(i)->name, value);
     }
 }
 
@@ -201,22 +197,23 @@ static char *copy(const char *text)
     return to;
 }
 
-/* Resolves and checks a combination, and looks at what is in its directory. */
-static qg_status examine(const sweep *s, job *j, config *one, qg_recipe *c)
+/* Checks a combination, and looks at what is in its directory. */
+static qg_status examine(const sweep *s, job *j, config *one)
 {
     char      dir[QG__PATH_BYTES];
     bool      usage;
     qg_status status = lists_pick(s->asked, j->combination, one);
-    if (!status) status = config_resolve(one, NULL, c, &usage);
-    if (!status) status = qg__recipe_trains(c);
-    if (!status) status = name_run(s, j->combination, one, qg__recipe_value(c, "seed"), dir);
+    if (!status) status = config_read(one, &usage);
+    if (!status) status = qg_recipe_check(one->recipe);
+    if (!status) status = name_run(s, j->combination, one, dir);
     if (status) return status;
-    j->dir = copy(dir);
-    if (!one->init && c->init_recipe && snprintf(dir, sizeof dir, "%s/%s/seed-%s", s->out, c->init_recipe, qg__recipe_value(c, "seed")))
+    const char *first = config_text(one, "init") ? NULL : qg_recipe_get(one->recipe, "init-recipe");
+    j->dir            = copy(dir);
+    if (first && snprintf(dir, sizeof dir, "%s/%s/seed-%s", s->out, first, qg_recipe_get(one->recipe, "seed")))
         j->source = copy(dir);
-    if (!j->dir || (!one->init && c->init_recipe && !j->source)) return QG_EMEM;
+    if (!j->dir || (first && !j->source)) return QG_EMEM;
     if (!has_run(j->dir)) return QG_OK;
-    status   = check_run(j->dir, c);
+    status   = check_run(j->dir, one->recipe);
     j->state = is_finished(j->dir) ? FINISHED : qg__path_locked(j->dir) ? ELSEWHERE : TO_DO;
     return status;
 }
@@ -231,23 +228,22 @@ static void check_names(const sweep *s)
 
 static qg_status prepare(sweep *s)
 {
-    const int first = s->asked->array ? s->asked->array - 1 : 0;
+    const int first = config_integer(s->asked, "array") ? config_integer(s->asked, "array") - 1 : 0;
     qg_status status = lists_combinations(s->asked, &s->combinations);
     if (!status && first >= s->combinations)
-        status = qg_fail(QG_EARG, "array: %d is not in 1..%d, the numbers of the combinations", s->asked->array, s->combinations);
+        status = qg_fail(QG_EARG, "array: %d is not in 1..%d, the numbers of the combinations", config_integer(s->asked, "array"), s->combinations);
     if (!status) status = name_sweep(s);
     if (status) return status;
-    s->jobs = s->asked->array ? 1 : s->combinations;
+    s->jobs = config_integer(s->asked, "array") ? 1 : s->combinations;
     s->job  = calloc((size_t)s->jobs, sizeof *s->job);
     if (!s->job) return qg_fail(QG_EMEM, "out of memory for %d combinations", s->jobs);
     int failed = 0;
     for (int i = 0; i < s->jobs; i++) {
-        job   *j   = &s->job[i];
-        config    one = { .file = NULL };
-        qg_recipe c   = { .epochs = 0 };
+        job   *j       = &s->job[i];
+        config one     = { 0 };
         j->combination = first + i;
-        status         = examine(s, j, &one, &c);
-        config_free(&one), qg__recipe_clear(&c);
+        status         = examine(s, j, &one);
+        config_free(&one);
         if (status == QG_EMEM || (status && !(j->why = copy(qg_errmsg())))) return QG_EMEM;
         failed += status != QG_OK;
     }
@@ -292,13 +288,13 @@ static void free_words(words *w)
 
 static void add_option(words *w, const option *o, const char *text)
 {
-    if (o->key->kind == QG__FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->key->name);
-    if (o->key->kind == QG__FLAG) return;
+    if (o->kind == QG_RECIPE_FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->name);
+    if (o->kind == QG_RECIPE_FLAG) return;
     for (const char *line = text; *line; line = qg__lines_next(line)) {
-        add_word(w, "--%s=%.*s", o->key->name, (int)strcspn(line, "\n"), line);
-        if (o->key->kind != QG__LIST) return;
+        add_word(w, "--%s=%.*s", o->name, (int)strcspn(line, "\n"), line);
+        if (o->kind != QG_RECIPE_LIST) return;
     }
-    if (!*text) add_word(w, "--%s=", o->key->name);
+    if (!*text) add_word(w, "--%s=", o->name);
 }
 
 /* The options of combination k, as train takes them. */
@@ -307,9 +303,9 @@ static qg_status add_options(const sweep *s, int k, words *w)
     config          one    = { 0 };
     const qg_status status = lists_pick(s->asked, k, &one);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        const char *name = options[i].key->name, *text = config_text_of(&one, &options[i]);
+        const char *name = option_at(i)->name, *text = config_text_of(&one, option_at(i));
         const bool  own = !strcmp(name, "out") || !strcmp(name, "budget") || !strcmp(name, "json");
-        if (text && !own) add_option(w, &options[i], text);
+        if (text && !own) add_option(w, option_at(i), text);
     }
     config_free(&one);
     return status;
@@ -318,7 +314,7 @@ static qg_status add_options(const sweep *s, int k, words *w)
 /* Seconds; infinite without --budget. */
 static double time_left(const sweep *s)
 {
-    return config_text(s->asked, "budget") ? s->asked->budget - (qg__now() - s->began) : INFINITY;
+    return config_text(s->asked, "budget") ? config_number(s->asked, "budget") - (qg__now() - s->began) : INFINITY;
 }
 
 static qg_status command(const sweep *s, const job *j, words *w)
@@ -490,7 +486,7 @@ static void look_again(const sweep *s)
 static void begin_some(const sweep *s)
 {
     look_again(s);
-    for (job *j; count(s, BUSY) < s->asked->jobs && time_left(s) > 0 && (j = next(s));)
+    for (job *j; count(s, BUSY) < config_integer(s->asked, "jobs") && time_left(s) > 0 && (j = next(s));)
         if (begin(s, j)) fail(s, j, qg_errmsg());
 }
 
@@ -517,7 +513,7 @@ static void wait_for_something(const sweep *s)
 }
 
 /* Whether to wait for runs of other processes.  A task of an array leaves its node to other tasks instead. */
-static bool waits(const sweep *s) { return count(s, ELSEWHERE) && !s->asked->array && !stop_signal && time_left(s) > 0; }
+static bool waits(const sweep *s) { return count(s, ELSEWHERE) && !config_integer(s->asked, "array") && !stop_signal && time_left(s) > 0; }
 
 static void train_all(sweep *s)
 {
@@ -566,8 +562,8 @@ static qg_status report(const sweep *s)
         if (!status && s->job[i].state == FINISHED && runs.item[i].result.complete) runs.item[i].state = LISTED_FINISHED;
     }
     if (!status) status = averages_of(s->asked, number, &runs, &of);
-    if (!status && s->asked->json) print_json(s, &of, &runs);
-    else if (!status && s->asked->csv) averages_print_csv(&of, stdout);
+    if (!status && config_flag(s->asked, "json")) print_json(s, &of, &runs);
+    else if (!status && config_flag(s->asked, "csv")) averages_print_csv(&of, stdout);
     else if (!status) status = averages_print(&of, stdout);
     free(number);
     averages_free(&of);
@@ -596,20 +592,21 @@ static int status_of(const sweep *s)
     if (left > elsewhere)
         print_safe(stderr, NAME ": %d of %d runs are not finished; the same command continues them\n", left - elsewhere, s->jobs);
     if (stop_signal) return 128 + stop_signal;
-    return failed || (elsewhere && s->asked->array) ? EXIT_FAILED : left ? EXIT_BUDGET : EXIT_DONE;
+    return failed || (elsewhere && config_integer(s->asked, "array")) ? EXIT_FAILED : left ? EXIT_BUDGET : EXIT_DONE;
 }
 
 static int run(sweep *s)
 {
     const config *a      = s->asked;
-    qg_status     status = a->csv && a->json ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
+    qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
     if (status) return options_report(NAME, status == QG_EARG);
-    if (a->list) {
+    if (config_flag(a, "list")) {
         list(s);
         return count(s, FAILED) ? EXIT_FAILED : EXIT_DONE;
     }
     qg_set_threads(0);
-    if (!a->values[option_find("threads") - options]) s->threads = qg_threads() > a->jobs ? qg_threads() / a->jobs : 1;
+    const int jobs = config_integer(a, "jobs");
+    if (!lists_count(a, option_find("threads"))) s->threads = qg_threads() > jobs ? qg_threads() / jobs : 1;
     train_all(s);
     if (report(s)) return qg_print_error(NAME);
     return status_of(s);

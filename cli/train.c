@@ -16,153 +16,105 @@
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "core/dist/ranks.h"
-#include "train/init.h"
-#include "train/reader.h"
 
 /* The verb: its options, and the run they set up. */
 typedef struct training {
-    const char     *program;
-    config         *asked;
-    qg_recipe       config;
-    run_paths       paths;
-    qg_fit_spec     spec;
-    qg_loader      *train, *test;
-    qg_net         *net;
-    qg_optim       *optim;
-    qg__init_report init;
-    qg_run          teacher;        /* its net is NULL: none */
-    progress        progress;
-    follower        follower;
-    bool            unfollowed;     /* a warning has said so */
-    double          began;          /* the process, for --budget */
-    bool            goes_on;        /* with a run that has a config.toml */
-    int             extends;        /* one of so many epochs, which gets more; 0: it keeps its own */
-    char            place[QG__PATH_BYTES];  /* the directory, or before its number; empty: one that may exist */
-    bool            took_place;             /* and made it */
-    char            missed[PLACE_MISSED_BYTES]; /* a run that --resume may have been meant for; empty: none */
+    const char   *program;
+    config       *asked;
+    run_paths     paths;
+    qg_training  *of;               /* what the recipe describes, or NULL */
+    progress      progress;
+    follower      follower;
+    bool          unfollowed;       /* a warning has said so */
+    double        began;            /* the process, for --budget */
+    bool          goes_on;          /* with a run that has a config.toml */
+    int           had;              /* a run that goes on had so many epochs */
+    char          place[QG__PATH_BYTES];    /* the directory, or before its number; empty: one that may exist */
+    bool          took_place;               /* and made it */
+    char          missed[PLACE_MISSED_BYTES];   /* a run that --resume may have been meant for; empty: none */
 } training;
 
+/* --- the run ------------------------------------------------------------------------------ */
+
 /* Without --out: the run that --resume finds, or a name that is free. */
-static qg_status choose_place(training *t, qg_recipe *c, char dir[QG__PATH_BYTES])
+static qg_status choose_place(training *t, char dir[QG__PATH_BYTES])
 {
     bool      found  = false;
-    qg_status status = place_name(t->asked, c, dir);
-    if (!status && t->asked->resume) status = place_find(t->asked, c, dir, &found, t->missed);
-    if (status || found || t->asked->force) return status;
+    qg_status status = place_name(t->asked, dir);
+    if (!status && config_flag(t->asked, "resume")) place_find(t->asked, dir, &found, t->missed);
+    if (status || found || config_flag(t->asked, "force")) return status;
     strcpy(t->place, dir);
     return place_take(dir, false);
 }
 
-/* The run directory: --out, or a name derived from the recipe or the configuration. */
-static qg_status choose_directory_here(training *t, bool *usage)
+/* The run directory: --out, or a name derived from the recipe or the configuration.  On ranks the first one chooses, since it also
+ * makes the directory. */
+static qg_status choose_directory(training *t)
 {
-    char      dir[QG__PATH_BYTES];
-    qg_recipe c      = { 0 };
-    qg_status status = QG_OK;
-    *usage           = true;
-    if (t->asked->out) status = run_directory("out", t->asked->out, dir);
-    else status = config_resolve(t->asked, NULL, &c, usage);
-    if (!status && !t->asked->out) status = choose_place(t, &c, dir);
-    qg__recipe_clear(&c);
-    return status ? status : run_paths_of(dir, &t->paths);
+    char        dir[QG__PATH_BYTES] = "";
+    const char *out                 = config_text(t->asked, "out");
+    qg_status   status              = QG_OK;
+    if (qg_rank() == 0) status = out ? run_directory("out", out, dir) : choose_place(t, dir);
+    if (!status && qg_rank() == 0) status = run_paths_of(dir, &t->paths);
+    return status || qg_ranks() == 1 ? status : qg_ranks_broadcast(&t->paths, sizeof t->paths);
 }
 
-/* On ranks the first one chooses, since it also makes the directory. */
-static qg_status choose_directory(training *t, bool *usage)
+/* Of a run that goes on, the directory has the configuration; qg_recipe_build compares it with what is asked for. */
+static qg_status look_at_run(training *t)
 {
-    qg_status status = QG_OK;
-    *usage           = false;
-    if (qg_rank() == 0) status = choose_directory_here(t, usage);
-    if (status || qg_ranks() == 1) return status;
-    return qg_ranks_broadcast(&t->paths, sizeof t->paths);
+    t->goes_on = config_flag(t->asked, "resume") && qg__path_exists(t->paths.file[RUN_CONFIG]);
+    if (!t->goes_on) return QG_OK;
+    qg_recipe *run = qg_recipe_of_run(t->paths.dir);
+    if (run) t->had = atoi(qg_recipe_get(run, "epochs"));
+    qg_recipe_free(run);
+    return run ? QG_OK : qg_errcode();
 }
 
+/* What is wrong with the command line is found before any image is read.  *usage: that is what is wrong. */
 static qg_status configure(training *t, bool *usage)
 {
-    const char *path   = t->paths.file[RUN_CONFIG];
-    qg_recipe   stored = { 0 };
-    qg_status   status = QG_OK;
-    *usage             = false;
-    t->goes_on         = t->asked->resume && qg__path_exists(path);
-    if (t->goes_on) status = qg__recipe_stored(path, &stored);
-    if (!status) status = config_resolve(t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
-    if (!status && t->goes_on && stored.epochs < t->config.epochs) t->extends = stored.epochs;
-    qg__recipe_clear(&stored);
-    if (status && t->asked->resume && !t->goes_on && !t->asked->recipe.model.type)
-        return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
+    config    *asked   = t->asked;
+    const bool resumes = config_flag(asked, "resume"), named = config_text(asked, "out");
+    *usage             = true;
+    if (resumes && config_flag(asked, "force")) return qg_fail(QG_EARG, "--resume and --force exclude each other");
+    qg_status status = config_read(asked, usage);
     if (status) return status;
     *usage = true;
-    status = qg__recipe_trains(&t->config);
-    if (!status && t->asked->resume && t->asked->force)
-        status = qg_fail(QG_EARG, "--resume and --force exclude each other");
+    if (!named) status = qg_recipe_check(asked->recipe);
+    if (!status) status = choose_directory(t);
+    if (!status && look_at_run(t)) return *usage = false, qg_errcode();
+    if (!status && named && !t->goes_on) status = qg_recipe_check(asked->recipe);
+    if (status && resumes && named && !config_text(asked, "model"))
+        return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
     return status;
-}
-
-/* The preprocessing of a run that goes on; NULL: its images decide it again.  A matrix of whitening takes a minute to
- * compute, and another processor may compute another one. */
-static qg_preprocess *stored_preprocess(const training *t)
-{
-    const bool whitens = t->config.normalise.kind == QG_WHITEN;
-    return t->goes_on && whitens ? qg_preprocess_open(t->paths.file[RUN_LAST]) : NULL;
-}
-
-/* Weights to begin with, unless the run has a checkpoint. */
-static qg_status start(training *t)
-{
-    bool      resumes = false;
-    qg_status status  = t->asked->resume ? qg__file_exists_in(QG_BY_PATH, t->paths.file[RUN_LAST], &resumes) : QG_OK;
-    return status ? status : qg__recipe_init(&t->config, t->net, t->asked->init, t->goes_on, resumes, &t->init);
-}
-
-/* Whatever the run needs: images, net, optimizer, and the rest of the spec. */
-static qg_status build(training *t)
-{
-    const qg_recipe *r = &t->config;
-    qg_set_threads(r->threads);
-    qg_preprocess *stored = stored_preprocess(t);
-    t->train = qg__recipe_data(r, false, stored);
-    qg_preprocess_free(stored);
-    t->test  = qg__recipe_test_of(r, t->train);
-    if (!t->test) return QG_EIO;
-    if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
-    qg_status status = qg__recipe_note_data(&t->config, t->goes_on ? t->paths.file[RUN_CONFIG] : NULL, t->train, t->test);
-    if (status) return status;
-    t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
-    if (t->net && start(t)) return QG_EARG;
-    if (t->net && qg__recipe_teacher(&t->config, t->goes_on, t->train, &t->teacher)) return QG_EARG;
-    t->optim = t->net ? qg__recipe_optim(r, qg_net_params(t->net)) : NULL;
-    return t->optim ? qg__recipe_spec(&t->config, &t->spec) : QG_EMEM;
 }
 
 /* --- what is printed ---------------------------------------------------------------------- */
 
-static report report_of(const training *t)
-{
-    return (report){ .program = t->program,
-                     .config  = &t->config,
-                     .paths   = &t->paths,
-                     .spec    = &t->spec,
-                     .net     = t->net };
-}
+static report report_of(const training *t) { return (report){ .program = t->program, .of = t->of, .paths = &t->paths }; }
 
-static void print_init(const qg__init_report *r, const char *except)
+static const char *get(const training *t, const char *key) { return qg_recipe_get(t->of->recipe, key); }
+
+static void print_init(const training *t)
 {
-    printf("starts from %d arrays with digest %s\n", r->taken, r->digest);
+    const qg_training *of = t->of;
+    const char        *except = get(t, "init-except");
+    printf("starts from %d arrays with digest %s\n", of->init_arrays, get(t, "init-digest"));
     if (except) print_safe(stdout, "  except for: %s\n", except);
-    if (*r->kept) print_safe(stdout, "  not in the file, so initialised as usual: %s\n", r->kept);
-    if (*r->unused) print_safe(stdout, "not used by this net: %s\n", r->unused);
+    if (*of->init_kept) print_safe(stdout, "  not in the file, so initialised as usual: %s\n", of->init_kept);
+    if (*of->init_unused) print_safe(stdout, "not used by this net: %s\n", of->init_unused);
     putchar('\n');
 }
 
 /* What a run that begins now may not be meant to do. */
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
-    if (t->asked->resume && !t->goes_on && p->epoch == 0 && p->batch == 0)
+    const int epochs = t->of->fit.epochs;
+    if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
-                   t->asked->out ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
-    if (t->extends)
-        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", t->config.epochs, t->extends,
-                   qg__recipe_value(&t->config, "schedule"));
+                   config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
+    if (t->goes_on && t->had < epochs)
+        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }
 
 static void print_head(void *user, const qg_fit_progress *p)
@@ -170,10 +122,11 @@ static void print_head(void *user, const qg_fit_progress *p)
     const training *t = user;
     const report    r = report_of(t);
     print_warnings(t, p);
-    if (!t->asked->json) report_head(&r, stdout);
-    if (!t->asked->json && t->init.taken) print_init(&t->init, t->config.init_except);
-    if (!t->asked->json && t->teacher.net)
-        print_safe(stdout, "learns from %s with digest %s: %s\n\n", t->config.teacher_run, t->config.teacher_digest, qg__recipe_value(&t->config, "distil"));
+    if (config_flag(t->asked, "json")) return;
+    report_head(&r, stdout);
+    if (t->of->init_arrays) print_init(t);
+    if (get(t, "teacher"))
+        print_safe(stdout, "learns from %s with digest %s: %s\n\n", get(t, "teacher"), get(t, "teacher-digest"), get(t, "distil"));
     fflush(stdout);
 }
 
@@ -200,7 +153,7 @@ static void warn_of_page(training *t, qg_status status)
 static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
 {
     training   *t      = user;
-    const int   epochs = t->config.epochs;
+    const int   epochs = t->of->fit.epochs;
     const bool  better = r->best_epoch == r->epochs, held = r->validation_images > 0;
     const char *on = t->progress.colour ? "\033[32m" : "", *off = t->progress.colour ? "\033[0m" : "";
     progress_line(&t->progress,
@@ -246,31 +199,34 @@ static void print_outcome(const training *t, const qg_fit_result *result)
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);
     }
-    if (t->asked->json) report_json(&r, stdout);
+    if (config_flag(t->asked, "json")) report_json(&r, stdout);
     else report_result(&r, stdout);
 }
 
 /* --- the verb ----------------------------------------------------------------------------- */
 
-static qg_status fit(training *t, qg_fit_result *result)
+/* For qg_fit: 0 without --budget. */
+static double time_left(const training *t)
+{
+    const double left = config_number(t->asked, "budget") - (qg__now() - t->began);
+    return !config_text(t->asked, "budget") ? 0 : left > 0 ? left : -1;
+}
+
+static qg_status build(training *t)
 {
     const config *asked = t->asked;
-    qg_fit_spec  *s     = &t->spec;
-    const double  left  = asked->budget - (qg__now() - t->began);
-    s->dir              = t->paths.dir;
-    s->mode             = asked->resume ? QG_FIT_RESUME : asked->force ? QG_FIT_FORCE : QG_FIT_NEW;
-    s->train            = t->train;
-    s->test             = t->test;
-    s->validation       = qg_loader_validation(t->train);
-    s->optim            = t->optim;
-    s->renew_file       = asked->recipe.data_dir || asked->recipe.teacher_run;     /* they may have moved */
-    s->teacher.net      = t->teacher.net;
-    s->teacher.steps    = t->teacher.steps;
-    s->stop             = &stop_signal;
-    s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice, take_scores };
-    t->follower         = (follower){ .test = t->test, .codes = asked->watch, .out = stderr };
-    if (config_text(asked, "budget")) s->budget = left > 0 ? left : -1;
-    return qg_fit(t->net, *s, result);
+    const bool    resumes = config_flag(asked, "resume");
+    t->of = qg_recipe_build(asked->recipe, (qg_fit_spec){
+        .dir    = t->paths.dir,
+        .mode   = resumes ? QG_FIT_RESUME : config_flag(asked, "force") ? QG_FIT_FORCE : QG_FIT_NEW,
+        .init   = config_text(asked, "init"),
+        .stop   = &stop_signal,
+        .events = { t, print_head, print_step, print_epoch, print_notice, take_scores },
+    });
+    if (!t->of) return qg_errcode();
+    if (qg_rank() == 0) report_presets(), report_warning(t->of->train), report_warning(t->of->test);
+    t->follower = (follower){ .test = t->of->test, .codes = config_flag(asked, "watch"), .out = stderr };
+    return QG_OK;
 }
 
 /* Takes the directory just before the run is made in it, so that what was wrong until then leaves none. */
@@ -293,22 +249,22 @@ static int fail(int code)
 
 static int train(training *t)
 {
-    bool          usage;
+    bool          usage = true;
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
     if (!status && qg_ranks() == 1 && qg_ranks_started() > 1)
         fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n",
                 qg_ranks_started());
-    if (t->asked->recipe.norm_sync == QG__NORM_SYNC_ON) qg__recipe_unset(&t->asked->recipe, "norm-sync");    /* as a run that does not say so */
-    if (!status) status = choose_directory(t, &usage);
-    else usage = true;
+    const char *sync = config_text(t->asked, "norm-sync");
+    if (!status && sync && !strcmp(sync, "on")) status = config_set(t->asked, "norm-sync", NULL);   /* as a run that does not say so */
     if (!status) status = configure(t, &usage);
     if (status && qg_ranks() > 1) return fail(EXIT_USAGE);
     if (status) return options_report("qgrad train", usage);
     status = build(t);
     stop_begin();               /* until here, reading and whitening images included, there is nothing to save */
     if (!status) status = take_place(t);
-    if (!status) status = fit(t, &result);
+    if (!status) t->of->fit.budget = time_left(t);
+    if (!status) status = qg_fit(t->of->net, t->of->fit, &result);
     if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
     progress_clear(&t->progress);
     if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
@@ -327,12 +283,7 @@ static int train_main(const char *program, const char *operand, config *asked)
     training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin() };
     const int status = train(&t);
     follow_end(&t.follower);
-    qg__reader_clear(&t.teacher);
-    qg_optim_free(t.optim);
-    qg_net_free(t.net);
-    qg_loader_free(t.test);
-    qg_loader_free(t.train);
-    qg__recipe_clear(&t.config);
+    qg_training_free(t.of);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "cli/completion.h"
 #include "cli/print.h"
+#include "core/io/paths.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "qgrad.h"

@@ -122,6 +122,10 @@ qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 
 /* What the authors of a set call its class k, such as class 3 of cifar10 "cat"; NULL: by its number. */
 const char *qg_data_class(const char *name, int k);
+/* The size of one image of the set, n = 1, and the number of classes (0: one for each directory),
+ * without reading the images.  Fails with {0}.  QG_EARG: text is illegal; QG_EIO: there are no
+ * arrays. */
+qg_shape   qg_data_image(const char *text, const char *dir, int *classes);
 
 extern const qg_variant qg_data_sets[];     /* their names and keys */
 extern const qg_variant qg_normalisations[];    /* the kinds of qg_normalise, in this order */

@@ -330,6 +330,16 @@ const char *qg_data_class(const char *name, int k)
     return NULL;
 }
 
+qg_shape qg_data_image(const char *text, const char *dir, int *classes)
+{
+    qg__data d;
+    char     canonical[QG__DATA_TEXT];
+    *classes = 0;
+    if (qg__data_parse(text, &d, canonical, sizeof canonical)) return (qg_shape){ 0 };
+    *classes = d.classes;
+    return qg__data_image(&d, dir);
+}
+
 /* --- what is done to the images ----------------------------------------------------------- */
 
 /* By qg_augment; 0 is off. */

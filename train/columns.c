@@ -118,11 +118,40 @@ void qg__columns_free(qg__columns *t)
 
 /* --- of a run ------------------------------------------------------------------------------ */
 
+/* What metrics.csv says.  Whether the run is over depends on its recipe, which a run of a program does not have. */
+static qg_status result_of_metrics(const qg__run_paths *p, qg_fit_result *r)
+{
+    qg__metrics m;
+    qg_recipe   stored = { 0 };
+    qg_status   status = qg__metrics_read(&m, QG_BY_PATH, p->file[QG__RUN_METRICS], -1, 0);
+    *r = (qg_fit_result){ .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
+                          .best_validation_accuracy = NAN };
+    if (!status) {
+        const int best = (int)m.best.epoch;
+        r->epochs      = (uint64_t)m.epochs;
+        r->seconds     = m.seconds;
+        r->complete    = !qg__recipe_stored(p->file[QG__RUN_CONFIG], &stored) && qg__recipe_is_over(&stored, m.epochs, best);
+    }
+    if (!status && m.epochs) {
+        r->best_epoch               = (uint64_t)m.best.epoch;
+        r->test_accuracy            = m.last.test_accuracy;
+        r->best_test_accuracy       = m.best.test_accuracy;
+        r->validation_accuracy      = m.last.validation_accuracy;
+        r->best_validation_accuracy = m.best.validation_accuracy;
+    }
+    qg__recipe_clear(&stored);
+    qg__metrics_end(&m);
+    return status;
+}
+
 qg_status qg_run_result(const char *dir, qg_fit_result *result)
 {
     qg__run_paths   p;
     const qg_status status = qg__run_paths_of(dir, &p);
-    return status ? status : qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
+    if (status) return status;
+    if (qg__path_exists(p.file[QG__RUN_RESULT]) || !qg__path_exists(p.file[QG__RUN_METRICS]))
+        return qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
+    return result_of_metrics(&p, result);
 }
 
 static qg_status read_columns(qg_run *r)

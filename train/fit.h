@@ -36,6 +36,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "core/io/state.h"
 #include "datasets/loader.h"
@@ -236,6 +237,11 @@ typedef struct qg_fit_spec {
  */
 QG_MUST_CHECK
 qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r);
+
+/* Prints the object that is result.json, without its checksum but with the run directory, the .dir of the spec: .about, the size of
+ * the net, and the result.  spec and net are those of qg_fit.  Fails with QG_EMEM, before it has printed anything. */
+QG_MUST_CHECK
+qg_status qg_fit_result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, FILE *out);
 
 /* The commit that the library was built from, as in qg_fit_result.commit: its first 12 digits, and "-dirty" if the sources had
  * uncommitted changes; "unknown": not from a repository. */

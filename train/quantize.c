@@ -44,7 +44,7 @@ static qg_status leave_out(qg_recipe *c)
         "init-except",    "freeze",      "quantize-weights-after",     "norm-sync",   "ranks"
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) qg__recipe_unset(c, keys[i]);
-    const qg__option *reestimate = qg__recipe_key("reestimate-batchnorm");
+    const qg_recipe_key *reestimate = qg__recipe_key("reestimate-batchnorm");
     if (!qg__recipe_value(c, reestimate->name) &&
         qg__recipe_put(c, reestimate, reestimate->fallback))
         return qg_errcode();
@@ -80,7 +80,7 @@ static qg_status configure(quantization *z)
     if (!status && exists) status = qg_fail(QG_ESTATE, "%s already exists", z->asked->dir);
     if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->config);
-    if (!status) status = qg__recipe_over(&z->config, z->asked->changes, QG__SAVED, 0);
+    if (!status) status = qg__recipe_over(&z->config, z->asked->changes, 0, 0);
     return status ? status : decide_ends(z);
 }
 
@@ -121,15 +121,15 @@ static qg_status open_images(quantization *z)
 
 #define FLOAT "float"
 
-static void spell(const qg_slot *slot, char text[QG__VALUE_BYTES])
+static void spell(const qg_slot *slot, char text[QG_RECIPE_VALUE_BYTES])
 {
     strcpy(text, FLOAT);
-    if (slot && slot->q.scheme) qg_quant_print(slot->q, text, QG__VALUE_BYTES);
+    if (slot && slot->q.scheme) qg_quant_print(slot->q, text, QG_RECIPE_VALUE_BYTES);
 }
 
 /* What l and the layer of this name in the other net quantize: "twn" or "float". */
-static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here[QG__VALUE_BYTES],
-                       char there[QG__VALUE_BYTES])
+static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here[QG_RECIPE_VALUE_BYTES],
+                       char there[QG_RECIPE_VALUE_BYTES])
 {
     spell(qg_layer_slot(l, role), here);
     spell(qg_layer_slot(qg__net_named(other, l->name), role), there);
@@ -138,7 +138,7 @@ static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here
 /* The weights of the run were trained for its quantizers, so it keeps those. */
 static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
 {
-    char was[QG__VALUE_BYTES], is[QG__VALUE_BYTES];
+    char was[QG_RECIPE_VALUE_BYTES], is[QG_RECIPE_VALUE_BYTES];
     spell_both(l, z->net, role, was, is);
     if (!strcmp(was, FLOAT) || !strcmp(was, is)) return QG_OK;
     return qg_fail(QG_EARG,
@@ -155,7 +155,7 @@ static qg_status check_quantizers(const quantization *z)
             status = check_kept(z, qg_net_layer(z->of->net, i), qg_roles[r]);
     for (int i = 0; i < qg_net_layers(z->net); i++)
         for (int r = 0; r < QG_ROLES; r++) {
-            char is[QG__VALUE_BYTES], was[QG__VALUE_BYTES];
+            char is[QG_RECIPE_VALUE_BYTES], was[QG_RECIPE_VALUE_BYTES];
             spell_both(qg_net_layer(z->net, i), z->of->net, qg_roles[r], is, was);
             any |= strcmp(is, FLOAT) && !strcmp(was, FLOAT);
         }

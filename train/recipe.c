@@ -4,47 +4,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/run.h"
+#include "train/runs.h"
+
 static int index_of(const char *name)
 {
-    const qg__option *o = qg__recipe_key(name);
+    const qg_recipe_key *o = qg__recipe_key(name);
     QG_ASSERT(o);
-    return (int)(o - qg__recipe_keys);
+    return (int)(o - qg_recipe_keys);
 }
 
-static bool is_among(const qg__option *o, unsigned with, unsigned without)
+static bool is_among(const qg_recipe_key *o, unsigned with, unsigned without)
 {
-    return (o->use & with) == with && !(o->use & without);
+    return (o->is & with) == with && !(o->is & without);
 }
 
-static void *value_of(qg_recipe *r, const qg__option *o) { return (char *)r + o->at; }
+static const qg__recipe_field *field_of(const qg_recipe_key *o) { return &qg__recipe_fields[o - qg_recipe_keys]; }
+
+static void *value_of(qg_recipe *r, const qg_recipe_key *o) { return (char *)r + field_of(o)->at; }
 
 /* The text, from malloc, of a key whose value is set. */
-static qg_status keep(qg_recipe *r, const qg__option *o, char *text)
+static qg_status keep(qg_recipe *r, const qg_recipe_key *o, char *text)
 {
-    char **to = &r->text[o - qg__recipe_keys];
+    char **to = &r->text[o - qg_recipe_keys];
     if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
     free(*to);
     *to = text;
-    if (o->kind == QG__TEXT) memcpy(value_of(r, o), to, sizeof *to);
+    if (o->kind == QG_RECIPE_TEXT) memcpy(value_of(r, o), to, sizeof *to);
     return QG_OK;
 }
 
 /* The text, from malloc, of a key as it was given. */
-static qg_status keep_said(qg_recipe *r, const qg__option *o, char *text)
+static qg_status keep_said(qg_recipe *r, const qg_recipe_key *o, char *text)
 {
     if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
-    free(r->said[o - qg__recipe_keys]);
-    r->said[o - qg__recipe_keys] = text;
+    free(r->said[o - qg_recipe_keys]);
+    r->said[o - qg_recipe_keys] = text;
     return QG_OK;
 }
 
-qg_status qg__recipe_put(qg_recipe *r, const qg__option *o, const char *text)
+qg_status qg__recipe_put(qg_recipe *r, const qg_recipe_key *o, const char *text)
 {
-    char        canonical[QG__VALUE_BYTES];
-    const bool  list = o->kind == QG__LIST;
-    const char *old  = list ? r->text[o - qg__recipe_keys] : NULL, *said = list ? r->said[o - qg__recipe_keys] : NULL;
-    if (qg__option_parse(o, text, value_of(r, o), canonical)) return QG_EARG;
-    if (o->use & QG__SCHEMES && keep_said(r, o, qg__lines_with(said, text))) return QG_EMEM;
+    char        canonical[QG_RECIPE_VALUE_BYTES];
+    const bool  list = o->kind == QG_RECIPE_LIST;
+    const char *old  = list ? r->text[o - qg_recipe_keys] : NULL, *said = list ? r->said[o - qg_recipe_keys] : NULL;
+    if (qg__recipe_key_parse(o, text, r, canonical)) return QG_EARG;
+    if (o->is & QG_RECIPE_SCHEMES && keep_said(r, o, qg__lines_with(said, text))) return QG_EMEM;
     return keep(r, o, qg__lines_with(old, canonical));
 }
 
@@ -53,13 +58,13 @@ void qg__recipe_unset(qg_recipe *r, const char *name)
     const int i = index_of(name);
     free(r->text[i]), free(r->said[i]);
     r->text[i] = r->said[i] = NULL;
-    memset(value_of(r, &qg__recipe_keys[i]), 0, qg__recipe_keys[i].bytes);
+    memset((char *)r + qg__recipe_fields[i].at, 0, qg__recipe_fields[i].bytes);
 }
 
-static qg_status over_list(qg_recipe *r, const qg__option *o, const char *list)
+static qg_status over_list(qg_recipe *r, const qg_recipe_key *o, const char *list)
 {
     for (const char *line = list; *line; line = qg__lines_next(line)) {
-        char item[QG__VALUE_BYTES];
+        char item[QG_RECIPE_VALUE_BYTES];
         snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
         const qg_status status = qg__recipe_put(r, o, item);
         if (status) return status;
@@ -71,13 +76,13 @@ qg_status qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, uns
 {
     qg_status status = QG_OK;
     for (int i = 0; i < QG__RECIPE_KEYS && !status; i++) {
-        const qg__option *o    = &qg__recipe_keys[i];
+        const qg_recipe_key *o    = &qg_recipe_keys[i];
         const char   *text = top->text[i];
         if (!text || !is_among(o, with, without)) continue;
-        if (o->kind == QG__LIST) {
+        if (o->kind == QG_RECIPE_LIST) {
             status = over_list(r, o, top->said[i] ? top->said[i] : text);
         } else {
-            memcpy(value_of(r, o), (const char *)top + o->at, o->bytes);
+            memcpy(value_of(r, o), (const char *)top + field_of(o)->at, field_of(o)->bytes);
             status = keep(r, o, qg__lines_with(NULL, text));
             if (!status && top->said[i]) status = keep_said(r, o, qg__lines_with(NULL, top->said[i]));
         }
@@ -88,9 +93,9 @@ qg_status qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, uns
 const char *qg__recipe_value(const qg_recipe *r, const char *name) { return r->text[index_of(name)]; }
 
 /* Whether text equals value or, for lists, contains all of its lines. */
-static bool is_said(const qg__option *o, const char *value, const char *text)
+static bool is_said(const qg_recipe_key *o, const char *value, const char *text)
 {
-    if (o->kind != QG__LIST) return !strcmp(value, text);
+    if (o->kind != QG_RECIPE_LIST) return !strcmp(value, text);
     for (const char *line = text; *line; line = qg__lines_next(line)) {
         const size_t n  = strcspn(line, "\n");
         const char  *at = value;
@@ -101,16 +106,16 @@ static bool is_said(const qg__option *o, const char *value, const char *text)
 }
 
 /* NULL: unset. */
-static const char *meant(const qg_recipe *r, const qg__option *o)
+static const char *meant(const qg_recipe *r, const qg_recipe_key *o)
 {
-    const char *text = r->text[o - qg__recipe_keys];
-    return text ? text : o->kind == QG__FLAG ? "false" : o->absent;
+    const char *text = r->text[o - qg_recipe_keys];
+    return text ? text : o->kind == QG_RECIPE_FLAG ? "false" : o->absent;
 }
 
-const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without)
+const qg_recipe_key *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without)
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
-        const qg__option *o    = &qg__recipe_keys[i];
+        const qg_recipe_key *o    = &qg_recipe_keys[i];
         const char   *said = meant(r, o);
         if (!asked->text[i] || !is_among(o, with, without)) continue;
         if (!said || !is_said(o, said, asked->text[i])) return o;
@@ -118,9 +123,9 @@ const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked
     return NULL;
 }
 
-const qg__option *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without)
+const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without)
 {
-    const qg__option *o = qg__recipe_conflict(a, b, with, without);
+    const qg_recipe_key *o = qg__recipe_conflict(a, b, with, without);
     return o ? o : qg__recipe_conflict(b, a, with, without);
 }
 
@@ -171,13 +176,13 @@ static qg_status keep_failure(qg_recipe *r, qg_status status)
 static qg_status unknown(const char *key)
 {
     char names[1024] = "";
-    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg__recipe_keys[i].name);
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
     return qg_fail(QG_EARG, "unknown key '%s'; available: %s", key ? key : "", names);
 }
 
 qg_status qg_recipe_set(qg_recipe *r, const char *key, const char *text)
 {
-    const qg__option *o      = key ? qg__recipe_key(key) : NULL;
+    const qg_recipe_key *o      = key ? qg__recipe_key(key) : NULL;
     const qg_status   status = qg__recipe_status(r);
     if (status) return status;
     free_other(&r->full);
@@ -199,6 +204,7 @@ qg_recipe *qg__recipe_full(qg_recipe *r)
 {
     bool usage;
     if (qg__recipe_status(r)) return NULL;
+    if (r->resolved) return r;
     if (r->full) return r->full;
     r->full = qg_recipe_new();
     if (r->full && qg__recipe_resolve(r, r->base, false, NULL, r->full, &usage)) free_other(&r->full);
@@ -207,9 +213,69 @@ qg_recipe *qg__recipe_full(qg_recipe *r)
 
 const char *qg_recipe_get(qg_recipe *r, const char *key)
 {
-    const qg__option *o    = key ? qg__recipe_key(key) : NULL;
+    const qg_recipe_key *o    = key ? qg__recipe_key(key) : NULL;
     const qg_recipe  *full = o ? qg__recipe_full(r) : NULL;
-    return full ? full->text[o - qg__recipe_keys] : NULL;
+    return full ? full->text[o - qg_recipe_keys] : NULL;
+}
+
+char *qg_recipe_print(qg_recipe *r)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full ? qg__recipe_print(full, 0) : NULL;
+}
+
+qg_recipe *qg_recipe_of_run(const char *dir)
+{
+    qg__run_paths p;
+    qg_fit_result so_far;
+    qg_recipe     stored = { 0 }, *r = qg_recipe_new();
+    qg_status     status = r ? qg__run_paths_of(dir, &p) : QG_EMEM;
+    if (!status) status = qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored);
+    if (!status) status = qg__recipe_as_stored(&stored, r);
+    if (!status) {
+        r->resolved = r->of_run = true;
+        r->unfinished = r->defaults == 1 && (qg_run_result(dir, &so_far) || !so_far.complete);
+    }
+    qg__recipe_clear(&stored);
+    if (!status) return r;
+    qg_recipe_free(r);
+    return NULL;
+}
+
+/* A run of a version that lacked a key continues without it, unless that is asked for. */
+static bool lacks(const qg_recipe *run, const qg_recipe *asked, int i)
+{
+    return run->of_run && qg_recipe_keys[i].absent && !run->text[i] && !asked->text[i];
+}
+
+static bool differ(const qg_recipe *a, const qg_recipe *b, int i)
+{
+    const qg_recipe_key *o = &qg_recipe_keys[i];
+    const char          *x = meant(a, o), *y = meant(b, o);
+    return (a->text[i] || b->text[i]) && (!x || !y || !is_said(o, x, y) || !is_said(o, y, x));
+}
+
+/* Whether a recipe that was combined as the version of an unfinished run would have is that of the run. */
+static bool was_meant(const qg_recipe *asked, const qg_recipe *run)
+{
+    qg_recipe then = { 0 };
+    bool      was  = run->unfinished && !asked->resolved && !qg__recipe_resolve_as(asked, asked->base, false, run, &then);
+    for (int i = 0; i < QG__RECIPE_KEYS && was; i++) {
+        const unsigned is = qg_recipe_keys[i].is;
+        const bool     decides = is & QG_RECIPE_IDENTITY && (!(is & QG_RECIPE_PER_RUN) || i == QG__KEY_SEED);
+        was = !decides || lacks(run, asked, i) || !differ(&then, run, i);
+    }
+    qg__recipe_clear(&then);
+    return was;
+}
+
+const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after)
+{
+    const qg_recipe *x = qg__recipe_full(a), *y = x ? qg__recipe_full(b) : NULL;
+    if (!y || was_meant(a, y)) return NULL;
+    for (int i = after ? (int)(after - qg_recipe_keys) + 1 : 0; i < QG__RECIPE_KEYS; i++)
+        if (differ(x, y, i) && !lacks(y, a, i)) return &qg_recipe_keys[i];
+    return NULL;
 }
 
 qg_status qg_recipe_check(qg_recipe *r)

@@ -22,6 +22,51 @@
 
 #include "train/fit.h"
 
+/* --- keys --------------------------------------------------------------------------------- */
+
+typedef enum qg_recipe_kind {
+    QG_RECIPE_FLAG,         /* true or false; unset is false */
+    QG_RECIPE_INTEGER,      /* within min..max */
+    QG_RECIPE_REAL,         /* within min..max */
+    QG_RECIPE_WORD,         /* one of several */
+    QG_RECIPE_TEXT,         /* a path, a name or a remark */
+    QG_RECIPE_VALUE,        /* the library's notation for a model, a scheme, a data set, .. */
+    QG_RECIPE_LIST          /* such values; each qg_recipe_set adds one */
+} qg_recipe_kind;
+
+/* Bits of qg_recipe_key.is. */
+enum {
+    QG_RECIPE_IDENTITY  = 1,        /* decides the bytes of a run: fixed when the run continues */
+    QG_RECIPE_PER_RUN   = 2,        /* differs between runs of one recipe: the seed, and digests that a run notes */
+    QG_RECIPE_QUANTIZES = 4,        /* what is quantized, how and when */
+    QG_RECIPE_OPTIMIZES = 8,        /* the optimizer, and its own options */
+    QG_RECIPE_EXTENDS   = 16,       /* may change when a run continues if its steps so far would have been the same */
+    QG_RECIPE_COMMAS    = 32,       /* a comma belongs to the value, and does not separate two values */
+    QG_RECIPE_SCHEMES   = 64        /* the value names a scheme */
+};
+
+enum { QG_RECIPE_VALUE_BYTES = 512 };       /* room for any value */
+
+typedef struct qg_recipe_key {
+    const char    *name;            /* "weight-decay" */
+    qg_recipe_kind kind;
+    unsigned       is;              /* bits */
+    const char    *value;           /* how help writes the value, "N"; of QG_RECIPE_WORD the words, "sgd|adam"; NULL: flag */
+    double         min, max;
+    const char    *fallback;        /* the value unless the program or the model's own recipe sets the key; NULL: unset */
+    const char    *absent;          /* what it was in runs of versions without this key; NULL: fallback */
+    const char    *help;            /* a few words; lines end with \n */
+} qg_recipe_key;
+
+extern const qg_recipe_key qg_recipe_keys[];        /* ends with a name of NULL */
+
+/* Checks a value, and writes its one spelling: "0.10" becomes "0.1".  key may also describe an option of the program's own, of any
+ * kind but the last two; its kind then decides.  Fails with QG_EARG: the message names key, value and the legal values. */
+QG_MUST_CHECK
+qg_status   qg_recipe_key_check(const qg_recipe_key *key, const char *text, char canonical[QG_RECIPE_VALUE_BYTES]);
+
+/* --- recipes ------------------------------------------------------------------------------ */
+
 typedef struct qg_recipe qg_recipe;
 
 qg_recipe  *qg_recipe_new(void);                            /* NULL: QG_EMEM */
@@ -39,6 +84,22 @@ qg_status   qg_recipe_read(qg_recipe *r, const char *path);
  * it has none, or the recipe has failed, or names no model.  It belongs to r, until a key is set. */
 const char *qg_recipe_get(qg_recipe *r, const char *key);
 
+/* The text of a file with all values, for qg_recipe_read.  Memory: the caller's, from malloc.  NULL: as qg_recipe_get; QG_EMEM. */
+char       *qg_recipe_print(qg_recipe *r);
+
+/* The recipe of the run in a directory, as its config.toml states it.  Fails with NULL.  QG_EIO, QG_EARG: as qg_recipe_read;
+ * QG_EFORMAT: the file names no model; QG_EMEM. */
+qg_recipe  *qg_recipe_of_run(const char *dir);
+
+/* The next key after `after`, or the first one after NULL, whose value differs; NULL: there is none, or a recipe has failed.
+ *
+ *     for (const qg_recipe_key *k = NULL; (k = qg_recipe_difference(r, run, k));)
+ *         if (k->is & QG_RECIPE_IDENTITY && !(k->is & QG_RECIPE_PER_RUN)) ..     the run is not what r describes
+ *
+ * With the recipe of a run in b, a key that its version did not have counts only if it was set in a; and what a run of an older
+ * version that is not finished calls by a name means what it did then, in a as well. */
+const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after);
+
 /* Whether all values are compatible: the layers that layer and freeze name exist, each quantizer is legal where the model uses it,
  * the optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK
@@ -53,13 +114,34 @@ qg_loader  *qg_recipe_test(qg_recipe *r, const qg_loader *train);
 qg_net     *qg_recipe_net(qg_recipe *r, qg_shape image, int classes);
 qg_optim   *qg_recipe_optim(qg_recipe *r, qg_params *p);
 
-/* Trains in spec.dir with qg_fit, or goes on with the run there.  Of spec it takes dir, mode, init, budget, stop and events; the
- * recipe decides all else.  To a run that goes on the recipe may give more epochs (see qg_fit); other keys must be those of the
- * run, or unset.
+/* Trains in spec.dir with qg_fit, or continues the run there.  Of spec it takes dir, mode, init, budget, stop and events; the
+ * recipe decides all else.  A run that continues may get more epochs (see qg_fit); other keys must be those of the run, or unset.
  *
  * Fails    As qg_recipe_check, qg_recipe_train and qg_fit.  QG_EARG: the run in dir has another value of a key; its images or its
  *          initial weights are others. */
 QG_MUST_CHECK
 qg_status   qg_recipe_fit(qg_recipe *r, qg_fit_spec spec, qg_fit_result *result);
+
+/* The same in two steps, for programs that look at the training before it begins, or measure something meanwhile:
+ *
+ *     qg_training *t = qg_recipe_build(r, (qg_fit_spec){ .dir = "runs/twn" });
+ *     if (t) qg_net_summary(t->net, stdout);
+ *     status = t ? qg_fit(t->net, t->fit, &result) : qg_errcode();
+ *     qg_training_free(t);
+ */
+typedef struct qg_training {
+    qg_recipe  *recipe;             /* of the run: every key, and the digests of its images and weights */
+    qg_loader  *train, *test;       /* the validation images are qg_loader_validation(train) */
+    qg_net     *net;                /* with its initial weights; qg_fit loads those of a checkpoint */
+    qg_optim   *optim;
+    qg_fit_spec fit;                /* for qg_fit, with all that spec had; its dir and events may still change */
+    int         init_arrays;        /* how many .init has given; 0: there is no .init */
+    const char *init_kept;          /* "conv2.weight.wp, ..": values that quantizers learn, and .init does not have */
+    const char *init_unused;        /* values of .init that no quantizer of the net learns */
+} qg_training;
+
+/* NULL: failed, as qg_recipe_fit.  Memory: the caller's; qg_training_free. */
+qg_training *qg_recipe_build(qg_recipe *r, qg_fit_spec spec);
+void         qg_training_free(qg_training *t);              /* NULL is ignored */
 
 #endif

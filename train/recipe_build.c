@@ -241,7 +241,11 @@ qg_loader *qg_recipe_test(qg_recipe *r, const qg_loader *train)
 qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)
 {
     const qg_recipe *full = qg__recipe_full(r);
-    return full && !qg__recipe_check(full) ? qg__recipe_net(full, image, classes) : NULL;
+    if (!full) return NULL;
+    qg_recipe sized    = *full;             /* borrowed texts */
+    sized.data.image   = (qg_shape){ 1, image.h, image.w, image.c };
+    sized.data.classes = classes;
+    return qg__recipe_check(&sized) ? NULL : qg__recipe_net(full, image, classes);
 }
 
 qg_optim *qg_recipe_optim(qg_recipe *r, qg_params *p)

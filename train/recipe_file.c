@@ -30,7 +30,7 @@ static void skip_blank(reader *r) { r->at += strspn(r->at, " \t"); }
 /* The character that an escape in a basic string denotes; 0 if it is not legal in a value. */
 static char unescaped(char c) { return c == '"' || c == '\\' ? c : '\0'; }
 
-static qg_status read_string(reader *r, char text[QG__VALUE_BYTES])
+static qg_status read_string(reader *r, char text[QG_RECIPE_VALUE_BYTES])
 {
     const char quote = *r->at++;
     size_t     n     = 0;
@@ -42,7 +42,7 @@ static qg_status read_string(reader *r, char text[QG__VALUE_BYTES])
             if (!c) return bad(r, "an escape sequence other than \\\" and \\\\");
             r->at++;
         }
-        if (n + 1 == QG__VALUE_BYTES) return bad(r, "the string is too long");
+        if (n + 1 == QG_RECIPE_VALUE_BYTES) return bad(r, "the string is too long");
         text[n++] = c;
     }
     r->at++;
@@ -51,11 +51,11 @@ static qg_status read_string(reader *r, char text[QG__VALUE_BYTES])
 }
 
 /* A number or a boolean, verbatim. */
-static qg_status read_bare(reader *r, const qg__option *o, char text[QG__VALUE_BYTES])
+static qg_status read_bare(reader *r, const qg_recipe_key *o, char text[QG_RECIPE_VALUE_BYTES])
 {
     const size_t n = strcspn(r->at, " \t\r\n#]");
     if (n == 0) return bad(r, "the value is missing");
-    if (n >= QG__VALUE_BYTES) return bad(r, "the value is too long");
+    if (n >= QG_RECIPE_VALUE_BYTES) return bad(r, "the value is too long");
     memcpy(text, r->at, n);
     text[n] = '\0';
     if (strchr(text, ',') && strspn(text, "0123456789.,+-eE") == n)
@@ -65,11 +65,11 @@ static qg_status read_bare(reader *r, const qg__option *o, char text[QG__VALUE_B
     return QG_OK;
 }
 
-static qg_status put(qg_recipe *c, const reader *r, const qg__option *o, const char *text)
+static qg_status put(qg_recipe *c, const reader *r, const qg_recipe_key *o, const char *text)
 {
-    char      current[QG__VALUE_BYTES];
+    char      current[QG_RECIPE_VALUE_BYTES];
     qg_status status = QG_OK;
-    if (o->use & QG__SCHEMES && r->defaults < QG_DEFAULTS) {
+    if (o->is & QG_RECIPE_SCHEMES && r->defaults < QG_DEFAULTS) {
         status = qg__scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
         text   = current;
     }
@@ -77,9 +77,9 @@ static qg_status put(qg_recipe *c, const reader *r, const qg__option *o, const c
     return status ? qg_fail(status, "%s:%d: %s", r->origin, r->line, qg_errmsg()) : QG_OK;
 }
 
-static qg_status read_list(qg_recipe *c, reader *r, const qg__option *o)
+static qg_status read_list(qg_recipe *c, reader *r, const qg_recipe_key *o)
 {
-    char text[QG__VALUE_BYTES];
+    char text[QG_RECIPE_VALUE_BYTES];
     r->at++;
     for (skip_blank(r); *r->at != ']'; skip_blank(r)) {
         if (*r->at != '"' && *r->at != '\'') return bad(r, "expected a string or ] in the array");
@@ -92,27 +92,27 @@ static qg_status read_list(qg_recipe *c, reader *r, const qg__option *o)
     return QG_OK;
 }
 
-static bool is_string(const qg__option *o)
+static bool is_string(const qg_recipe_key *o)
 {
-    return o->kind == QG__TEXT || o->kind == QG__WORD || o->kind == QG__VALUE;
+    return o->kind == QG_RECIPE_TEXT || o->kind == QG_RECIPE_WORD || o->kind == QG_RECIPE_VALUE;
 }
 
 /* A string that is a number needs no quotes, and neither does a number that may be a string. */
-static bool takes(const qg__option *o, bool quoted, const char *text)
+static bool takes(const qg_recipe_key *o, bool quoted, const char *text)
 {
     double number;
-    if (quoted) return is_string(o) || (o->kind == QG__INTEGER && o->parse);
+    if (quoted) return is_string(o) || qg__recipe_key_counts(o);
     return !is_string(o) || qg__number_read(text, strlen(text), &number);
 }
 
-static qg_status read_value(qg_recipe *c, reader *r, const qg__option *o)
+static qg_status read_value(qg_recipe *c, reader *r, const qg_recipe_key *o)
 {
-    char       text[QG__VALUE_BYTES];
+    char       text[QG_RECIPE_VALUE_BYTES];
     const bool quoted = *r->at == '"' || *r->at == '\'';
-    if ((o->kind == QG__LIST) != (*r->at == '['))
+    if ((o->kind == QG_RECIPE_LIST) != (*r->at == '['))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
-                       o->kind == QG__LIST ? "an array of strings" : "a single value, not an array");
-    if (o->kind == QG__LIST) return read_list(c, r, o);
+                       o->kind == QG_RECIPE_LIST ? "an array of strings" : "a single value, not an array");
+    if (o->kind == QG_RECIPE_LIST) return read_list(c, r, o);
     if (quoted ? read_string(r, text) : read_bare(r, o, text)) return QG_EARG;
     if (!takes(o, quoted, text))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
@@ -131,16 +131,16 @@ static qg_status read_line(qg_recipe *c, reader *r, bool seen[QG__RECIPE_KEYS])
     if (*r->at != '=') return bad(r, "expected = after the key");
     r->at++;
     skip_blank(r);
-    const qg__option *o = qg__recipe_key(key);
-    if (!o || !(o->use & QG__SAVED)) {
+    const qg_recipe_key *o = qg__recipe_key(key);
+    if (!o) {
         char names[1024] = "";
         for (int i = 0; i < QG__RECIPE_KEYS; i++)
-            if (qg__recipe_keys[i].use & QG__SAVED) qg__list_append(names, sizeof names, qg__recipe_keys[i].name);
+            qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
         return qg_fail(QG_EARG, "%s:%d: unknown key '%s'; available: %s", r->origin, r->line, key, names);
     }
-    if (seen[o - qg__recipe_keys])
+    if (seen[o - qg_recipe_keys])
         return qg_fail(QG_EARG, "%s:%d: %s is set twice", r->origin, r->line, key);
-    seen[o - qg__recipe_keys] = true;
+    seen[o - qg_recipe_keys] = true;
     return read_value(c, r, o);
 }
 
@@ -224,20 +224,20 @@ static void put_list(FILE *out, const char *list)
 }
 
 /* "2epochs" */
-static bool is_written_as_string(const qg__option *o, const char *value)
+static bool is_written_as_string(const qg_recipe_key *o, const char *value)
 {
-    return o->kind == QG__INTEGER && o->parse && value[strspn(value, "0123456789")];
+    return qg__recipe_key_counts(o) && value[strspn(value, "0123456789")];
 }
 
 /* The schemes in the texts of a run of version 1, a list line by line. */
-static const char *as_written(const qg__option *o, const char *value, char text[QG__VALUE_BYTES])
+static const char *as_written(const qg_recipe_key *o, const char *value, char text[QG_RECIPE_VALUE_BYTES])
 {
     size_t n = 0;
-    for (const char *line = value; *line && n < QG__VALUE_BYTES; line = qg__lines_next(line)) {
-        char item[QG__VALUE_BYTES], old[QG__VALUE_BYTES] = "";
+    for (const char *line = value; *line && n < QG_RECIPE_VALUE_BYTES; line = qg__lines_next(line)) {
+        char item[QG_RECIPE_VALUE_BYTES], old[QG_RECIPE_VALUE_BYTES] = "";
         snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
         QG_ASSERT(!qg__scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
-        n += (size_t)snprintf(text + n, QG__VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
+        n += (size_t)snprintf(text + n, QG_RECIPE_VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
     }
     return text;
 }
@@ -254,12 +254,12 @@ static qg_status print_selection(const void *what, FILE *out)
     if (of->recipe->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
         const char *value = of->recipe->text[i];
-        char        old[QG__VALUE_BYTES];
-        if (!value || (qg__recipe_keys[i].use & of->use) != of->use || !strcmp(qg__recipe_keys[i].name, "defaults")) continue;
-        if (version < QG_DEFAULTS && qg__recipe_keys[i].use & QG__SCHEMES) value = as_written(&qg__recipe_keys[i], value, old);
-        fprintf(out, "%s = ", qg__recipe_keys[i].name);
-        if (qg__recipe_keys[i].kind == QG__LIST) put_list(out, value);
-        else if (is_string(&qg__recipe_keys[i]) || is_written_as_string(&qg__recipe_keys[i], value)) put_string(out, value, strlen(value));
+        char        old[QG_RECIPE_VALUE_BYTES];
+        if (!value || (qg_recipe_keys[i].is & of->use) != of->use || !strcmp(qg_recipe_keys[i].name, "defaults")) continue;
+        if (version < QG_DEFAULTS && qg_recipe_keys[i].is & QG_RECIPE_SCHEMES) value = as_written(&qg_recipe_keys[i], value, old);
+        fprintf(out, "%s = ", qg_recipe_keys[i].name);
+        if (qg_recipe_keys[i].kind == QG_RECIPE_LIST) put_list(out, value);
+        else if (is_string(&qg_recipe_keys[i]) || is_written_as_string(&qg_recipe_keys[i], value)) put_string(out, value, strlen(value));
         else fputs(value, out);
         fputc('\n', out);
     }

@@ -36,7 +36,7 @@ qg_status qg__model_parse(const char *text, qg__chosen_model *m, char *canonical
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);
     *m = (qg__chosen_model){ .type = qg_model_find(name) };
     if (!m->type || is_model_in_capitals(name)) {
-        char names[QG__VALUE_BYTES] = "";
+        char names[QG_RECIPE_VALUE_BYTES] = "";
         qg__model_names(names, sizeof names);
         char hint[QG__NEAREST_BYTES];
         return qg_fail(QG_EARG, "unknown model '%s'; available: %s, or a net as text: 32C5-BN-R-MP2-10%s", name, names,
@@ -104,7 +104,7 @@ qg_status qg__choice_parse(const char *text, qg_choice *out, char name[QG__LAYER
         return qg_fail(QG_EARG,
                        "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
                        text);
-    char     spelt[QG__VALUE_BYTES];
+    char     spelt[QG_RECIPE_VALUE_BYTES];
     qg_quant q;
     if (qg__scheme_parse(text + key + 1, (qg_role)use, &q, spelt, sizeof spelt)) return QG_EARG;
     snprintf(name, QG__LAYER_NAME, "%.*s", (int)n, text);
@@ -230,20 +230,6 @@ static qg_status parse_delay(const char *text, void *value, char *canonical, siz
     return QG_OK;
 }
 
-qg_status qg__duration_parse(const char *text, void *value, char *canonical, size_t bytes)
-{
-    double      *seconds = value;
-    const size_t n       = strcspn(text, "hms");
-    const double unit    = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
-    if (!qg__number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds * unit))
-        return qg_fail(QG_EARG, "'%s' is not a duration; write 90s, 50m, 1h or a number of seconds", text);
-    *seconds *= unit;
-    char number[QG_NUMBER_BYTES];
-    qg__number_print(number, 9, *seconds);
-    snprintf(canonical, bytes, "%s", number);
-    return QG_OK;
-}
-
 /* Parses "1G", "512M", "64K" or a number of bytes.  Nothing is 1 byte, which holds no image; 0 would be the default. */
 static qg_status parse_bytes(const char *text, void *value, char *canonical, size_t bytes)
 {
@@ -264,200 +250,225 @@ static qg_status parse_bytes(const char *text, void *value, char *canonical, siz
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-/* The address of a key's value. */
-#define AT(field) offsetof(qg_recipe, field), sizeof((qg_recipe *)0)->field
-
-const qg__option qg__recipe_keys[] = {
-    [QG__KEY_MODEL] = { "model", QG__VALUE, QG__IDENTITY, AT(model), "NAME", .parse = parse_model,
+const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
+    [QG__KEY_MODEL] = { "model", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "NAME",
       .help = "the net; required" },
-    [QG__KEY_DATA] = { "data", QG__VALUE, QG__IDENTITY,
-      AT(data), "NAME", .parse = parse_data, .fallback = "mnist",
+    [QG__KEY_DATA] = { "data", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "NAME", .fallback = "mnist",
       .help = "the data set" },
-    [QG__KEY_NORMALISE] = { "normalise", QG__VALUE, QG__IDENTITY,
-      AT(normalise), "KIND", .parse = parse_normalise, .fallback = "unit",
+    [QG__KEY_NORMALISE] = { "normalise", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "KIND", .fallback = "unit",
       .help = "how bytes become floats, as in range:low=-1,high=1" },
-    [QG__KEY_AUGMENT] = { "augment", QG__VALUE, QG__IDENTITY | QG__COMMAS,
-      AT(augment), "LIST", .parse = parse_augment, .fallback = "none",
+    [QG__KEY_AUGMENT] = { "augment", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LIST", .fallback = "none",
       .help = "augmentation of the training images, as in pad=4,flip" },
-    [QG__KEY_VALIDATION] = { "validation", QG__VALUE, QG__IDENTITY,
-      AT(validation), "N", .parse = parse_validation,
+    [QG__KEY_VALIDATION] = { "validation", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "N",
       .help = "hold out training images, 5000 or 10%, by which the best epoch is\n"
               "chosen; the test images are then read once, at the end" },
-    [QG__KEY_WEIGHT] = { "weight", QG__VALUE, QG__IDENTITY | QG__QUANTIZES | QG__SCHEMES,
-      AT(weight), "SCHEME", .parse = parse_weight, .fallback = "float",
+    [QG__KEY_WEIGHT] = { "weight", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
       .help = "quantizer of the weights" },
-    [QG__KEY_INPUT] = { "input", QG__VALUE, QG__IDENTITY | QG__QUANTIZES | QG__SCHEMES,
-      AT(input), "SCHEME", .parse = parse_input, .fallback = "float",
+    [QG__KEY_INPUT] = { "input", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
       .help = "quantizer of the inputs of all layers except the first;\n"
               "in tfc, sfc and lfc of the first as well" },
-    [QG__KEY_GRADIENT] = { "gradient", QG__VALUE, QG__IDENTITY | QG__QUANTIZES | QG__SCHEMES,
-      AT(gradient), "SCHEME", .parse = parse_gradient, .fallback = "float",
+    [QG__KEY_GRADIENT] = { "gradient", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
       .help = "quantizer of the gradients of the layers' outputs" },
-    [QG__KEY_FIRST_LAST] = { "first-last", QG__WORD, QG__IDENTITY | QG__QUANTIZES,
-      AT(first_last), "float|quantized",
+    [QG__KEY_FIRST_LAST] = { "first-last", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "float|quantized",
       .help = "float: do not quantize the first and last layers; default: float with\n"
               "dorefa, xnor, bnn, binaryconnect, ste-tern and unit, else quantized" },
-    [QG__KEY_LAYER] = { "layer", QG__LIST, QG__IDENTITY | QG__QUANTIZES | QG__SCHEMES,
-      AT(exceptions), "LAYER:weight=SCHEME", .parse = parse_layer,
+    [QG__KEY_LAYER] = { "layer", QG_RECIPE_LIST, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "LAYER:weight=SCHEME",
       .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
-    [QG__KEY_QUANTIZE_AFTER] = { "quantize-after", QG__INTEGER, QG__IDENTITY | QG__QUANTIZES,
-      AT(quantize_after), "N|Nepochs", .parse = parse_delay, .fallback = "0",
+    [QG__KEY_QUANTIZE_AFTER] = { "quantize-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "N|Nepochs", .fallback = "0",
       .help = "steps, or epochs, before the input quantizers start" },
-    [QG__KEY_QUANTIZE_WEIGHTS_AFTER] = { "quantize-weights-after", QG__INTEGER, QG__IDENTITY | QG__QUANTIZES,
-      AT(quantize_weights_after), "N|Nepochs", .parse = parse_delay,
+    [QG__KEY_QUANTIZE_WEIGHTS_AFTER] = { "quantize-weights-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "N|Nepochs",
       .help = "steps, or epochs, before the weight quantizers start" },
-    [QG__KEY_FOLD_BATCHNORM] = { "fold-batchnorm", QG__FLAG, QG__IDENTITY | QG__QUANTIZES,
-      AT(fold_batchnorm),
+    [QG__KEY_FOLD_BATCHNORM] = { "fold-batchnorm", QG_RECIPE_FLAG, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES,
       .help = "fold batch norms into the weights before quantizing them" },
-    [QG__KEY_FREEZE_BATCHNORM_AFTER] = { "freeze-batchnorm-after", QG__INTEGER, QG__IDENTITY,
-      AT(freeze_batchnorm_after), "N|Nepochs", .parse = parse_delay, .fallback = "0",
+    [QG__KEY_FREEZE_BATCHNORM_AFTER] = { "freeze-batchnorm-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY, "N|Nepochs", .fallback = "0",
       .help = "steps, or epochs, after which batch norms use fixed running\n"
               "statistics; 0: never" },
-    [QG__KEY_REESTIMATE_BATCHNORM] = { "reestimate-batchnorm", QG__WORD, QG__IDENTITY | QG__QUANTIZES,
-      AT(reestimate), "off|on", .fallback = "on", .absent = "off",
+    [QG__KEY_REESTIMATE_BATCHNORM] = { "reestimate-batchnorm", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "off|on", .fallback = "on", .absent = "off",
       .help = "estimate the running statistics of batch norms anew after each\n"
               "epoch, before the test, if weights are quantized" },
-    [QG__KEY_NORM_SYNC] = { "norm-sync", QG__WORD, QG__IDENTITY, AT(norm_sync), "on|off",
+    [QG__KEY_NORM_SYNC] = { "norm-sync", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "on|off",
       .help = "off: on several ranks, batch norms use the statistics of each\n"
               "rank's own images; default: on" },
-    [QG__KEY_EPOCHS] = { "epochs", QG__INTEGER, QG__IDENTITY | QG__EXTENDS,
-      AT(epochs), "N", .min = 1, .max = MAX_EPOCHS, .fallback = "10",
+    [QG__KEY_EPOCHS] = { "epochs", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .min = 1, .max = MAX_EPOCHS, .fallback = "10",
       .help = "passes over the training images; with --resume more of them extend\n"
               "a run" },
-    [QG__KEY_PATIENCE] = { "patience", QG__INTEGER, QG__IDENTITY | QG__EXTENDS,
-      AT(patience), "N", .max = 100000,
+    [QG__KEY_PATIENCE] = { "patience", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .max = 100000,
       .help = "end after N epochs without a higher accuracy of the test images,\n"
               "or of those of --validation; 0: never" },
-    [QG__KEY_BATCH] = { "batch", QG__INTEGER, QG__IDENTITY,
-      AT(batch), "N", .min = 1, .max = 65536, .fallback = "64",
+    [QG__KEY_BATCH] = { "batch", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY, "N", .min = 1, .max = 65536, .fallback = "64",
       .help = "images per step" },
-    [QG__KEY_LOSS] = { "loss", QG__WORD, QG__IDENTITY,
-      AT(loss), "cross-entropy|squared-hinge", .fallback = "cross-entropy",
+    [QG__KEY_LOSS] = { "loss", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "cross-entropy|squared-hinge", .fallback = "cross-entropy",
       .help = "the loss function" },
-    [QG__KEY_LABEL_SMOOTHING] = { "label-smoothing", QG__REAL, QG__IDENTITY,
-      AT(label_smoothing), "X", .max = 0.999,
+    [QG__KEY_LABEL_SMOOTHING] = { "label-smoothing", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 0.999,
       .help = "share of the label that cross entropy gives to all classes" },
-    [QG__KEY_OPTIMIZER] = { "optimizer", QG__WORD, QG__IDENTITY | QG__OPTIMIZES,
-      AT(optimizer), "sgd|adam|bop", .fallback = "sgd",
+    [QG__KEY_OPTIMIZER] = { "optimizer", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "sgd|adam|bop", .fallback = "sgd",
       .help = "the optimizer; bop goes with --weight bop" },
-    [QG__KEY_LR] = { "lr", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(lr), "X", .min = 1e-9, .max = 1000,
+    [QG__KEY_LR] = { "lr", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 1000,
       .help = "learning rate" },
-    [QG__KEY_MOMENTUM] = { "momentum", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(momentum), "X", .max = 0.9999,
+    [QG__KEY_MOMENTUM] = { "momentum", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .max = 0.9999,
       .help = "momentum of sgd" },
-    [QG__KEY_NESTEROV] = { "nesterov", QG__FLAG, QG__IDENTITY | QG__OPTIMIZES, AT(nesterov),
+    [QG__KEY_NESTEROV] = { "nesterov", QG_RECIPE_FLAG, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES,
       .help = "use Nesterov momentum in sgd" },
-    [QG__KEY_BETA1] = { "beta1", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(beta1), "X", .min = 1e-9, .max = 0.999999,
+    [QG__KEY_BETA1] = { "beta1", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 0.999999,
       .help = "beta1 of adam" },
-    [QG__KEY_BETA2] = { "beta2", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(beta2), "X", .min = 1e-9, .max = 0.999999,
+    [QG__KEY_BETA2] = { "beta2", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 0.999999,
       .help = "beta2 of adam" },
-    [QG__KEY_GAMMA] = { "gamma", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(gamma), "X", .min = 1e-12, .max = 1,
+    [QG__KEY_GAMMA] = { "gamma", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-12, .max = 1,
       .help = "bop: weight of the newest gradient in the moving average" },
-    [QG__KEY_THRESHOLD] = { "threshold", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(threshold), "X", .min = 1e-30, .max = 1e6,
+    [QG__KEY_THRESHOLD] = { "threshold", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-30, .max = 1e6,
       .help = "bop: moving average at which a weight flips" },
-    [QG__KEY_WEIGHT_DECAY] = { "weight-decay", QG__REAL, QG__IDENTITY | QG__OPTIMIZES,
-      AT(weight_decay), "X", .max = 10, .fallback = "0",
+    [QG__KEY_WEIGHT_DECAY] = { "weight-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .max = 10, .fallback = "0",
       .help = "weight decay" },
-    [QG__KEY_CLIP_NORM] = { "clip-norm", QG__REAL, QG__IDENTITY, AT(clip_norm), "X", .max = 1e9,
+    [QG__KEY_CLIP_NORM] = { "clip-norm", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 1e9,
       .help = "clip the norm of all gradients together; 0: off" },
-    [QG__KEY_EMA] = { "ema", QG__REAL, QG__IDENTITY, AT(ema), "X", .max = 0.999999,
+    [QG__KEY_EMA] = { "ema", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 0.999999,
       .help = "test and save moving averages of the weights, with this decay;\n"
               "0: off" },
-    [QG__KEY_NORM_DECAY] = { "norm-decay", QG__REAL, QG__IDENTITY,
-      AT(norms.weight_decay), "X", .max = 10, .fallback = "0",
+    [QG__KEY_NORM_DECAY] = { "norm-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 10, .fallback = "0",
       .help = "weight decay of batch norms" },
-    [QG__KEY_NORM_LR_SCALE] = { "norm-lr-scale", QG__REAL, QG__IDENTITY,
-      AT(norms.lr_scale), "X", .min = 1e-6, .max = 1e6, .fallback = "1",
+    [QG__KEY_NORM_LR_SCALE] = { "norm-lr-scale", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .min = 1e-6, .max = 1e6, .fallback = "1",
       .help = "learning rate of batch norms, as a multiple of --lr" },
-    [QG__KEY_QUANTIZER_DECAY] = { "quantizer-decay", QG__REAL, QG__IDENTITY | QG__QUANTIZES,
-      AT(quantizers.weight_decay), "X", .max = 10, .fallback = "0",
+    [QG__KEY_QUANTIZER_DECAY] = { "quantizer-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "X", .max = 10, .fallback = "0",
       .help = "weight decay of learned quantizer parameters, unless the\n"
               "scheme sets its own" },
-    [QG__KEY_QUANTIZER_LR_SCALE] = { "quantizer-lr-scale", QG__REAL, QG__IDENTITY | QG__QUANTIZES,
-      AT(quantizers.lr_scale), "X", .min = 1e-6, .max = 1e6, .fallback = "1",
+    [QG__KEY_QUANTIZER_LR_SCALE] = { "quantizer-lr-scale", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "X", .min = 1e-6, .max = 1e6, .fallback = "1",
       .help = "learning rate of learned quantizer parameters, as a multiple\n"
               "of --lr" },
-    [QG__KEY_SCHEDULE] = { "schedule", QG__VALUE, QG__IDENTITY | QG__EXTENDS,
-      AT(schedule), "TEXT", .parse = parse_schedule, .fallback = "constant",
+    [QG__KEY_SCHEDULE] = { "schedule", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "TEXT", .fallback = "constant",
       .help = "learning rate over the run, as in cosine:warmup=0.05" },
-    [QG__KEY_SEED] = { "seed", QG__INTEGER, QG__IDENTITY | QG__PER_RUN,
-      AT(seed), "N", .max = MAX_SEED, .fallback = "1",
+    [QG__KEY_SEED] = { "seed", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .max = MAX_SEED, .fallback = "1",
       .help = "seed of weights, shuffling and noise" },
-    [QG__KEY_DATA_DIR] = { "data-dir", QG__TEXT, QG__SAVED, AT(data_dir), "DIR",
+    [QG__KEY_DATA_DIR] = { "data-dir", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, "DIR",
       .help = "the directory of the data set" },
-    [QG__KEY_THREADS] = { "threads", QG__INTEGER, QG__SAVED,
-      AT(threads), "N", .max = QG_MAX_THREADS, .fallback = "0",
+    [QG__KEY_THREADS] = { "threads", QG_RECIPE_INTEGER, 0, "N", .max = QG_MAX_THREADS, .fallback = "0",
       .help = "number of threads; 0: OMP_NUM_THREADS if set, else one per\n"
               "core; does not change the results" },
-    [QG__KEY_CACHE] = { "cache", QG__VALUE, QG__SAVED, AT(cache), "SIZE", .parse = parse_bytes,
+    [QG__KEY_CACHE] = { "cache", QG_RECIPE_VALUE, 0, "SIZE",
       .help = "memory for the images of a folder, as 1G or 512M; the others are\n"
               "decoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\n"
               "more than half" },
-    [QG__KEY_RECIPE] = { "recipe", QG__TEXT, QG__SAVED, AT(named), "NAME", .parse = parse_recipe,
+    [QG__KEY_RECIPE] = { "recipe", QG_RECIPE_TEXT, 0, "NAME",
       .help = "read options from examples/recipes/NAME.toml, here or where qgrad\n"
               "is installed" },
-    [QG__KEY_INIT_EXCEPT] = { "init-except", QG__TEXT, QG__IDENTITY, AT(init_except), "LAYERS",
+    [QG__KEY_INIT_EXCEPT] = { "init-except", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
       .help = "layers that do not start from --init, as in conv1,fc2" },
-    [QG__KEY_FREEZE] = { "freeze", QG__TEXT, QG__IDENTITY, AT(freeze), "LAYERS",
+    [QG__KEY_FREEZE] = { "freeze", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
       .help = "layers that are neither trained nor calibrated, as in\n"
               "conv1,conv2" },
-    [QG__KEY_TEACHER] = { "teacher", QG__TEXT, QG__SAVED, AT(teacher_run), "RUN",
+    [QG__KEY_TEACHER] = { "teacher", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, "RUN",
       .help = "also learn from the scores of a run, or of a checkpoint" },
-    [QG__KEY_DISTIL] = { "distil", QG__VALUE, QG__IDENTITY | QG__COMMAS,
-      AT(teacher), "LIST", .parse = parse_distil,
+    [QG__KEY_DISTIL] = { "distil", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LIST",
       .help = "how to learn from the teacher, as in temperature=4,weight=0.9" },
-    [QG__KEY_DATA_DIGEST] = { "data-digest", QG__TEXT, QG__IDENTITY | QG__PER_RUN,
-      AT(data_digest), "DIGEST",
+    [QG__KEY_DATA_DIGEST] = { "data-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
       .help = "of the images and labels" },
-    [QG__KEY_CLASS_DIGEST] = { "class-digest", QG__TEXT, QG__IDENTITY | QG__PER_RUN,
-      AT(class_digest), "DIGEST",
+    [QG__KEY_CLASS_DIGEST] = { "class-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
       .help = "of the class names" },
-    [QG__KEY_EPOCH_STEPS] = { "epoch-steps", QG__INTEGER, QG__IDENTITY | QG__PER_RUN,
-      AT(epoch_steps), "N", .min = 1, .max = MAX_SEED,
+    [QG__KEY_EPOCH_STEPS] = { "epoch-steps", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .min = 1, .max = MAX_SEED,
       .help = "of an epoch, if a delay counts epochs" },
-    [QG__KEY_RANKS] = { "ranks", QG__INTEGER, QG__IDENTITY | QG__PER_RUN,
-      AT(ranks), "N", .min = 1, .max = 16,
+    [QG__KEY_RANKS] = { "ranks", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .min = 1, .max = 16,
       .help = "with norm-sync off" },
-    [QG__KEY_INIT_DIGEST] = { "init-digest", QG__TEXT, QG__IDENTITY | QG__PER_RUN,
-      AT(init_digest), "DIGEST",
+    [QG__KEY_INIT_DIGEST] = { "init-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
       .help = "of the weights that --init loaded" },
-    [QG__KEY_TEACHER_DIGEST] = { "teacher-digest", QG__TEXT, QG__IDENTITY | QG__PER_RUN,
-      AT(teacher_digest), "DIGEST",
+    [QG__KEY_TEACHER_DIGEST] = { "teacher-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
       .help = "of the teacher's weights" },
-    [QG__KEY_INIT_RECIPE] = { "init-recipe", QG__TEXT, QG__SAVED,
-      AT(init_recipe), "NAME", .parse = parse_recipe,
+    [QG__KEY_INIT_RECIPE] = { "init-recipe", QG_RECIPE_TEXT, 0, "NAME",
       .help = "the recipe that trains the initial weights; --init must name\n"
               "one of its runs" },
-    [QG__KEY_REPRODUCES] = { "reproduces", QG__TEXT, QG__SAVED, AT(reproduces), "TEXT",
+    [QG__KEY_REPRODUCES] = { "reproduces", QG_RECIPE_TEXT, 0, "TEXT",
       .help = "the paper or replication whose result it reproduces" },
-    [QG__KEY_REPORTED] = { "reported", QG__TEXT, QG__SAVED, AT(reported), "TEXT",
+    [QG__KEY_REPORTED] = { "reported", QG_RECIPE_TEXT, 0, "TEXT",
       .help = "the number reported there" },
-    [QG__KEY_PROVENANCE] = { "provenance", QG__WORD, QG__SAVED,
-      AT(provenance), "paper|code|replication|memory",
+    [QG__KEY_PROVENANCE] = { "provenance", QG_RECIPE_WORD, 0, "paper|code|replication|memory",
       .help = "where that number was read" },
-    [QG__KEY_DEVIATIONS] = { "deviations", QG__TEXT, QG__SAVED, AT(deviations), "TEXT",
+    [QG__KEY_DEVIATIONS] = { "deviations", QG_RECIPE_TEXT, 0, "TEXT",
       .help = "what differs from the source" },
-    [QG__KEY_DEFAULTS] = { "defaults", QG__INTEGER, QG__SAVED,
-      AT(defaults), "N", .min = 1, .max = QG_DEFAULTS,
+    [QG__KEY_DEFAULTS] = { "defaults", QG_RECIPE_INTEGER, 0, "N", .min = 1, .max = QG_DEFAULTS,
       .help = "version of the schemes' defaults" },
 };
 
-_Static_assert(sizeof qg__recipe_keys / sizeof *qg__recipe_keys == QG__RECIPE_KEYS, "every key has a row");
+/* The address of a key's value. */
+#define AT(field) offsetof(qg_recipe, field), sizeof((qg_recipe *)0)->field
 
-const qg__option *qg__recipe_key(const char *name)
+const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS] = {
+    [QG__KEY_MODEL] = { AT(model), parse_model },
+    [QG__KEY_DATA] = { AT(data), parse_data },
+    [QG__KEY_NORMALISE] = { AT(normalise), parse_normalise },
+    [QG__KEY_AUGMENT] = { AT(augment), parse_augment },
+    [QG__KEY_VALIDATION] = { AT(validation), parse_validation },
+    [QG__KEY_WEIGHT] = { AT(weight), parse_weight },
+    [QG__KEY_INPUT] = { AT(input), parse_input },
+    [QG__KEY_GRADIENT] = { AT(gradient), parse_gradient },
+    [QG__KEY_FIRST_LAST] = { AT(first_last) },
+    [QG__KEY_LAYER] = { AT(exceptions), parse_layer },
+    [QG__KEY_QUANTIZE_AFTER] = { AT(quantize_after), parse_delay },
+    [QG__KEY_QUANTIZE_WEIGHTS_AFTER] = { AT(quantize_weights_after), parse_delay },
+    [QG__KEY_FOLD_BATCHNORM] = { AT(fold_batchnorm) },
+    [QG__KEY_FREEZE_BATCHNORM_AFTER] = { AT(freeze_batchnorm_after), parse_delay },
+    [QG__KEY_REESTIMATE_BATCHNORM] = { AT(reestimate) },
+    [QG__KEY_NORM_SYNC] = { AT(norm_sync) },
+    [QG__KEY_EPOCHS] = { AT(epochs) },
+    [QG__KEY_PATIENCE] = { AT(patience) },
+    [QG__KEY_BATCH] = { AT(batch) },
+    [QG__KEY_LOSS] = { AT(loss) },
+    [QG__KEY_LABEL_SMOOTHING] = { AT(label_smoothing) },
+    [QG__KEY_OPTIMIZER] = { AT(optimizer) },
+    [QG__KEY_LR] = { AT(lr) },
+    [QG__KEY_MOMENTUM] = { AT(momentum) },
+    [QG__KEY_NESTEROV] = { AT(nesterov) },
+    [QG__KEY_BETA1] = { AT(beta1) },
+    [QG__KEY_BETA2] = { AT(beta2) },
+    [QG__KEY_GAMMA] = { AT(gamma) },
+    [QG__KEY_THRESHOLD] = { AT(threshold) },
+    [QG__KEY_WEIGHT_DECAY] = { AT(weight_decay) },
+    [QG__KEY_CLIP_NORM] = { AT(clip_norm) },
+    [QG__KEY_EMA] = { AT(ema) },
+    [QG__KEY_NORM_DECAY] = { AT(norms.weight_decay) },
+    [QG__KEY_NORM_LR_SCALE] = { AT(norms.lr_scale) },
+    [QG__KEY_QUANTIZER_DECAY] = { AT(quantizers.weight_decay) },
+    [QG__KEY_QUANTIZER_LR_SCALE] = { AT(quantizers.lr_scale) },
+    [QG__KEY_SCHEDULE] = { AT(schedule), parse_schedule },
+    [QG__KEY_SEED] = { AT(seed) },
+    [QG__KEY_DATA_DIR] = { AT(data_dir) },
+    [QG__KEY_THREADS] = { AT(threads) },
+    [QG__KEY_CACHE] = { AT(cache), parse_bytes },
+    [QG__KEY_RECIPE] = { AT(named), parse_recipe },
+    [QG__KEY_INIT_EXCEPT] = { AT(init_except) },
+    [QG__KEY_FREEZE] = { AT(freeze) },
+    [QG__KEY_TEACHER] = { AT(teacher_run) },
+    [QG__KEY_DISTIL] = { AT(teacher), parse_distil },
+    [QG__KEY_DATA_DIGEST] = { AT(data_digest) },
+    [QG__KEY_CLASS_DIGEST] = { AT(class_digest) },
+    [QG__KEY_EPOCH_STEPS] = { AT(epoch_steps) },
+    [QG__KEY_RANKS] = { AT(ranks) },
+    [QG__KEY_INIT_DIGEST] = { AT(init_digest) },
+    [QG__KEY_TEACHER_DIGEST] = { AT(teacher_digest) },
+    [QG__KEY_INIT_RECIPE] = { AT(init_recipe), parse_recipe },
+    [QG__KEY_REPRODUCES] = { AT(reproduces) },
+    [QG__KEY_REPORTED] = { AT(reported) },
+    [QG__KEY_PROVENANCE] = { AT(provenance) },
+    [QG__KEY_DEVIATIONS] = { AT(deviations) },
+    [QG__KEY_DEFAULTS] = { AT(defaults) },
+};
+
+const qg_recipe_key *qg__recipe_key(const char *name)
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++)
-        if (!strcmp(qg__recipe_keys[i].name, name)) return &qg__recipe_keys[i];
+        if (!strcmp(qg_recipe_keys[i].name, name)) return &qg_recipe_keys[i];
     return NULL;
 }
 
-/* --- one option ----------------------------------------------------------------------------- */
+/* The place of a key in the table; -1: it is a program's own. */
+static int index_of(const qg_recipe_key *o)
+{
+    for (int i = 0; i < QG__RECIPE_KEYS; i++)
+        if (o == &qg_recipe_keys[i]) return i;
+    return -1;
+}
+
+bool qg__recipe_key_counts(const qg_recipe_key *o) { return o->kind == QG_RECIPE_INTEGER && strchr(o->value, '|'); }
+
+/* --- one value ------------------------------------------------------------------------------ */
 
 /* The index of text in words, "sgd|adam"; -1 if it is not one of them. */
 static int index_of_word(const char *words, const char *text)
@@ -471,65 +482,81 @@ static int index_of_word(const char *words, const char *text)
     return -1;
 }
 
-/* An int or a uint64_t, a float or a double: as large as the option's field. */
-static void store_number(const qg__option *o, double number, void *value)
+static qg_status parse_number(const qg_recipe_key *o, const char *text, double *number, char canonical[QG_RECIPE_VALUE_BYTES])
 {
-    const bool whole = o->kind == QG__INTEGER;
-    if (whole && o->bytes == sizeof(int)) *(int *)value = (int)number;
-    else if (whole) *(uint64_t *)value = (uint64_t)number;
-    else if (o->bytes == sizeof(float)) *(float *)value = (float)number;
-    else *(double *)value = number;
-}
-
-static qg_status parse_number(const qg__option *o, const char *text, void *value, char canonical[QG__VALUE_BYTES])
-{
-    double     number;
-    const bool whole = o->kind == QG__INTEGER;
-    if (!qg__number_read(text, strlen(text), &number) || (whole && text[strspn(text, "+-0123456789")]))
+    const bool whole = o->kind == QG_RECIPE_INTEGER;
+    if (!qg__number_read(text, strlen(text), number) || (whole && text[strspn(text, "+-0123456789")]))
         return qg_fail(QG_EARG, "%s '%s' is not a %s", o->name, text, whole ? "whole number" : "number");
-    if (o->kind == QG__REAL && o->min > 0 && number <= 0) return qg_fail(QG_EARG, "%s must be positive, not %s", o->name, text);
-    if (!(number >= o->min && number <= o->max))
+    if (o->kind == QG_RECIPE_REAL && o->min > 0 && *number <= 0)
+        return qg_fail(QG_EARG, "%s must be positive, not %s", o->name, text);
+    if (!(*number >= o->min && *number <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
-    number += 0.0;                              /* -0 is 0 */
-    if (whole) snprintf(canonical, QG__VALUE_BYTES, "%.0f", number);
-    else qg__number_print_double(canonical, number);
-    store_number(o, number, value);
+    *number += 0.0;                             /* -0 is 0 */
+    if (whole) snprintf(canonical, QG_RECIPE_VALUE_BYTES, "%.0f", *number);
+    else qg__number_print_double(canonical, *number);
     return QG_OK;
 }
 
-static qg_status parse_word(const qg__option *o, const char *text, void *value)
+static qg_status parse_word(const qg_recipe_key *o, const char *text, double *index)
 {
-    const int i = index_of_word(o->value, text);
-    if (!*text) return qg_fail(QG_EARG, "%s: the value is empty", o->name);
     char      hint[QG__NEAREST_BYTES];
-    if (i < 0)
-        return qg_fail(QG_EARG, "%s '%s' is not one of %s%s", o->name, text, o->value,
-                       qg__list_nearest(o->value, text, strlen(text), hint));
-    memcpy(value, &i, sizeof i);
-    return QG_OK;
+    const int i = index_of_word(o->value, text);
+    *index      = i;
+    if (i >= 0) return QG_OK;
+    return qg_fail(QG_EARG, "%s '%s' is not one of %s%s", o->name, text, o->value,
+                   qg__list_nearest(o->value, text, strlen(text), hint));
 }
 
-static qg_status parse_flag(const qg__option *o, const char *text, bool *value)
+static qg_status parse_flag(const qg_recipe_key *o, const char *text, double *flag)
 {
-    *value = !strcmp(text, "true");
-    return *value || !strcmp(text, "false") ? QG_OK
-                                            : qg_fail(QG_EARG, "%s '%s' must be true or false", o->name, text);
+    *flag = !strcmp(text, "true");
+    return *flag != 0 || !strcmp(text, "false") ? QG_OK : qg_fail(QG_EARG, "%s '%s' must be true or false", o->name, text);
 }
 
-qg_status qg__option_parse(const qg__option *o, const char *text, void *value, char canonical[QG__VALUE_BYTES])
+/* As the kind says; *value: the number, the index of the word, or whether a flag is set. */
+static qg_status parse_kind(const qg_recipe_key *o, const char *text, double *value, char canonical[QG_RECIPE_VALUE_BYTES])
 {
+    *value = 0;
+    if (o->kind == QG_RECIPE_INTEGER || o->kind == QG_RECIPE_REAL) return parse_number(o, text, value, canonical);
+    snprintf(canonical, QG_RECIPE_VALUE_BYTES, "%s", text);
+    if (o->kind == QG_RECIPE_FLAG) return parse_flag(o, text, value);
+    if (!*text) return qg_fail(QG_EARG, "%s: the value is empty", o->name);
+    return o->kind == QG_RECIPE_WORD ? parse_word(o, text, value) : QG_OK;
+}
+
+/* As a bool, an int or a uint64_t, a float or a double: as large as the field. */
+static void store(qg_recipe_kind kind, double value, void *to, size_t bytes)
+{
+    const int whole = (int)value;
+    if (kind == QG_RECIPE_FLAG) *(bool *)to = whole;
+    else if (kind == QG_RECIPE_WORD) memcpy(to, &whole, sizeof whole);
+    else if (kind == QG_RECIPE_INTEGER && bytes == sizeof(int)) *(int *)to = whole;
+    else if (kind == QG_RECIPE_INTEGER) *(uint64_t *)to = (uint64_t)value;
+    else if (kind == QG_RECIPE_REAL && bytes == sizeof(float)) *(float *)to = (float)value;
+    else if (kind == QG_RECIPE_REAL) *(double *)to = value;
+}
+
+qg_status qg__recipe_key_parse(const qg_recipe_key *o, const char *text, qg_recipe *r, char canonical[QG_RECIPE_VALUE_BYTES])
+{
+    const int               i = index_of(o);
+    const qg__recipe_field *f = i < 0 ? NULL : &qg__recipe_fields[i];
+    double                  value;
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             return qg_fail(QG_EARG, "%s: the value contains a control character", o->name);
-    if (strlen(text) >= QG__VALUE_BYTES)
-        return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, QG__VALUE_BYTES - 1);
-    if (!o->parse && (o->kind == QG__INTEGER || o->kind == QG__REAL)) return parse_number(o, text, value, canonical);
-    if (o->parse) {
-        const qg_status status = o->parse(text, value, canonical, QG__VALUE_BYTES);
+    if (strlen(text) >= QG_RECIPE_VALUE_BYTES)
+        return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, QG_RECIPE_VALUE_BYTES - 1);
+    if (f && f->parse) {
+        const qg_status status = f->parse(text, (char *)r + f->at, canonical, QG_RECIPE_VALUE_BYTES);
         return status ? qg_fail(status, "%s: %s", o->name, qg_errmsg()) : QG_OK;
     }
-    snprintf(canonical, QG__VALUE_BYTES, "%s", text);
-    if (o->kind == QG__FLAG) return parse_flag(o, text, value);
-    if (o->kind == QG__WORD) return parse_word(o, text, value);
-    return *text ? QG_OK : qg_fail(QG_EARG, "%s: the value is empty", o->name);
+    const qg_status status = parse_kind(o, text, &value, canonical);
+    if (!status && f) store(o->kind, value, (char *)r + f->at, f->bytes);
+    return status;
+}
+
+qg_status qg_recipe_key_check(const qg_recipe_key *key, const char *text, char canonical[QG_RECIPE_VALUE_BYTES])
+{
+    qg_recipe scratch = { 0 };
+    return qg__recipe_key_parse(key, text, &scratch, canonical);
 }

@@ -10,46 +10,6 @@
 
 /* --- keys --------------------------------------------------------------------------------- */
 
-typedef enum qg__option_kind {
-    QG__FLAG,               /* --json;            json = true;          a bool */
-    QG__INTEGER,            /* --epochs 10;       epochs = 10;          an int or a uint64_t; with .parse a string is legal, too */
-    QG__REAL,               /* --lr 0.01;         lr = 0.01;            a float or a double */
-    QG__WORD,               /* --optimizer adam;  optimizer = "adam";   an enum, in the order of the words */
-    QG__TEXT,               /* --out DIR;         out = "DIR";          a const char * */
-    QG__VALUE,              /* --model lenet5;    model = "lenet5";     a type of the library's */
-    QG__LIST                /* --layer A --layer B;  layer = ["A", "B"] */
-} qg__option_kind;
-
-/* Bits of qg__option.use. */
-enum {
-    QG__SAVED     = 1024,                   /* a key of a recipe */
-    QG__DECIDES   = 2048,                   /* decides a run's bytes: in its checkpoints, fixed when it goes on */
-    QG__IDENTITY  = QG__DECIDES | QG__SAVED,
-    QG__PER_RUN   = 4096,                   /* differs between runs of one recipe */
-    QG__QUANTIZES = 8192,                   /* says what is quantized, how and when */
-    QG__OPTIMIZES = 16384,                  /* the optimizer, and its own options */
-    QG__EXTENDS   = 2097152,                /* may change if a run that began with it would have taken the same steps */
-    QG__COMMAS    = 4194304,                /* commas belong to the value, whatever follows them */
-    QG__SCHEMES   = 134217728               /* its value names a scheme */
-};
-
-enum { QG__VALUE_BYTES = 512 };
-
-typedef struct qg__option {
-    const char     *name;       /* "weight-decay" */
-    qg__option_kind kind;
-    unsigned        use;
-    size_t          at, bytes;  /* of its value, in a qg_recipe */
-    const char     *value;      /* "N" in help; of QG__WORD all words, joined by |: "sgd|adam" */
-    double          min, max;   /* of QG__INTEGER and QG__REAL */
-    /* Read the value, and write its canonical text.  NULL: determined by the kind. */
-    qg_status     (*parse)(const char *text, void *value, char *canonical, size_t bytes);
-    const char     *fallback;   /* used unless the user or the model's recipe sets the key; NULL: unset */
-    const char     *absent;     /* what a run meant whose configuration lacks the key, since its version did not have it;
-                                   NULL: fallback */
-    const char     *help;
-} qg__option;
-
 enum qg__recipe_key {
     QG__KEY_MODEL, QG__KEY_DATA, QG__KEY_NORMALISE, QG__KEY_AUGMENT, QG__KEY_VALIDATION,
     QG__KEY_WEIGHT, QG__KEY_INPUT, QG__KEY_GRADIENT, QG__KEY_FIRST_LAST, QG__KEY_LAYER,
@@ -67,18 +27,24 @@ enum qg__recipe_key {
     QG__RECIPE_KEYS
 };
 
-extern const qg__option qg__recipe_keys[QG__RECIPE_KEYS];
+const qg_recipe_key *qg__recipe_key(const char *name);     /* NULL: no such key */
 
-const qg__option *qg__recipe_key(const char *name);     /* NULL: no such key */
+/* Where the value of a key is in a qg_recipe. */
+typedef struct qg__recipe_field {
+    size_t      at, bytes;
+    /* Reads the value, and writes its canonical text.  NULL: as the kind says. */
+    qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
+} qg__recipe_field;
+
+extern const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS];
+
+/* Whether an integer may also be a text: "2epochs". */
+bool        qg__recipe_key_counts(const qg_recipe_key *o);
 
 /* Parses the value in text and writes its canonical text.  An item of a list is added.  The caller, who has the text,
- * sets the pointer of a QG__TEXT.  Fails with QG_EARG; the message names the key, the value and the legal values. */
+ * sets the pointer of a QG_RECIPE_TEXT.  Fails with QG_EARG; the message names the key, the value and the legal values. */
 QG_MUST_CHECK
-qg_status   qg__option_parse(const qg__option *o, const char *text, void *value, char canonical[QG__VALUE_BYTES]);
-
-/* "50m", "90s", "1h", "1.5h" or a number of seconds.  Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status   qg__duration_parse(const char *text, void *seconds, char *canonical, size_t bytes);
+qg_status   qg__recipe_key_parse(const qg_recipe_key *o, const char *text, qg_recipe *r, char canonical[QG_RECIPE_VALUE_BYTES]);
 
 /* --- values ------------------------------------------------------------------------------- */
 
@@ -93,7 +59,7 @@ typedef enum qg__provenance { QG__FROM_PAPER, QG__FROM_CODE, QG__FROM_REPLICATIO
 typedef struct qg__chosen_model {
     const qg_model *type;
     double          option[QG_MODEL_KEYS];
-    char            text[QG__VALUE_BYTES];  /* of qg_model_text; else empty */
+    char            text[QG_RECIPE_VALUE_BYTES];  /* of qg_model_text; else empty */
 } qg__chosen_model;
 
 enum { QG__EXCEPTIONS = 64, QG__LAYER_NAME = 64 };
@@ -120,6 +86,8 @@ struct qg_recipe {                          /* {0} is empty */
     char *said[QG__RECIPE_KEYS];            /* of a key that names schemes: the same as it was given, since what a canonical text
                                                omits depends on the version of the defaults */
     qg_recipe *base, *full;                 /* of an object: what qg_recipe_read read; with what follows from it, or NULL */
+    bool       resolved;                    /* .. its texts are all that follows: it is its own full */
+    bool       of_run, unfinished;          /* .. of a run; in a version that knows what the names of old ones mean */
     qg_status  failed;                      /* .. its first failure, and why */
     char       failure[512];
     char      *identity, *file;             /* of qg__recipe_spec: in checkpoints, and as config.toml */
@@ -164,9 +132,9 @@ struct qg_recipe {                          /* {0} is empty */
 /* --- recipes as values -------------------------------------------------------------------- */
 
 /* Set a key.  A list grows; an item replaces the one that has the same text before its '='.  Fails as
- * qg__option_parse and with QG_EMEM; the key then has no meaningful value. */
+ * qg__recipe_key_parse and with QG_EMEM; the key then has no meaningful value. */
 QG_MUST_CHECK
-qg_status   qg__recipe_put(qg_recipe *r, const qg__option *o, const char *text);
+qg_status   qg__recipe_put(qg_recipe *r, const qg_recipe_key *o, const char *text);
 void        qg__recipe_unset(qg_recipe *r, const char *name);
 
 /* Sets in r the keys that are set in top and whose use has all bits of with and none of without. */
@@ -193,10 +161,10 @@ char       *qg__recipe_print(const qg_recipe *r, unsigned use);
 
 /* The first key with all bits of with and none of without that is set in asked and has another value in r, or NULL.  Of a list
  * every item must be in r. */
-const qg__option *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without);
+const qg_recipe_key *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *asked, unsigned with, unsigned without);
 
 /* The same in both directions: the first such key in which a and b differ, or NULL. */
-const qg__option *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without);
+const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without);
 
 /* --- where the values come from (train/recipe_resolve.c) ----------------------------------- */
 

@@ -72,8 +72,9 @@ static qg_status fill(qg_recipe *r, const qg_recipe *stored)
     qg_status status = set_fallback(r, "defaults", version);
     if (!status) status = set_fallback(r, "first-last", first_last_of(r));
     for (int i = 0; i < QG__RECIPE_KEYS && !status; i++)
-        if ((qg__recipe_keys[i].use & QG__SAVED) && !((stored || r->defaults == 1) && qg__recipe_keys[i].absent))
-            status = set_fallback(r, qg__recipe_keys[i].name, qg__recipe_keys[i].fallback);
+        if (!((stored || r->defaults == 1) && qg_recipe_keys[i].absent))
+            status = set_fallback(r, qg_recipe_keys[i].name, qg_recipe_keys[i].fallback);
+    if (!status && r->teacher_run) status = set_fallback(r, "distil", "");
     for (int i = 0; i < OWN && !status; i++)
         if (own[i].owners >> r->optimizer & 1) status = set_fallback(r, own[i].key, own[i].fallback);
     return status;
@@ -83,28 +84,28 @@ static qg_status merge(const qg_recipe *asked, qg_recipe *out)
 {
     const qg_model *model = asked->model.type;
     if (!model) {
-        char names[QG__VALUE_BYTES] = "";
+        char names[QG_RECIPE_VALUE_BYTES] = "";
         qg__model_names(names, sizeof names);
         return qg_fail(QG_EARG, "--model is missing; available: %s", names);
     }
     if (model->recipe && qg__recipe_parse(out, model->recipe, qg__recipe_value(asked, "model"))) return QG_EARG;
     drop_foreign(out, asked);
-    const qg_status status = qg__recipe_over(out, asked, QG__SAVED, 0);
+    const qg_status status = qg__recipe_over(out, asked, 0, 0);
     return status ? status : fill(out, NULL);
 }
 
 /* The items of a list on one line. */
-static void in_one_line(const char *value, char text[QG__VALUE_BYTES])
+static void in_one_line(const char *value, char text[QG_RECIPE_VALUE_BYTES])
 {
-    snprintf(text, QG__VALUE_BYTES, "%s", value ? value : "unset");
+    snprintf(text, QG_RECIPE_VALUE_BYTES, "%s", value ? value : "unset");
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
 }
 
-static qg_status keeps(const qg__option *o, const qg_recipe *run, const qg_recipe *asked, const char *why)
+static qg_status keeps(const qg_recipe_key *o, const qg_recipe *run, const qg_recipe *asked, const char *why)
 {
-    char old[QG__VALUE_BYTES], new[QG__VALUE_BYTES];
-    in_one_line(run->text[o - qg__recipe_keys], old), in_one_line(asked->text[o - qg__recipe_keys], new);
+    char old[QG_RECIPE_VALUE_BYTES], new[QG_RECIPE_VALUE_BYTES];
+    in_one_line(run->text[o - qg_recipe_keys], old), in_one_line(asked->text[o - qg_recipe_keys], new);
     return qg_fail(QG_EARG, "%s is %s in the run, but %s was requested; %s", o->name, old, new, why);
 }
 
@@ -112,7 +113,7 @@ static qg_status keeps(const qg__option *o, const qg_recipe *run, const qg_recip
  * its steps and its warm-up in their epochs. */
 static qg_status extend(qg_recipe *run, const qg_recipe *line)
 {
-    char      schedule[QG__VALUE_BYTES];
+    char      schedule[QG_RECIPE_VALUE_BYTES];
     const int was = run->epochs, is = line->epochs;
     if (qg__recipe_value(line, "epochs") && is < was)
         return keeps(qg__recipe_key("epochs"), run, line, "a run can be extended, but not shortened");
@@ -122,7 +123,7 @@ static qg_status extend(qg_recipe *run, const qg_recipe *line)
         if (qg__recipe_put(run, qg__recipe_key("schedule"), schedule))
             return qg_fail(QG_EARG, "epochs: the schedule of the run cannot be continued: %s", qg_errmsg());
     }
-    return qg__recipe_over(run, line, QG__EXTENDS, 0);
+    return qg__recipe_over(run, line, QG_RECIPE_EXTENDS, 0);
 }
 
 /* What is asked of a run of version 1 is meant as when it began, unless a file says what it means. */
@@ -133,12 +134,12 @@ static qg_status ask_as(int version, qg_recipe *asked)
         char *said = asked->said[i];
         if (!said) continue;
         asked->said[i] = NULL;
-        qg__recipe_unset(asked, qg__recipe_keys[i].name);
+        qg__recipe_unset(asked, qg_recipe_keys[i].name);
         for (const char *line = said; *line && !status; line = qg__lines_next(line)) {
-            char item[QG__VALUE_BYTES], text[QG__VALUE_BYTES];
+            char item[QG_RECIPE_VALUE_BYTES], text[QG_RECIPE_VALUE_BYTES];
             snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-            status = qg__scheme_rewrite(qg__recipe_keys[i].name, item, 1, QG_DEFAULTS, text, sizeof text);
-            if (!status) status = qg__recipe_put(asked, &qg__recipe_keys[i], text);
+            status = qg__scheme_rewrite(qg_recipe_keys[i].name, item, 1, QG_DEFAULTS, text, sizeof text);
+            if (!status) status = qg__recipe_put(asked, &qg_recipe_keys[i], text);
         }
         free(said);
     }
@@ -148,15 +149,15 @@ static qg_status ask_as(int version, qg_recipe *asked)
 static qg_status continue_stored(const qg_recipe *asked, const qg_recipe *line, const qg_recipe *stored, qg_recipe *out)
 {
     static const char initial[] = "a run keeps its initial options";
-    qg_status         status    = qg__recipe_over(out, stored, QG__SAVED, 0);
+    qg_status         status    = qg__recipe_over(out, stored, 0, 0);
     if (!status) status = fill(out, stored);
     if (status) return status;
-    const qg__option *o = qg__recipe_conflict(out, asked, QG__IDENTITY, QG__EXTENDS);
+    const qg_recipe_key *o = qg__recipe_conflict(out, asked, QG_RECIPE_IDENTITY, QG_RECIPE_EXTENDS);
     if (o) return keeps(o, out, asked, initial);
     status = extend(out, line);
     if (status) return status;
-    o = qg__recipe_conflict(out, asked, QG__EXTENDS, 0);
-    return o ? keeps(o, out, asked, initial) : qg__recipe_over(out, asked, QG__SAVED, QG__DECIDES);
+    o = qg__recipe_conflict(out, asked, QG_RECIPE_EXTENDS, 0);
+    return o ? keeps(o, out, asked, initial) : qg__recipe_over(out, asked, 0, QG_RECIPE_IDENTITY);
 }
 
 /* A file, and asked over it. */

@@ -30,7 +30,7 @@ qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path
 {
     qg_recipe         stored = { .epochs = 0 };
     qg_status         status = qg__recipe_parse(&stored, said, path);
-    const qg__option *o      = status ? NULL : qg__recipe_difference(r, &stored, QG__IDENTITY, QG__EXTENDS);
+    const qg_recipe_key *o      = status ? NULL : qg__recipe_difference(r, &stored, QG_RECIPE_IDENTITY, QG_RECIPE_EXTENDS);
     if (!status && stored.text[QG__KEY_EPOCHS]) was->epochs = stored.epochs;
     if (!status) was->patience = stored.patience;
     if (!status && stored.text[QG__KEY_SCHEDULE]) was->schedule = stored.schedule;
@@ -39,7 +39,7 @@ qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path
                          was->epochs);
     if (o)
         status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
-                         or_unset(stored.text[o - qg__recipe_keys]), or_unset(r->text[o - qg__recipe_keys]));
+                         or_unset(stored.text[o - qg_recipe_keys]), or_unset(r->text[o - qg_recipe_keys]));
     qg__recipe_clear(&stored);
     return status;
 }
@@ -53,8 +53,8 @@ qg_status qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec)
 {
     static const char *const about[] = { "model", "data", "weight", "input", "gradient" };
     free(r->identity), free(r->file);
-    r->identity = qg__recipe_print(r, QG__IDENTITY);
-    r->file     = qg__recipe_print(r, QG__SAVED);
+    r->identity = qg__recipe_print(r, QG_RECIPE_IDENTITY);
+    r->file     = qg__recipe_print(r, 0);
     for (int i = 0; i < 5; i++) r->about[i] = (qg_note){ about[i], qg__recipe_value(r, about[i]) };
     r->about[1].value = r->data.name;
     *spec             = qg__recipe_fit(r);
@@ -150,16 +150,14 @@ qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images
     return status ? status : qg__recipe_put(r, qg__recipe_key("teacher-digest"), found);
 }
 
-/* --- one call ----------------------------------------------------------------------------- */
+/* --- one training ------------------------------------------------------------------------- */
 
 typedef struct training {
-    qg_recipe     recipe;
-    qg__run_paths paths;
-    bool          goes_on;          /* with a run that has a config.toml */
-    qg_loader    *train, *test;
-    qg_net       *net;
-    qg_optim     *optim;
-    qg_run        teacher;          /* its net is NULL: none */
+    qg_training     of;             /* first */
+    qg__run_paths   paths;
+    bool            goes_on;        /* with a run that has a config.toml */
+    qg_run          teacher;        /* its net is NULL: none */
+    qg__init_report init;
 } training;
 
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
@@ -170,75 +168,97 @@ static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec 
     if (status) return status;
     t->goes_on = spec->mode == QG_FIT_RESUME && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
     if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
-    if (!status) status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, &t->recipe, &usage);
+    if (!status)
+        status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe, &usage);
     qg__recipe_clear(&stored);
-    return status ? status : qg__recipe_trains(&t->recipe);
+    return status ? status : qg__recipe_trains(t->of.recipe);
 }
 
 /* The images of the recipe, and of a run that goes on the preprocessing: a matrix of whitening takes a minute to compute, and
  * another processor may compute another one. */
 static qg_status open_images(training *t)
 {
-    const bool     whitens = t->recipe.normalise.kind == QG_WHITEN;
+    qg_recipe     *r       = t->of.recipe;
+    const bool     whitens = r->normalise.kind == QG_WHITEN;
     qg_preprocess *stored  = t->goes_on && whitens ? qg_preprocess_open(t->paths.file[QG__RUN_LAST]) : NULL;
-    t->train               = qg__recipe_data(&t->recipe, false, stored);
+    t->of.train            = qg__recipe_data(r, false, stored);
     qg_preprocess_free(stored);
-    t->test = qg__recipe_test_of(&t->recipe, t->train);
-    if (!t->test) return qg_errcode();
-    return qg__recipe_note_data(&t->recipe, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->train, t->test);
+    t->of.test = qg__recipe_test_of(r, t->of.train);
+    if (!t->of.test) return qg_errcode();
+    return qg__recipe_note_data(r, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->of.train, t->of.test);
 }
 
-static qg_status build(training *t, const char *init)
+static qg_status make(training *t, const qg_fit_spec *spec)
 {
-    qg__init_report came;
-    qg_recipe      *r      = &t->recipe;
-    bool            begun  = false;
-    qg_status       status = open_images(t);
+    qg_recipe *r      = t->of.recipe;
+    bool       begun  = false;
+    qg_status  status = open_images(t);
     if (status) return status;
-    t->net = qg__recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
-    if (!t->net) return qg_errcode();
-    if (t->goes_on) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
-    if (!status) status = qg__recipe_init(r, t->net, init, t->goes_on, begun, &came);
-    if (!status) status = qg__recipe_teacher(r, t->goes_on, t->train, &t->teacher);
+    t->of.net = qg__recipe_net(r, qg_loader_shape(t->of.train), qg_loader_classes(t->of.train));
+    if (!t->of.net) return qg_errcode();
+    if (spec->mode == QG_FIT_RESUME) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
+    if (!status) status = qg__recipe_init(r, t->of.net, spec->init, t->goes_on, begun, &t->init);
+    if (!status) status = qg__recipe_teacher(r, t->goes_on, t->of.train, &t->teacher);
     if (status) return status;
-    t->optim = qg__recipe_optim(r, qg_net_params(t->net));
-    return t->optim ? QG_OK : qg_errcode();
+    t->of.optim = qg__recipe_optim(r, qg_net_params(t->of.net));
+    return t->of.optim ? qg__recipe_spec(r, &t->of.fit) : qg_errcode();
 }
 
-static qg_status fit(training *t, const qg_recipe *asked, const qg_fit_spec *of, qg_fit_result *result)
+static qg_status build(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
 {
-    qg_fit_spec spec;
-    qg_status   status = resolve(t, asked, of);
+    qg_fit_spec *to     = &t->of.fit;
+    qg_status    status = qg__recipe_status(asked);
+    t->of.recipe        = status ? NULL : qg_recipe_new();
+    if (!t->of.recipe) return status ? status : QG_EMEM;
+    status = resolve(t, asked, spec);
     if (status) return status;
-    qg_set_threads(t->recipe.threads);
-    status = build(t, of->init);
-    if (!status) status = qg__recipe_spec(&t->recipe, &spec);
-    if (status) return status;
-    spec.dir        = of->dir;
-    spec.mode       = of->mode;
-    spec.budget     = of->budget;
-    spec.stop       = of->stop;
-    spec.events     = of->events;
-    spec.train      = t->train;
-    spec.test       = t->test;
-    spec.validation = qg_loader_validation(t->train);
-    spec.optim      = t->optim;
-    spec.teacher.net   = t->teacher.net;
-    spec.teacher.steps = t->teacher.steps;
-    spec.renew_file    = asked->data_dir || asked->teacher_run;         /* they may have moved */
-    return qg_fit(t->net, spec, result);
+    t->of.recipe->resolved = true;
+    qg_set_threads(t->of.recipe->threads);
+    status            = make(t, spec);
+    to->dir           = spec->dir;
+    to->mode          = spec->mode;
+    to->budget        = spec->budget;
+    to->stop          = spec->stop;
+    to->events        = spec->events;
+    to->train         = t->of.train;
+    to->test          = t->of.test;
+    to->validation    = t->of.train ? qg_loader_validation(t->of.train) : NULL;
+    to->optim         = t->of.optim;
+    to->teacher.net   = t->teacher.net;
+    to->teacher.steps = t->teacher.steps;
+    to->renew_file    = asked->data_dir || asked->teacher_run;      /* they may have moved */
+    t->of.init_arrays = t->init.taken;
+    t->of.init_kept   = t->init.kept;
+    t->of.init_unused = t->init.unused;
+    return status;
+}
+
+qg_training *qg_recipe_build(qg_recipe *r, qg_fit_spec spec)
+{
+    training *t = calloc(1, sizeof *t);
+    if (!t) (void)qg_fail(QG_EMEM, "out of memory for a training");
+    if (!t || !build(t, r, &spec)) return t ? &t->of : NULL;
+    qg_training_free(&t->of);
+    return NULL;
+}
+
+void qg_training_free(qg_training *t)
+{
+    training *all = (training *)t;
+    if (!t) return;
+    qg_optim_free(t->optim);
+    qg_net_free(t->net);
+    qg_loader_free(t->test);
+    qg_loader_free(t->train);
+    qg__reader_clear(&all->teacher);
+    qg_recipe_free(t->recipe);
+    free(all);
 }
 
 qg_status qg_recipe_fit(qg_recipe *r, qg_fit_spec spec, qg_fit_result *result)
 {
-    training  t      = { .goes_on = false };
-    qg_status status = qg__recipe_status(r);
-    if (!status) status = fit(&t, r, &spec, result);
-    qg_optim_free(t.optim);
-    qg_net_free(t.net);
-    qg_loader_free(t.test);
-    qg_loader_free(t.train);
-    qg__reader_clear(&t.teacher);
-    qg__recipe_clear(&t.recipe);
+    qg_training    *t      = qg_recipe_build(r, spec);
+    const qg_status status = t ? qg_fit(t->net, t->fit, result) : qg_errcode();
+    qg_training_free(t);
     return status;
 }

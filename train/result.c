@@ -206,7 +206,7 @@ void qg__digest(const qg_net *net, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
 
-qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
+static qg_status print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
 {
     size_t packed = 0;          /* no packed file can express the net */
     if (qg_export_packed_size(net, (qg_packed_spec){ 0 }, &packed) == QG_EMEM) return QG_EMEM;
@@ -222,6 +222,11 @@ qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, cons
     return QG_OK;
 }
 
+qg_status qg_fit_result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, FILE *out)
+{
+    return print(r, spec, net, spec->dir, out);
+}
+
 typedef struct printed {
     const qg_fit_result *r;
     const qg_fit_spec   *spec;
@@ -231,7 +236,7 @@ typedef struct printed {
 static qg_status print_result(const void *what, FILE *out)
 {
     const printed *p = what;
-    return qg__result_print(p->r, p->spec, p->net, NULL, out);
+    return print(p->r, p->spec, p->net, NULL, out);
 }
 
 qg_status qg__result_save(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, int dir, const char *path)

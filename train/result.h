@@ -18,15 +18,12 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path);
 QG_MUST_CHECK
 qg_status qg__result_write(int dir, const char *path, const char *object, size_t n);
 
-/* The same by what qg__result_print prints, without the run directory, because it may be moved.  Fails with QG_EMEM, too. */
+/* The same by what qg_fit_result_print prints, without the run directory, because it may be moved.  Fails with QG_EMEM, too. */
 QG_MUST_CHECK
 qg_status qg__result_save(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, int dir, const char *path);
 
-/* Prints the object: spec->about, the size of net, the run directory unless it is NULL, and every member that
- * qg__result_read needs.  Fails with QG_EMEM, before it has printed anything. */
-QG_MUST_CHECK
-qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out);
-void      qg__result_put(qg__json *j, const qg_fit_result *r);      /* only the latter */
+/* Every member that qg__result_read needs. */
+void      qg__result_put(qg__json *j, const qg_fit_result *r);
 
 /* Joins the value of earlier processes and that of this one: "first, second", or one of them if it includes the
  * other. */

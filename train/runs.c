@@ -42,7 +42,7 @@ static qg_status read_noted(qg_recipe *stored, const char *said, const char *pat
 {
     qg_recipe all    = { .epochs = 0 };
     qg_status status = qg__recipe_parse(&all, said, path);
-    if (!status) status = qg__recipe_over(stored, &all, QG__IDENTITY, 0);
+    if (!status) status = qg__recipe_over(stored, &all, QG_RECIPE_IDENTITY, 0);
     qg__data_forget_files(&stored->data);
     qg__recipe_clear(&all);
     return status;
@@ -180,8 +180,8 @@ const char *qg_run_class(const qg_run *r, int k) { return k >= 0 && k < r->names
 
 const char *qg_run_get(const qg_run *r, const char *key)
 {
-    const qg__option *o = key ? qg__recipe_key(key) : NULL;
-    return o ? r->recipe.text[o - qg__recipe_keys] : NULL;
+    const qg_recipe_key *o = key ? qg__recipe_key(key) : NULL;
+    return o ? r->recipe.text[o - qg_recipe_keys] : NULL;
 }
 
 /* --- weights ------------------------------------------------------------------------------ */
@@ -370,7 +370,7 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
     if (!status && r->said)
         status = qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(r));
     if (!status) status = qg__recipe_over(&as, &r->recipe, 0, 0);
-    if (!status) status = qg__recipe_over(&as, changes, QG__QUANTIZES, 0);
+    if (!status) status = qg__recipe_over(&as, changes, QG_RECIPE_QUANTIZES, 0);
     if (!status && changes->text[QG__KEY_WEIGHT]) qg__recipe_unset(&as, "quantize-weights-after");     /* of the weights' own quantizer */
     if (!status) status = qg__recipe_check(&as);
     if (!status) {

@@ -106,8 +106,8 @@ typedef struct qg_run_evaluate_spec {
 QG_MUST_CHECK
 qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spec, qg_assessment *a);
 
-/* What result.json of the run in a directory says, which need not be open.  Fails with QG_EIO: it has
- * none; QG_EFORMAT, QG_EARG. */
+/* What result.json of the run in a directory says, which need not be open; without that file, as in runs of older versions, what
+ * metrics.csv says: epochs, accuracies, seconds.  Fails with QG_EIO: it has neither; QG_EFORMAT, QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg_run_result(const char *dir, qg_fit_result *result);
 

@@ -1,56 +1,174 @@
 #include "cli/config/config.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/keys.h"
+#include "core/io/number.h"
+
 /* --- options ------------------------------------------------------------------------------ */
 
-static void *value_of(config *c, const option *o) { return (char *)c + o->key->at; }
-
-/* The text, from malloc, of an option whose value is set. */
-static qg_status keep(config *c, const option *o, char *text)
+/* "50m", "90s", "1h", "1.5h" or a number of seconds. */
+static qg_status check_duration(const char *text, char canonical[QG_RECIPE_VALUE_BYTES])
 {
-    char **to = &c->text[o - options];
-    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->key->name);
-    free(*to);
-    *to = text;
-    if (o->key->kind == QG__TEXT) memcpy(value_of(c, o), to, sizeof *to);
+    double       seconds;
+    const size_t n    = strcspn(text, "hms");
+    const double unit = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
+    if (!qg__number_read(text, n, &seconds) || (text[n] && text[n + 1]) || !(seconds >= 0) || !isfinite(seconds * unit))
+        return qg_fail(QG_EARG, "budget: '%s' is not a duration; write 90s, 50m, 1h or a number of seconds", text);
+    qg__number_print(canonical, 9, seconds * unit);
     return QG_OK;
 }
 
-qg_status config_set(config *c, const option *o, const char *text)
+/* The keys of --image and --link, without names: their message begins with that of the option. */
+static const qg_key image_keys[] = {
+    { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
+      .about = "height, width and channels, as in 32x32x3" },
+    { .name = NULL }
+};
+
+const qg_key config_link_keys[] = {
+    { .name = "latency", .min = 0, .max = 1e6, .is = QG_KEY_REQUIRED, .about = "microseconds" },
+    { .name = "gbits", .min = 0, .max = 1e6, .is = QG_KEY_REQUIRED | QG_KEY_ABOVE_MIN, .about = "Gbit/s" },
+    { .name = NULL }
+};
+
+static qg_status check_keys(const char *name, const char *text, const qg_key *keys, char canonical[QG_RECIPE_VALUE_BYTES])
 {
-    char canonical[QG__VALUE_BYTES];
-    if (option_is_of_recipe(o)) return qg__recipe_put(&c->recipe, o->key, text);
-    if (qg__option_parse(o->key, text, value_of(c, o), canonical)) return QG_EARG;
-    return keep(c, o, qg__lines_with(o->key->kind == QG__LIST ? c->text[o - options] : NULL, canonical));
+    double value[QG_MAX_VALUES];
+    if (qg_keys_parse(NULL, text, keys, value)) return qg_fail(QG_EARG, "%s: %s", name, qg_errmsg());
+    qg_keys_print(NULL, keys, value, canonical, QG_RECIPE_VALUE_BYTES);
+    return QG_OK;
+}
+
+qg_status config_check(const option *o, const char *text, char canonical[QG_RECIPE_VALUE_BYTES])
+{
+    if (!strcmp(o->name, "budget")) return check_duration(text, canonical);
+    if (!strcmp(o->name, "image")) return check_keys(o->name, text, image_keys, canonical);
+    if (!strcmp(o->name, "link")) return check_keys(o->name, text, config_link_keys, canonical);
+    return qg_recipe_key_check(o, text, canonical);
+}
+
+static qg_status keep(config *c, const option *o, char *text)
+{
+    char **to = &c->text[option_index(o)];
+    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    free(*to);
+    *to = text;
+    return QG_OK;
+}
+
+/* In the recipe the text is as the user wrote it, since what a canonical text omits depends on the version of the defaults. */
+static qg_status put(config *c, const option *o, const char *text)
+{
+    if (!option_is_of_recipe(o)) return QG_OK;
+    if (!c->recipe) c->recipe = qg_recipe_new();
+    return qg_recipe_set(c->recipe, o->name, text);
+}
+
+/* The items of a list with one more: in a recipe, in place of the one for the same operand. */
+static char *with_item(const config *c, const option *o, const char *item)
+{
+    const char *old = o->kind == QG_RECIPE_LIST ? config_text_of(c, o) : NULL;
+    if (!old || option_is_of_recipe(o)) return qg__lines_with(old, item);
+    const size_t bytes = strlen(old) + strlen(item) + 2;
+    char        *all   = malloc(bytes);
+    if (all) snprintf(all, bytes, "%s\n%s", old, item);
+    return all;
+}
+
+static qg_status unset(config *c, const option *o)
+{
+    char **text = &c->text[option_index(o)];
+    free(*text);
+    *text = NULL;
+    return put(c, o, NULL);
+}
+
+qg_status config_set(config *c, const char *name, const char *text)
+{
+    const option *o = option_find(name);
+    char          canonical[QG_RECIPE_VALUE_BYTES];
+    if (!text) return unset(c, o);
+    if (config_check(o, text, canonical)) return QG_EARG;
+    const qg_status status = put(c, o, text);
+    return status ? status : keep(c, o, with_item(c, o, canonical));
 }
 
 qg_status config_over(config *c, const config *top, const verb *v)
 {
-    qg_status status = qg__recipe_over(&c->recipe, &top->recipe, 0, 0);
-    for (const option *o = options; o < options + OPTIONS && !status; o++) {
-        if (!top->text[o - options] || !verb_option_find(v, o->key->name)) continue;
-        memcpy(value_of(c, o), (const char *)top + o->key->at, o->key->bytes);
-        status = keep(c, o, strdup(top->text[o - options]));
+    qg_status status = QG_OK;
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        const option *o = option_at(i);
+        if (!verb_option_find(v, o->name)) continue;
+        for (const char *line = top->text[i]; line && !status; line = o->kind == QG_RECIPE_LIST ? qg__lines_next(line) : NULL) {
+            char item[QG_RECIPE_VALUE_BYTES];
+            if (o->kind == QG_RECIPE_LIST && !*line) break;
+            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+            status = config_set(c, o->name, item);
+        }
     }
     return status;
 }
 
-const char *config_text_of(const config *c, const option *o)
+const char *config_text_of(const config *c, const option *o) { return c->text[option_index(o)]; }
+const char *config_text(const config *c, const char *name) { return config_text_of(c, option_find(name)); }
+
+bool config_flag(const config *c, const char *name)
 {
-    return option_is_of_recipe(o) ? c->recipe.text[o->key - qg__recipe_keys] : c->text[o - options];
+    const char *text = config_text(c, name);
+    return text && !strcmp(text, "true");
 }
 
-const char *config_text(const config *c, const char *name) { return config_text_of(c, option_find(name)); }
+double config_number(const config *c, const char *name)
+{
+    const char *text  = config_text(c, name);
+    double      value = 0;
+    return text && qg__number_read(text, strlen(text), &value) ? value : 0;
+}
+
+int config_integer(const config *c, const char *name) { return (int)config_number(c, name); }
+
+int config_word(const config *c, const char *name)
+{
+    const option *o     = option_find(name);
+    const char   *text  = config_text_of(c, o);
+    int           index = 0;
+    for (const char *word = o->value; text && *word; index++) {
+        const size_t n = strcspn(word, "|");
+        if (strlen(text) == n && !memcmp(text, word, n)) return index;
+        word += n + (word[n] == '|');
+    }
+    return 0;
+}
+
+size_t config_bytes(const config *c, const char *name)
+{
+    static const char units[] = "KMG";
+    const char       *text    = config_text(c, name);
+    const size_t      n       = text ? strcspn(text, units) : 0;
+    double            number;
+    if (!text || !qg__number_read(text, n, &number)) return 0;
+    const double bytes = number * (text[n] ? (double)((size_t)1024 << 10 * (strchr(units, text[n]) - units)) : 1);
+    return bytes < 1 ? 1 : (size_t)bytes;
+}
+
+qg_shape config_image(const config *c)
+{
+    const char *text = config_text(c, "image");
+    double      value[QG_MAX_VALUES];
+    if (!text || qg_keys_parse(NULL, text, image_keys, value)) return (qg_shape){ 0 };
+    return (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+}
 
 void config_free(config *c)
 {
-    qg__recipe_clear(&c->recipe);
+    qg_recipe_free(c->recipe);
     for (int i = 0; i < OPTIONS; i++) free(c->text[i]), free(c->values[i]);
-    *c = (config){ .file = NULL };
+    *c = (config){ 0 };
 }
 
 /* --- the file of --config or --recipe ------------------------------------------------------- */
@@ -82,12 +200,12 @@ static qg_status unknown(const char *path)
 
 qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
 {
-    const char *named = asked->recipe.named;
+    const char *named = config_text(asked, "recipe"), *file = config_text(asked, "config");
     *path             = '\0';
-    if (asked->file && named) return qg_fail(QG_EARG, "--recipe and --config exclude each other");
-    if (asked->file) {
-        if (strlen(asked->file) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
-        qg__share_find(asked->file, path);
+    if (file && named) return qg_fail(QG_EARG, "--recipe and --config exclude each other");
+    if (file) {
+        if (strlen(file) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
+        qg__share_find(file, path);
     }
     if (named) {
         snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, named);
@@ -96,30 +214,13 @@ qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
     return named && !qg__path_exists(path) ? unknown(path) : QG_OK;
 }
 
-/* *usage: the error is in the command line. */
-static qg_status read_file(const config *asked, qg_recipe *file, bool *usage)
+qg_status config_read(config *asked, bool *usage)
 {
     char      path[QG__PATH_BYTES];
     qg_status status = config_path(asked, path);
     *usage           = status != QG_OK;
-    return status || !*path ? status : qg__recipe_read(file, path);
-}
-
-qg_status config_resolve(const config *asked, const qg_recipe *stored, qg_recipe *out, bool *usage)
-{
-    qg_recipe file   = { 0 };
-    qg_status status = read_file(asked, &file, usage);
-    if (!status) status = qg__recipe_resolve(&asked->recipe, &file, asked->init, stored, out, usage);
-    qg__recipe_clear(&file);
-    return status;
-}
-
-qg_status config_resolve_as(const config *asked, const qg_recipe *run, qg_recipe *out)
-{
-    qg_recipe file = { 0 };
-    bool      usage;
-    qg_status status = read_file(asked, &file, &usage);
-    if (!status) status = qg__recipe_resolve_as(&asked->recipe, &file, asked->init, run, out);
-    qg__recipe_clear(&file);
-    return status;
+    if (!asked->recipe) asked->recipe = qg_recipe_new();
+    if (status || !*path || asked->has_read) return status;
+    asked->has_read = true;
+    return qg_recipe_read(asked->recipe, path);
 }

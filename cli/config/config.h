@@ -4,66 +4,51 @@
 
 #include "cli/config/options.h"
 #include "core/io/paths.h"
-#include "train/recipe_keys.h"
 
 #define RECIPES "examples/recipes"          /* relative to the working directory, or where qgrad is installed */
 
-/* In the order of the option's words. */
-typedef enum plot_role { PLOT_ANY, PLOT_WEIGHT, PLOT_INPUT, PLOT_GRADIENT } plot_role;
-
-/* Two nodes exchange n bytes in seconds + n / bytes_per_second. */
-typedef struct link_speed {
-    double seconds, bytes_per_second;
-} link_speed;
-
-enum { MOST_LINKS = 4 };
-typedef struct links {
-    link_speed item[MOST_LINKS];
-    int        count;
-} links;
+extern const qg_key config_link_keys[];     /* of --link: latency in microseconds, gbits */
 
 /* {0} is empty. */
 struct config {
-    qg_recipe recipe;
-    char       *text[OPTIONS];              /* the canonical text of the other options; NULL: unset; a list has one item per line */
-    char       *values[OPTIONS];            /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
-
-    /* The values of these texts; 0 or NULL if an option is unset. */
-    const char *file;                       /* --config */
-    const char *out, *init, *run, *add, *sort, *packed;
-    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, watch, histogram, help;
-    double      budget, seconds;
-    int         calibrate, top, worst, jobs, array;
-    int         to, requantize;             /* indices of the words of the table */
-    qg_shape    image;
-    links       links;
-    plot_role   role;
-    char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */
-    int         operands;
+    qg_recipe *recipe;                      /* the keys that are set; NULL: none yet */
+    bool       has_read;                    /* and what config_read has read */
+    char      *text[OPTIONS];               /* the canonical texts; NULL: unset; a list has one item per line */
+    char      *values[OPTIONS];             /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
+    char     **operand;                     /* [operands], arguments that belong to no option, of verb.has_operands */
+    int        operands;
 };
 
-/* Set an option.  A list grows; an item replaces the one that has the same text before its '='.  Fails
- * as qg__option_parse and with QG_EMEM; the option then has no meaningful value. */
+/* Checks the value of an option, and writes its canonical text.  Fails with QG_EARG. */
 QG_MUST_CHECK
-qg_status   config_set(config *c, const option *o, const char *text);
+qg_status   config_check(const option *o, const char *text, char canonical[QG_RECIPE_VALUE_BYTES]);
 
-/* Sets in c the keys of a recipe, and of the other options those of a verb, that are set in top. */
+/* Set an option; NULL unsets it.  A list grows; an item replaces the one that has the same text before its '='.  Fails as
+ * config_check and with QG_EMEM. */
+QG_MUST_CHECK
+qg_status   config_set(config *c, const char *name, const char *text);
+
+/* Sets in c the options of a verb that are set in top.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status   config_over(config *c, const config *top, const verb *v);
 
-/* The canonical text of an option of the table; NULL: unset. */
+/* The canonical text of an option; NULL: unset. */
 const char *config_text(const config *c, const char *name);
 const char *config_text_of(const config *c, const option *o);
+
+/* Its value; false or 0 if it is unset. */
+bool        config_flag(const config *c, const char *name);
+int         config_integer(const config *c, const char *name);
+double      config_number(const config *c, const char *name);
+int         config_word(const config *c, const char *name);             /* the index among the option's words */
+size_t      config_bytes(const config *c, const char *name);            /* "1G"; at least 1 if it is set */
+qg_shape    config_image(const config *c);                              /* --image */
 void        config_free(config *c);
 
-/* The recipe of a training that asked describes: with its --config or --recipe file, and the defaults; qg__recipe_resolve.
- * *usage tells whether an error is in the command line or in a file. */
+/* Adds to the recipe what the file of --config or --recipe says, unless that was done before: then it describes the training that
+ * is asked for.  *usage tells whether an error is in the command line or in the file. */
 QG_MUST_CHECK
-qg_status   config_resolve(const config *asked, const qg_recipe *stored, qg_recipe *out, bool *usage);
-
-/* The same of a new run, as the version of run would have combined it: whether run is what was asked for. */
-QG_MUST_CHECK
-qg_status   config_resolve_as(const config *asked, const qg_recipe *run, qg_recipe *out);
+qg_status   config_read(config *asked, bool *usage);
 
 /* The path of the file that --config or --recipe names, as qg__share_find finds it; empty if neither is given.  Fails with
  * QG_EARG if both are given, or if the recipe does not exist; the message lists the available recipes. */

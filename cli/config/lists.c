@@ -7,17 +7,17 @@
 
 bool lists_take(const option *o)
 {
-    return verb_option_find(&train_verb, o->key->name) && o->key->kind != QG__LIST && (option_use(o) & QG__SAVED || !strcmp(o->key->name, "init") || !strcmp(o->key->name, "config"));
+    return verb_option_find(&train_verb, o->name) && o->kind != QG_RECIPE_LIST && (option_is_of_recipe(o) || !strcmp(o->name, "init") || !strcmp(o->name, "config"));
 }
 
-bool lists_is_free(const option *o) { return !(option_use(o) & QG__DECIDES) && o->key->kind != QG__TEXT; }
+bool lists_is_free(const option *o) { return !(o->is & QG_RECIPE_IDENTITY) && o->kind != QG_RECIPE_TEXT; }
 
 /* --- from texts --------------------------------------------------------------------------- */
 
 /* Whether a comma may separate values at all. */
 static bool is_cut(const option *o)
 {
-    return o->key->kind != QG__FLAG && !(option_use(o) & QG__COMMAS) && (o->key->kind != QG__TEXT || o->key->parse);
+    return o->kind != QG_RECIPE_FLAG && !(o->is & QG_RECIPE_COMMAS);
 }
 
 /* Whether a comma is in a number, as in "threshold=0,05": digits follow, and precede it after a '='.  Refused as one value. */
@@ -31,7 +31,7 @@ static bool is_decimal(const char *text, size_t n)
 /* Whether what follows a comma begins another value, and not with key=. */
 static bool begins_value(const option *o, const char *part)
 {
-    return o->key->kind != QG__VALUE || part[strspn(part, "abcdefghijklmnopqrstuvwxyz-_0123456789")] != '=';
+    return o->kind != QG_RECIPE_VALUE || part[strspn(part, "abcdefghijklmnopqrstuvwxyz-_0123456789")] != '=';
 }
 
 /* A comma in parentheses belongs to a layer of a net as text. */
@@ -57,36 +57,34 @@ static bool has_line(const char *lines, const char *line)
 /* Adds one value, in its canonical spelling. */
 static qg_status add(config *asked, const option *o, const char *text)
 {
-    config      probe = { .file = NULL };
-    char      **lines = &asked->values[o - options];
-    qg_status   status = config_set(&probe, o, text);
-    const char *value  = status ? NULL : config_text_of(&probe, o);
-    if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->key->name, value);
+    char      value[QG_RECIPE_VALUE_BYTES];
+    char    **lines  = &asked->values[option_index(o)];
+    qg_status status = config_check(o, text, value);
+    if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->name, value);
     if (!status && *lines && lists_is_free(o))
-        status = qg_fail(QG_EARG, "%s: takes one value, because it does not change the results", o->key->name);
+        status = qg_fail(QG_EARG, "%s: takes one value, because it does not change the results", o->name);
     if (!status) {
         const size_t used  = *lines ? strlen(*lines) + 1 : 0;
         char        *grown = realloc(*lines, used + strlen(value) + 1);
-        if (!grown) status = qg_fail(QG_EMEM, "out of memory for --%s", o->key->name);
+        if (!grown) status = qg_fail(QG_EMEM, "out of memory for --%s", o->name);
         else *lines = grown;
         if (!status && used) grown[used - 1] = '\n';
         if (!status) strcpy(grown + used, value);
     }
-    config_free(&probe);
     return status;
 }
 
 /* "1..3", whose ends are legal values; *last is *first if the text is no range. */
 static qg_status read_range(const option *o, const char *text, double *first, double *last)
 {
-    const char *dots = o->key->kind == QG__INTEGER ? strstr(text, "..") : NULL;
+    const char *dots = o->kind == QG_RECIPE_INTEGER ? strstr(text, "..") : NULL;
     *first = *last = 0;
     if (!dots) return QG_OK;
     if (!qg__number_read(text, (size_t)(dots - text), first) || !qg__number_read(dots + 2, strlen(dots + 2), last) ||
         strspn(text, "0123456789.") != strlen(text) || *last < *first)
-        return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->key->name, text);
+        return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->name, text);
     if (*last - *first >= MOST_COMBINATIONS)
-        return qg_fail(QG_EARG, "%s: '%s' are more than %d values", o->key->name, text, MOST_COMBINATIONS);
+        return qg_fail(QG_EARG, "%s: '%s' are more than %d values", o->name, text, MOST_COMBINATIONS);
     return QG_OK;
 }
 
@@ -94,7 +92,7 @@ static qg_status add_range(config *asked, const option *o, const char *text)
 {
     double    first, last;
     qg_status status = read_range(o, text, &first, &last);
-    if (status || !strstr(text, "..") || o->key->kind != QG__INTEGER) return status ? status : add(asked, o, text);
+    if (status || !strstr(text, "..") || o->kind != QG_RECIPE_INTEGER) return status ? status : add(asked, o, text);
     for (double i = first; i <= last && !status; i++) {
         char number[32];
         snprintf(number, sizeof number, "%.0f", i);
@@ -105,10 +103,10 @@ static qg_status add_range(config *asked, const option *o, const char *text)
 
 qg_status lists_add(config *asked, const option *o, const char *text)
 {
-    char value[QG__VALUE_BYTES];
+    char value[QG_RECIPE_VALUE_BYTES];
     for (const char *at = text;;) {
         const size_t n = length_of_value(o, at);
-        if (n >= QG__VALUE_BYTES) return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->key->name, QG__VALUE_BYTES - 1);
+        if (n >= QG_RECIPE_VALUE_BYTES) return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, QG_RECIPE_VALUE_BYTES - 1);
         snprintf(value, sizeof value, "%.*s", (int)n, at);
         const qg_status status = add_range(asked, o, value);
         if (status || !at[n]) return status;
@@ -118,18 +116,20 @@ qg_status lists_add(config *asked, const option *o, const char *text)
 
 /* --- combinations ------------------------------------------------------------------------- */
 
-int lists_count(const config *asked, const option *o)
+static int count(const config *asked, int i)
 {
     int n = 0;
-    for (const char *line = asked->values[o - options]; line && *line; line = qg__lines_next(line)) n++;
+    for (const char *line = asked->values[i]; line && *line; line = qg__lines_next(line)) n++;
     return n;
 }
+
+int lists_count(const config *asked, const option *o) { return count(asked, option_index(o)); }
 
 qg_status lists_combinations(const config *asked, int *n)
 {
     long long all = 1;
     for (int i = 0; i < OPTIONS; i++) {
-        const int of = lists_count(asked, &options[i]);
+        const int of = count(asked, i);
         if (of) all *= of;
         if (all > MOST_COMBINATIONS) return qg_fail(QG_EARG, "these are more than %d combinations", MOST_COMBINATIONS);
     }
@@ -140,29 +140,29 @@ qg_status lists_combinations(const config *asked, int *n)
 int lists_index(const config *asked, int k, const option *o)
 {
     for (int i = OPTIONS - 1; i >= 0; i--) {
-        const int of = lists_count(asked, &options[i]);
-        if (&options[i] == o) return of ? k % of : 0;
+        const int of = count(asked, i);
+        if (option_at(i) == o) return of ? k % of : 0;
         if (of) k /= of;
     }
     return 0;
 }
 
-void lists_value(const config *asked, int k, const option *o, char text[QG__VALUE_BYTES])
+void lists_value(const config *asked, int k, const option *o, char text[QG_RECIPE_VALUE_BYTES])
 {
-    const char *line = asked->values[o - options];
+    const char *line = asked->values[option_index(o)];
     *text            = '\0';
     if (!line) return;
     for (int i = lists_index(asked, k, o); i > 0; i--) line = qg__lines_next(line);
-    snprintf(text, QG__VALUE_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
+    snprintf(text, QG_RECIPE_VALUE_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
 qg_status lists_pick(const config *asked, int k, config *one)
 {
     qg_status status = config_over(one, asked, &train_verb);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        char value[QG__VALUE_BYTES];
-        lists_value(asked, k, &options[i], value);
-        if (asked->values[i]) status = config_set(one, &options[i], value);
+        char value[QG_RECIPE_VALUE_BYTES];
+        lists_value(asked, k, option_at(i), value);
+        if (asked->values[i]) status = config_set(one, option_at(i)->name, value);
     }
     return status;
 }

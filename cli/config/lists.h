@@ -38,7 +38,7 @@ qg_status   lists_combinations(const config *asked, int *n);
 int         lists_index(const config *asked, int k, const option *o);
 
 /* Its text, "" if the option is not given. */
-void        lists_value(const config *asked, int k, const option *o, char text[QG__VALUE_BYTES]);
+void        lists_value(const config *asked, int k, const option *o, char text[QG_RECIPE_VALUE_BYTES]);
 
 /* Sets in *one the options of combination k, and those that have no lists.  Fails as config_set. */
 QG_MUST_CHECK

@@ -6,7 +6,15 @@
 
 #include "cli/config/options.h"
 #include "core/io/hash.h"
+#include "core/io/paths.h"
 #include "layers/models/text.h"
+
+const qg_model *model_of(const char *spelling)
+{
+    char name[QG_RECIPE_VALUE_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(spelling, ":"), spelling);
+    return qg_model_find(name);
+}
 
 void model_file_name(const char *spelling, char *name, size_t bytes)
 {

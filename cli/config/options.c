@@ -21,7 +21,7 @@ const verb_option *verb_option_find(const verb *v, const char *name)
     return found;
 }
 
-static bool is_of(const option *o, const verb *v) { return verb_option_find(v, o->key->name); }
+static bool is_of(const option *o, const verb *v) { return verb_option_find(v, o->name); }
 
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
@@ -29,8 +29,8 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     char names[2048] = "", hint[QG__NEAREST_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
-        snprintf(dashed, sizeof dashed, "--%s", options[i].key->name);
-        if (is_of(&options[i], v)) qg__list_append(names, sizeof names, dashed);
+        snprintf(dashed, sizeof dashed, "--%s", option_at(i)->name);
+        if (is_of(option_at(i), v)) qg__list_append(names, sizeof names, dashed);
     }
     print_safe(stderr, "qgrad %s: %s '%s'; options: %s%s\n", v->name, what, culprit, names,
                qg__list_nearest(names, culprit, strcspn(culprit, "="), hint));
@@ -46,7 +46,7 @@ static bool names_option(const char *message)
     const size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789-");
     if (message[n] != ':' && strncmp(message + n, " is an option of ", 17)) return false;
     for (int i = 0; i < OPTIONS; i++)
-        if (strlen(options[i].key->name) == n && !strncmp(options[i].key->name, message, n)) return true;
+        if (strlen(option_at(i)->name) == n && !strncmp(option_at(i)->name, message, n)) return true;
     return false;
 }
 
@@ -64,9 +64,9 @@ typedef struct earlier {
 static void warn_of_earlier(const verb *v, const earlier *e, const config *asked)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (e->text[i] && strcmp(e->text[i], config_text_of(asked, &options[i])))
-            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, options[i].key->name,
-                       config_text_of(asked, &options[i]), e->text[i]);
+        if (e->text[i] && strcmp(e->text[i], config_text_of(asked, option_at(i))))
+            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, option_at(i)->name,
+                       config_text_of(asked, option_at(i)), e->text[i]);
 }
 
 static void earlier_free(earlier *e)
@@ -78,11 +78,11 @@ static void earlier_free(earlier *e)
 static qg_status set(config *asked, const option *o, const char *text, earlier *e)
 {
     const char *was = config_text_of(asked, o);
-    if (was && o->key->kind != QG__LIST && !e->text[o - options]) {
-        e->text[o - options] = strdup(was);
-        if (!e->text[o - options]) return qg_fail(QG_EMEM, "out of memory for --%s", o->key->name);
+    if (was && o->kind != QG_RECIPE_LIST && !e->text[option_index(o)]) {
+        e->text[option_index(o)] = strdup(was);
+        if (!e->text[option_index(o)]) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
     }
-    return config_set(asked, o, text);
+    return config_set(asked, o->name, text);
 }
 
 static qg_status take(const verb *v, config *asked, const option *o, const char *text, earlier *e)
@@ -93,17 +93,17 @@ static qg_status take(const verb *v, config *asked, const option *o, const char 
 /* Whether a value that train refuses looks like several for sweep. */
 static bool is_list(const verb *v, const option *o, const char *text)
 {
-    const bool number = o->key->kind == QG__INTEGER || o->key->kind == QG__REAL || o->key->kind == QG__WORD;
+    const bool number = o->kind == QG_RECIPE_INTEGER || o->kind == QG_RECIPE_REAL || o->kind == QG_RECIPE_WORD;
     return !v->takes_lists && verb_option_find(v, "epochs") && number && text && (strchr(text, ',') || strstr(text, ".."));
 }
 
-/* Sets defaults of options that no configuration stores; config_resolve sets the others. */
+/* Sets defaults of options that no recipe has; qg_recipe_get knows the others. */
 static int set_defaults(const verb *v, config *asked)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        if (!is_of(o, v) || option_use(o) & QG__SAVED || !o->key->fallback || config_text_of(asked, o)) continue;
-        if (config_set(asked, o, o->key->fallback)) return qg_print_error("qgrad");
+        const option *o = option_at(i);
+        if (!is_of(o, v) || option_is_of_recipe(o) || !o->fallback || config_text_of(asked, o)) continue;
+        if (config_set(asked, o->name, o->fallback)) return qg_print_error("qgrad");
     }
     return -1;
 }
@@ -120,7 +120,7 @@ static bool is_model(const char *text)
 static int unexpected(const verb *v, const char *before, const char *text)
 {
     const option *o = strncmp(before, "--", 2) ? NULL : option_find(before + 2);
-    if (o && o->key->kind == QG__FLAG)
+    if (o && o->kind == QG_RECIPE_FLAG)
         print_safe(stderr, "qgrad %s: unexpected argument '%s'; %s takes no value\n", v->name, text, before);
     else if (verb_option_find(v, "model") && is_model(text))
         print_safe(stderr, "qgrad %s: unexpected argument '%s'; did you mean --model %s?\n", v->name, text, text);
@@ -134,9 +134,9 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
     struct option longs[OPTIONS + 1];
     int           n = 0;
     for (int i = 0; i < OPTIONS; i++) {
-        if (!is_of(&options[i], v)) continue;
-        const int has = options[i].key->kind == QG__FLAG ? no_argument : required_argument;
-        longs[n++]    = (struct option){ options[i].key->name, has, NULL, FIRST + i };
+        if (!is_of(option_at(i), v)) continue;
+        const int has = option_at(i)->kind == QG_RECIPE_FLAG ? no_argument : required_argument;
+        longs[n++]    = (struct option){ option_at(i)->name, has, NULL, FIRST + i };
     }
     longs[n] = (struct option){ 0 };
     optind   = 0;                               /* with 1, getopt would go on in an earlier word that -h left unfinished */
@@ -154,17 +154,17 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             return EXIT_USAGE;
         }
         if (c == '?' && optopt >= FIRST) {
-            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].key->name);
+            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, option_at(optopt - FIRST)->name);
             return EXIT_USAGE;
         }
         if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
-        if (c == 'o') c = FIRST + (int)(option_find("out") - options);
-        if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
+        if (c == 'o') c = FIRST + option_index(option_find("out"));
+        if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
-                    is_list(v, &options[c - FIRST], optarg) ? "; qgrad sweep takes lists" : "");
+                    is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
-        if (c == 'h' || asked->help) {
+        if (c == 'h' || config_flag(asked, "help")) {
             options_help(v, optind < argc && !strcmp(argv[optind], "all"), stdout);
             return EXIT_DONE;
         }
@@ -191,8 +191,8 @@ static bool wants_value(const verb *v, const char *word)
     const size_t n = strlen(word);
     if (!strcmp(word, "-o") || !strcmp(word, "-h") || !strcmp(word, "--help")) return true;     /* as in --help all */
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
-        if (!strncmp(options[i].key->name, word + 2, n - 2) && is_of(&options[i], v))
-            return options[i].key->kind != QG__FLAG;
+        if (!strncmp(option_at(i)->name, word + 2, n - 2) && is_of(option_at(i), v))
+            return option_at(i)->kind != QG_RECIPE_FLAG;
     return false;
 }
 
@@ -248,17 +248,17 @@ void images_help(FILE *out)
 /* One option and what it means to the verb. */
 static void option_help(const verb *v, const option *o, FILE *out)
 {
-    const verb_option *its  = verb_option_find(v, o->key->name);
-    const char        *help = its->help ? its->help : o->key->help;
+    const verb_option *its  = verb_option_find(v, o->name);
+    const char        *help = its->help ? its->help : o->help;
     char               head[64];
-    snprintf(head, sizeof head, "--%s %s", o->key->name, o->key->value ? o->key->value : "");
+    snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
     fprintf(out, "  %-30s ", head);
     for (const char *c = help; *c; c++) {
         fputc(*c, out);
         if (*c == '\n') fprintf(out, "  %-30s ", "");
     }
-    if (v->reads_run && option_use(o) & QG__SAVED && !its->not_of_run) fputs(" [as in the run]\n", out);
-    else fprintf(out, o->key->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->key->fallback);
+    if (v->reads_run && option_is_of_recipe(o) && !its->not_of_run) fputs(" [as in the run]\n", out);
+    else fprintf(out, o->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->fallback);
 }
 
 static const struct {
@@ -344,7 +344,7 @@ void options_help(const verb *v, bool all, FILE *out)
     const bool brief = !all && has_brief(v);
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
     for (int i = 0; i < OPTIONS; i++)
-        if (is_of(&options[i], v) && (!brief || verb_option_find(v, options[i].key->name)->first)) option_help(v, &options[i], out);
+        if (is_of(option_at(i), v) && (!brief || verb_option_find(v, option_at(i)->name)->first)) option_help(v, option_at(i), out);
     if (brief) {
         brief_help(v, out);
         return;
@@ -378,10 +378,10 @@ static int set_operand(const verb *v, config *asked, const char *text)
 {
     const option *o = option_find(v->operand);
     if (config_text_of(asked, o)) {
-        print_safe(stderr, "qgrad %s: '%s' and --%s were given; pass only one\n", v->name, text, o->key->name);
+        print_safe(stderr, "qgrad %s: '%s' and --%s were given; pass only one\n", v->name, text, o->name);
         return EXIT_USAGE;
     }
-    if (!config_set(asked, o, text)) return -1;
+    if (!config_set(asked, o->name, text)) return -1;
     char name[64];
     snprintf(name, sizeof name, "qgrad %s", v->name);
     return options_report(name, true);
@@ -389,7 +389,7 @@ static int set_operand(const verb *v, config *asked, const char *text)
 
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
-    config      asked   = { 0 };
+    config      asked   = { .recipe = qg_recipe_new() };
     const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
     int         status  = options_parse(v, argc, argv, &asked);
     if (status < 0 && operand && v->operand) status = set_operand(v, &asked, operand);

@@ -10,22 +10,20 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "train/recipe_keys.h"
+#include "train/recipe.h"
 
 /* The exit status of a verb; after a signal it is 128 + the number of the signal.  EXIT_BUDGET: --budget ended a training,
  * which --resume continues. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 
-typedef struct option_row {         /* getopt.h owns the tag "option" */
-    const qg__option *key;          /* of a recipe, or of a config */
-} option;
+/* A key of a recipe, or one of the options in cli/config/option_table.c, which are described in the same way. */
+typedef qg_recipe_key option;
 
 enum { OPTIONS = 92 };
-extern const option options[OPTIONS];
-
+const option *option_at(int i);                         /* in the order of help */
+int           option_index(const option *o);            /* its place there */
 const option *option_find(const char *name);            /* NULL: no such option */
 bool          option_is_of_recipe(const option *o);
-unsigned      option_use(const option *o);              /* bits of the key's use; 0: it belongs to no recipe */
 
 typedef struct config config;                           /* cli/config/config.h */
 

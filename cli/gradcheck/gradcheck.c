@@ -96,8 +96,8 @@ static int gradcheck_main(const char *program, const char *operand, config *aske
     (void)program, (void)operand;
     const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_norms, &gradcheck_weights, &gradcheck_inputs,
                                         &gradcheck_gradients, &gradcheck_arrays, &gradcheck_papers };
-    const int              count = asked->paper ? 7 : 6;
-    gradcheck_report       sum   = { .as_json = asked->json };
+    const int              count = config_flag(asked, "paper") ? 7 : 6;
+    gradcheck_report       sum   = { .as_json = config_flag(asked, "json") };
     qg_status              s     = QG_OK;
     if (sum.as_json) {
         sum.j = qg__json_begin(stdout);

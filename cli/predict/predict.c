@@ -57,7 +57,7 @@ static void print_failure(prediction *p, const char *path, const char *why)
 {
     p->failed++;
     print_safe(stderr, "qgrad predict: %s\n", why);
-    if (!p->asked->json) return;
+    if (!config_flag(p->asked, "json")) return;
     qg__json_open(&p->json, NULL, '{');
     qg__json_path(&p->json, "file", path);
     qg__json_text(&p->json, "error", why);
@@ -68,7 +68,7 @@ static void print_class(prediction *p, int k, bool first)
 {
     const char  *name  = scorer_name(&p->scorer, k);
     const double share = p->share[k];
-    if (!p->asked->json) {
+    if (!config_flag(p->asked, "json")) {
         print_safe(stdout, "%s %s %.2f %%", first ? ":" : ",", name, 100 * share);
         return;
     }
@@ -81,14 +81,14 @@ static void print_class(prediction *p, int k, bool first)
 
 static void print_image(prediction *p, const char *path, float *score)
 {
-    const int n = p->scorer.classes, top = p->asked->top < n ? p->asked->top : n;
+    const int n = p->scorer.classes, top = config_integer(p->asked, "top") < n ? config_integer(p->asked, "top") : n;
     char      why[QG__PATH_BYTES + 64];
     if (!find_shares(p, score)) {
         snprintf(why, sizeof why, "'%s': its scores are not finite", path);
         print_failure(p, path, why);
         return;
     }
-    if (p->asked->json) {
+    if (config_flag(p->asked, "json")) {
         qg__json_open(&p->json, NULL, '{');
         qg__json_path(&p->json, "file", path);
         qg__json_open(&p->json, "classes", '[');
@@ -96,7 +96,7 @@ static void print_image(prediction *p, const char *path, float *score)
         print_safe(stdout, "%s", path);
     }
     for (int i = 0; i < top; i++) print_class(p, take_best(p, score), i == 0);
-    if (p->asked->json) {
+    if (config_flag(p->asked, "json")) {
         qg__json_close(&p->json, ']');
         qg__json_close(&p->json, '}');
     } else {
@@ -164,14 +164,14 @@ static void predict_all(prediction *p)
     if (w->others)
         print_safe(stderr, "qgrad: warning: skipped %zu file%s that %s not PNG, JPEG or BMP, such as '%s'\n", w->others,
                    w->others > 1 ? "s" : "", w->others > 1 ? "are" : "is", w->skipped);
-    if (p->asked->json) {
+    if (config_flag(p->asked, "json")) {
         p->json = qg__json_begin(stdout);
         scorer_describe(&p->scorer, &p->json);
         qg__json_open(&p->json, "images", '[');
     }
     for (size_t i = 0; i < w->count; i += (size_t)p->most)
         predict_some(p, &w->item[i], w->count - i < (size_t)p->most ? (int)(w->count - i) : p->most);
-    if (!p->asked->json) return;
+    if (!config_flag(p->asked, "json")) return;
     qg__json_close(&p->json, ']');
     qg__json_integer(&p->json, "failed", p->failed);
     report_machine(&p->json);
@@ -187,9 +187,9 @@ static qg_status find_files(prediction *p)
 
 static int predict(prediction *p)
 {
-    const char *packed = p->asked->packed;
-    const char *wrong = !p->asked->run && !packed ? "--run is missing: the directory of a run, or a checkpoint; or --packed FILE"
-                        : p->asked->run && packed ? "--run and --packed were given; pass only one"
+    const char *packed = config_text(p->asked, "packed");
+    const char *wrong = !config_text(p->asked, "run") && !packed ? "--run is missing: the directory of a run, or a checkpoint; or --packed FILE"
+                        : config_text(p->asked, "run") && packed ? "--run and --packed were given; pass only one"
                         : !p->asked->operands ? "the images are missing: files or folders" : NULL;
     if (wrong) {
         qg_fail(QG_EARG, "%s", wrong);

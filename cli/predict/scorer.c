@@ -12,13 +12,13 @@ static qg_status begin_run(scorer *s, const config *asked)
     if (!s->run || qg_run_predict(s->run, 0, NULL, NULL)) return qg_errcode();
     s->image   = qg_run_image(s->run);
     s->classes = qg_run_classes(s->run);
-    return qg_image_read(asked->run, s->image, NULL, NULL);
+    return qg_image_read(config_text(asked, "run"), s->image, NULL, NULL);
 }
 
 static qg_status begin_packed(scorer *s, const config *asked)
 {
-    s->path = asked->packed;
-    qg_set_threads(asked->recipe.threads);
+    s->path = config_text(asked, "packed");
+    qg_set_threads(config_integer(asked, "threads"));
     qg_status status = packed_open(&s->packed, s->path, QG_INFER_EVALUATE);
     s->image         = s->packed.image;
     s->classes       = s->packed.scores;
@@ -26,7 +26,7 @@ static qg_status begin_packed(scorer *s, const config *asked)
     return status ? status : packed_prepare(&s->packed, 1);
 }
 
-qg_status scorer_begin(scorer *s, const config *asked) { return asked->packed ? begin_packed(s, asked) : begin_run(s, asked); }
+qg_status scorer_begin(scorer *s, const config *asked) { return config_text(asked, "packed") ? begin_packed(s, asked) : begin_run(s, asked); }
 
 void scorer_end(scorer *s)
 {

@@ -43,8 +43,8 @@ static qg_status look(shown_run *r, mistakes *m)
 
 static qg_status name_page(const config *asked, const shown_run *run, char path[QG__PATH_BYTES])
 {
-    const char *to = asked->out ? asked->out : KEPT_PAGE;
-    if (!asked->out && asked->operands == 1) return qg__path_join(run->dir, KEPT_PAGE, path);
+    const char *to = config_text(asked, "out") ? config_text(asked, "out") : KEPT_PAGE;
+    if (!config_text(asked, "out") && asked->operands == 1) return qg__path_join(run->dir, KEPT_PAGE, path);
     if (strlen(to) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
     strcpy(path, to);
     return QG_OK;
@@ -101,7 +101,7 @@ static int report(const config *asked, reported *r)
 {
     char      path[QG__PATH_BYTES];
     qg_status s = begin(r, asked->operands);
-    if (!s && asked->out) s = output_check(asked->out, OUTPUT_PAGE);
+    if (!s && config_text(asked, "out")) s = output_check(config_text(asked, "out"), OUTPUT_PAGE);
     if (!s) s = gather(r, asked);
     if (!s) s = name_page(asked, r->run, path);
     const page p = { .run      = r->run,
@@ -111,9 +111,9 @@ static int report(const config *asked, reported *r)
                      .in       = r->in,
                      .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
                      .mistakes = r->found };
-    if (!s) s = page_write(&p, path, asked->out ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
+    if (!s) s = page_write(&p, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (s) return options_report("qgrad report", s == QG_EARG);
-    if (!output_is_stdout(asked->out)) print_safe(stdout, "%s\n", path);
+    if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }
 

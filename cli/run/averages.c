@@ -27,8 +27,8 @@ static double measured(const listed *r, int m)
 static bool are_together(const config *asked, int one, int other)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        if (strcmp(o->key->name, "seed") && lists_index(asked, one, o) != lists_index(asked, other, o)) return false;
+        const option *o = option_at(i);
+        if (strcmp(o->name, "seed") && lists_index(asked, one, o) != lists_index(asked, other, o)) return false;
     }
     return true;
 }
@@ -74,7 +74,7 @@ void averages_free(averages *a)
 
 /* --- printing ----------------------------------------------------------------------------- */
 
-static bool is_shown(const averages *a, const option *o) { return lists_count(a->asked, o) > 1 && strcmp(o->key->name, "seed"); }
+static bool is_shown(const averages *a, const option *o) { return lists_count(a->asked, o) > 1 && strcmp(o->name, "seed"); }
 
 /* A column that no run has is left out, but for that of the test. */
 static bool is_known(const averages *a, int m)
@@ -95,10 +95,10 @@ static void spell(const average *g, int m, char text[64])
 
 static void add_row(const averages *a, const average *g, table *t)
 {
-    char text[QG__VALUE_BYTES];
+    char text[QG_RECIPE_VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++) {
-        if (!is_shown(a, &options[i])) continue;
-        lists_value(a->asked, g->combination, &options[i], text);
+        if (!is_shown(a, option_at(i))) continue;
+        lists_value(a->asked, g->combination, option_at(i), text);
         table_add(t, text);
     }
     snprintf(text, sizeof text, "%d/%d", g->finished, g->runs);
@@ -112,11 +112,11 @@ static void add_row(const averages *a, const average *g, table *t)
 qg_status averages_print(const averages *a, FILE *out)
 {
     int columns = 1;
-    for (int i = 0; i < OPTIONS; i++) columns += is_shown(a, &options[i]);
+    for (int i = 0; i < OPTIONS; i++) columns += is_shown(a, option_at(i));
     for (int m = 0; m < AVERAGES; m++) columns += is_known(a, m);
     table t = table_begin(columns);
     for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, &options[i])) table_title(&t, options[i].key->name, false);
+        if (is_shown(a, option_at(i))) table_title(&t, option_at(i)->name, false);
     table_title(&t, "runs", true);
     for (int m = 0; m < AVERAGES; m++)
         if (is_known(a, m)) table_title(&t, measure[m].title, true);
@@ -133,16 +133,16 @@ static void put_number(double x, FILE *out)
 
 void averages_print_csv(const averages *a, FILE *out)
 {
-    char value[QG__VALUE_BYTES];
+    char value[QG_RECIPE_VALUE_BYTES];
     for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, &options[i])) fprintf(out, "%s,", options[i].key->name);
+        if (is_shown(a, option_at(i))) fprintf(out, "%s,", option_at(i)->name);
     fputs("runs,finished", out);
     for (int m = 0; m < AVERAGES; m++) fprintf(out, ",%s,%s_deviation", measure[m].member, measure[m].member);
     fputc('\n', out);
     for (const average *g = a->item; g < a->item + a->count; g++) {
         for (int i = 0; i < OPTIONS; i++) {
-            if (!is_shown(a, &options[i])) continue;
-            lists_value(a->asked, g->combination, &options[i], value);
+            if (!is_shown(a, option_at(i))) continue;
+            lists_value(a->asked, g->combination, option_at(i), value);
             table_put_csv(value, out);
             fputc(',', out);
         }
@@ -154,13 +154,13 @@ void averages_print_csv(const averages *a, FILE *out)
 
 static void put_average(qg__json *j, const averages *a, const average *g)
 {
-    char text[QG__VALUE_BYTES];
+    char text[QG_RECIPE_VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     qg__json_open(j, "options", '{');
     for (int i = 0; i < OPTIONS; i++) {
-        if (!is_shown(a, &options[i])) continue;
-        lists_value(a->asked, g->combination, &options[i], text);
-        qg__json_text(j, options[i].key->name, text);
+        if (!is_shown(a, option_at(i))) continue;
+        lists_value(a->asked, g->combination, option_at(i), text);
+        qg__json_text(j, option_at(i)->name, text);
     }
     qg__json_close(j, '}');
     qg__json_integer(j, "runs", (uint64_t)g->runs);

@@ -11,8 +11,6 @@
 #include "cli/run/run_spec.h"
 #include "cli/run/table.h"
 #include "core/io/number.h"
-#include "core/io/safetensors.h"
-#include "train/metrics.h"
 #include "train/runs.h"
 
 static const char *const states[LISTED_STATES] = { "running", "finished", "budget", "stopped", "killed", "damaged", "foreign" };
@@ -32,77 +30,41 @@ static bool has_run(const run_paths *p)
     return false;
 }
 
-static qg_status read_config(listed *r, const run_paths *p)
-{
-    qg_recipe       stored = { 0 };
-    qg_status       status = qg__recipe_stored(p->file[RUN_CONFIG], &stored);
-    if (!status) status = qg__recipe_as_stored(&stored, &r->config);
-    qg__recipe_clear(&stored);
-    r->configured = !status;
-    return status;
-}
-
-/* Whether the header of the checkpoint is whole; *alien: another program states the configuration (train/identity.c). */
+/* Whether the header of the checkpoint is whole; *alien: another program states the configuration (qg_run_config). */
 static qg_status read_checkpoint(const run_paths *p, bool *alien)
 {
-    qg_archive     *a;
-    const qg_status status = qg__safetensors_open(QG_BY_PATH, p->file[RUN_LAST], &a);
-    if (status) return status;
-    const char *said = qg_archive_noted(a, "recipe");
-    *alien           = said && strstr(said, "net-digest = ");
-    qg_archive_free(a);
-    return said ? QG_OK : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of a run", p->file[RUN_LAST]);
-}
-
-/* Older versions wrote no result.json, and a process that is killed early has written none. */
-static qg_status read_metrics(listed *r, const run_paths *p)
-{
-    qg__metrics     m;
-    const qg_status status = qg__metrics_read(&m, QG_BY_PATH, p->file[RUN_METRICS], -1, 0);
-    if (!status) {
-        r->result.epochs   = (uint64_t)m.epochs;
-        r->result.seconds  = m.seconds;
-        r->result.complete = r->configured && qg__recipe_is_over(&r->config, m.epochs, (int)m.best.epoch);
-    }
-    if (!status && m.epochs) {
-        r->result.best_epoch               = (uint64_t)m.best.epoch;
-        r->result.test_accuracy            = m.last.test_accuracy;
-        r->result.best_test_accuracy       = m.best.test_accuracy;
-        r->result.validation_accuracy      = m.last.validation_accuracy;
-        r->result.best_validation_accuracy = m.best.validation_accuracy;
-    }
-    qg__metrics_end(&m);
-    return status;
+    qg_run *run = qg_run_open(p->dir, QG_RUN_LAST);
+    if (!run) return qg_errcode();
+    const bool noted = qg_run_note(run, "recipe");
+    *alien           = qg_run_config(run);
+    qg_run_close(run);
+    return noted ? QG_OK : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of a run", p->file[RUN_LAST]);
 }
 
 /* A run that has not begun: its process was killed while it made the directory. */
 static bool is_empty(const run_paths *p)
 {
-    bool rows;
+    qg_fit_result r;
     return !has(p, RUN_LAST) && !has(p, RUN_RESULT) && !has(p, RUN_BEST) &&
-           !qg__metrics_has_rows(QG_BY_PATH, p->file[RUN_METRICS], &rows) && !rows;
+           (!has(p, RUN_METRICS) || (!qg_run_result(p->dir, &r) && !r.epochs));
 }
 
 static qg_status read_files(listed *r, const run_paths *p)
 {
     bool            alien  = false;
-    const bool      begins = is_empty(p), told = has(p, RUN_RESULT);
+    const bool      begins = is_empty(p);
     const qg_status read   = begins ? QG_OK : read_checkpoint(p, &alien);
     if (read) return read;
-    const qg_status configured = read_config(r, p);
-    if (configured && !alien) return configured;
-    if (told) {
-        const qg_status status = qg_run_result(p->dir, &r->result);
-        if (status) return status;
-    }
-    if (!begins && !told && read_metrics(r, p)) return qg_errcode();
+    r->recipe = qg_recipe_of_run(p->dir);
+    if (!r->recipe && !alien) return qg_errcode();
+    if (!begins && qg_run_result(p->dir, &r->result)) return qg_errcode();
     static const listed_state ended[QG_FIT_ENDS] = { [QG_FIT_TRAINING]    = LISTED_KILLED,
                                                      [QG_FIT_OVER]        = LISTED_FINISHED,
                                                      [QG_FIT_OUT_OF_TIME] = LISTED_BUDGET,
                                                      [QG_FIT_STOPPED]     = LISTED_STOPPED };
     r->state = r->result.complete ? LISTED_FINISHED : ended[r->result.ended];
-    if (alien && !r->configured) r->why = strdup("another program trained it with qg_fit");
-    return alien && !r->configured && !r->why ? qg_fail(QG_EMEM, "out of memory for the list of runs") : QG_OK;
+    if (!r->recipe) r->why = strdup("another program trained it with qg_fit");
+    return !r->recipe && !r->why ? qg_fail(QG_EMEM, "out of memory for the list of runs") : QG_OK;
 }
 
 static const qg_fit_result unknown = { .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
@@ -160,7 +122,7 @@ static void cut(listing *l, size_t count)
     while (l->count > count) {
         listed *r = &l->item[--l->count];
         free(r->dir), free(r->why);
-        qg__recipe_clear(&r->config);
+        qg_recipe_free(r->recipe);
     }
 }
 
@@ -238,27 +200,27 @@ static const struct { const char *name, *member; } plain[PLAIN] = {
 static bool is_accuracy(int c) { return c == VALID || c == TEST || c == BEST || c == BEST_VALID; }
 
 /* The value of an option, "" if it is unset; a list on one line. */
-static void value_of(const listed *of, const qg__option *o, char text[QG__VALUE_BYTES])
+static void value_of(const listed *of, const qg_recipe_key *o, char text[QG_RECIPE_VALUE_BYTES])
 {
-    const char *value = of->configured ? of->config.text[o - qg__recipe_keys] : NULL;
-    snprintf(text, QG__VALUE_BYTES, "%s", value ? value : "");
+    const char *value = of->recipe ? qg_recipe_get(of->recipe, o->name) : NULL;
+    snprintf(text, QG_RECIPE_VALUE_BYTES, "%s", value ? value : "");
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
 }
 
-static bool is_off(const qg__option *o, const char *value)
+static bool is_off(const qg_recipe_key *o, const char *value)
 {
-    const char *off = o->kind == QG__FLAG ? "false" : o->absent;
+    const char *off = o->kind == QG_RECIPE_FLAG ? "false" : o->absent;
     return !*value || (off && !strcmp(value, off));
 }
 
 /* Whether the runs that are configured differ in an option that decides their bytes. */
-static bool differs(const listing *l, const qg__option *o)
+static bool differs(const listing *l, const qg_recipe_key *o)
 {
-    char          first[QG__VALUE_BYTES], value[QG__VALUE_BYTES];
+    char          first[QG_RECIPE_VALUE_BYTES], value[QG_RECIPE_VALUE_BYTES];
     const listed *one = NULL;
     for (size_t i = 0; i < l->count; i++) {
-        if (!l->item[i].configured) continue;
+        if (!l->item[i].recipe) continue;
         value_of(&l->item[i], o, one ? value : first);
         if (one && strcmp(first, value) && !(is_off(o, first) && is_off(o, value))) return true;
         one = &l->item[i];
@@ -267,18 +229,18 @@ static bool differs(const listing *l, const qg__option *o)
 }
 
 /* The digests of other images tell nothing more. */
-static bool is_shown(const listing *l, const qg__option *o)
+static bool is_shown(const listing *l, const qg_recipe_key *o)
 {
     const bool of_data = !strcmp(o->name, "data-digest") || !strcmp(o->name, "class-digest");
-    return (o->use & QG__IDENTITY) == QG__IDENTITY && strcmp(o->name, "epochs") && differs(l, o) &&
-           !(of_data && differs(l, qg__recipe_key("data")));
+    return o->is & QG_RECIPE_IDENTITY && strcmp(o->name, "epochs") && differs(l, o) &&
+           !(of_data && differs(l, option_find("data")));
 }
 
 /* What a table of runs shows: a column of every run, or an option. */
 typedef struct listing_column {
     const char       *name;     /* "test", "lr" */
     const char       *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
-    const qg__option *option;   /* NULL: a column of every run */
+    const qg_recipe_key *option;   /* NULL: a column of every run */
     int               index;    /* of such a column; -1: an option */
 } listing_column;
 
@@ -289,7 +251,7 @@ static double number_of(const listed *r, const listing_column *c)
     const bool           known = r->state != LISTED_FOREIGN && r->state != LISTED_DAMAGED;
     switch (c->index) {
     case EPOCHS: return known ? (double)at->epochs : NAN;
-    case OF: return r->configured ? (double)r->config.epochs : (double)NAN;
+    case OF: return r->recipe ? atof(qg_recipe_get(r->recipe, "epochs")) : (double)NAN;
     case VALID: return at->validation_accuracy;
     case TEST: return at->test_accuracy;
     case BEST: return at->best_test_accuracy;
@@ -301,22 +263,22 @@ static double number_of(const listed *r, const listing_column *c)
 }
 
 /* NULL: it is a number, or there is none.  An option has one, in text, "" if it is unset. */
-static const char *word_of(const listed *r, const listing_column *c, char text[QG__VALUE_BYTES])
+static const char *word_of(const listed *r, const listing_column *c, char text[QG_RECIPE_VALUE_BYTES])
 {
     if (c->option) value_of(r, c->option, text);
     if (c->option) return text;
     return c->index == RUN ? r->dir : c->index == STATE ? states[r->state] : c->index == WHY ? r->why : NULL;
 }
 
-enum { LISTING_COLUMNS = PLAIN + QG__RECIPE_KEYS };
+enum { LISTING_COLUMNS = PLAIN + OPTIONS };
 
 /* The columns of every run, and then the options in which they differ; epochs is a column anyway.  Returns how many. */
 static int columns_of(const listing *l, listing_column c[LISTING_COLUMNS])
 {
     int n = 0;
     for (int i = 0; i < PLAIN; i++) c[n++] = (listing_column){ plain[i].name, plain[i].member, NULL, i };
-    for (int i = 0; i < QG__RECIPE_KEYS; i++)
-        if (is_shown(l, &qg__recipe_keys[i])) c[n++] = (listing_column){ qg__recipe_keys[i].name, qg__recipe_keys[i].name, &qg__recipe_keys[i], -1 };
+    for (const qg_recipe_key *o = qg_recipe_keys; o->name; o++)
+        if (is_shown(l, o)) c[n++] = (listing_column){ o->name, o->name, o, -1 };
     return n;
 }
 
@@ -326,7 +288,7 @@ static int columns_of(const listing *l, listing_column c[LISTING_COLUMNS])
 typedef struct rank {
     size_t      at;             /* in the list */
     double      number;
-    char        text[QG__VALUE_BYTES];
+    char        text[QG_RECIPE_VALUE_BYTES];
     const char *dir;
 } rank;
 
@@ -363,7 +325,7 @@ static int compare_ranks(const void *one, const void *other)
 
 static rank rank_of(const listing *l, size_t at, const listing_column *by)
 {
-    char          text[QG__VALUE_BYTES];
+    char          text[QG_RECIPE_VALUE_BYTES];
     const listed *r = &l->item[at];
     rank          k = { .at = at, .number = NAN, .dir = r->dir };
     if (!by || by->index == RUN) return k;
@@ -384,9 +346,9 @@ static qg_status find_column(const listing *l, const char *key, listing_column *
         if (c[i].name && !strcmp(c[i].name, key)) return QG_OK;
         if (c[i].name) qg__list_append(names, sizeof names, c[i].name);
     }
-    const qg__option *o = qg__recipe_key(key);
+    const qg_recipe_key *o = option_find(key);
     *by = (listing_column){ key, key, o, -1 };
-    if (o && (o->use & QG__IDENTITY) == QG__IDENTITY) return QG_OK;     /* the same in all */
+    if (o && o->is & QG_RECIPE_IDENTITY) return QG_OK;     /* the same in all */
     return qg_fail(QG_EARG, "sort: there is no column '%s'; available: %s", key, names);
 }
 
@@ -413,7 +375,7 @@ enum { CELL_BYTES = QG__PATH_BYTES, WIDEST_OPTION = 40 };
 /* As people read it; "-" if it is not known. */
 static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES])
 {
-    char         room[QG__VALUE_BYTES];
+    char         room[QG_RECIPE_VALUE_BYTES];
     const char  *word  = word_of(r, c, room);
     const double value = number_of(r, c), of = number_of(r, &(listing_column){ .index = OF });
     const bool   fits  = !c->option || strlen(room) <= WIDEST_OPTION;
@@ -467,7 +429,7 @@ qg_status listing_print(const listing *l, FILE *out)
 
 static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
 {
-    char         text[QG__VALUE_BYTES];
+    char         text[QG_RECIPE_VALUE_BYTES];
     const char  *word  = word_of(r, c, text);
     const double value = number_of(r, c);
     if (word) table_put_csv(word, out);
@@ -490,7 +452,7 @@ void listing_print_csv(const listing *l, FILE *out)
 
 static void put_run(qg__json *j, const listed *r, const listing_column *c, int n)
 {
-    char text[QG__VALUE_BYTES];
+    char text[QG_RECIPE_VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     for (int i = 0; i < n && !c[i].option; i++) {
         const char *word  = word_of(r, &c[i], text);
@@ -501,7 +463,7 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
     }
     qg__json_open(j, "options", '{');
     for (int i = 0; i < n; i++) {
-        if (!c[i].option || !r->configured) continue;
+        if (!c[i].option || !r->recipe) continue;
         value_of(r, c[i].option, text);
         qg__json_text(j, c[i].member, *text ? text : NULL);
     }

@@ -24,8 +24,7 @@ typedef struct listed {
     char         *dir;
     listed_state  state;
     char         *why;                      /* of LISTED_DAMAGED and of a run without configuration; else NULL */
-    bool          configured;               /* by qgrad train; otherwise qg_fit trained it in another program */
-    qg_recipe     config;                   /* if it is configured */
+    qg_recipe    *recipe;                   /* NULL: qg_fit trained it in another program, or not known */
     qg_fit_result result;                   /* so far; accuracies that are not known are NaN */
 } listed;
 

@@ -4,12 +4,12 @@
 
 #include "cli/config/config.h"
 
-/* Where the runs of the command line `asked`, resolved to c, are written: runs/MODEL-WEIGHT-CHANGES-SEED or
+/* Where the runs of the command line `asked`, which config_read has read, are written: runs/MODEL-WEIGHT-CHANGES-SEED or
  * runs/RECIPE/CHANGES-seed-SEED.  CHANGES lists the options of the command line whose values are not those of the model, the
  * file of --config or the recipe: "cifar10-lr=0.1", the data set without its key.  Characters that a shell or a path would
- * interpret become -, and a long name ends with a hash instead.  Fails as config_resolve. */
+ * interpret become -, and a long name ends with a hash instead.  Fails as config_read and qg_recipe_get. */
 QG_MUST_CHECK
-qg_status place_name(const config *asked, const qg_recipe *c, char dir[QG__PATH_BYTES]);
+qg_status place_name(const config *asked, char dir[QG__PATH_BYTES]);
 
 /* Appends to text: ["-"] NAME=VALUE, in characters of such a name. */
 void      place_append(char *text, size_t bytes, const char *name, const char *value);
@@ -25,15 +25,17 @@ void      place_shorten(char *name);
 QG_MUST_CHECK
 qg_status place_take(char dir[QG__PATH_BYTES], bool claim);
 
-enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * QG__VALUE_BYTES };
+enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * QG_RECIPE_VALUE_BYTES };
 
-/* Looks among the directories beside dir, without those that --force has set aside, for the runs with the configuration c of
- * the command line `asked`, and sets dir to the one that --resume continues: the newest unfinished one in which no process
- * is training, or else the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
+/* The next key, after `after` or the first, that makes a run another one than what is asked for; NULL: none.  Digests that only a
+ * run notes are no such keys. */
+const qg_recipe_key *place_difference(qg_recipe *asked, qg_recipe *run, const qg_recipe_key *after);
+
+/* Looks among the directories beside dir, without those that --force has set aside, for the runs that the command line `asked`
+ * describes, and sets dir to the one that --resume continues: the newest unfinished one in which no process is training, or else
+ * the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
  * Otherwise missed says, for a warning, which run may have been meant: "a process is training in runs/a", or "runs/b differs only
- * in lr, which is 0.1 there", the newest of them; empty: none.
- * c is only read for its values; it may gain defaults that training adds.  Fails with QG_EMEM, QG_EARG. */
-QG_MUST_CHECK
-qg_status place_find(const config *asked, qg_recipe *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
+ * in lr, which is 0.1 there", the newest of them; empty: none. */
+void      place_find(const config *asked, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
 
 #endif

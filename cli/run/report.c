@@ -8,12 +8,12 @@
 
 #include "cli/config/models.h"
 #include "cli/print.h"
-#include "cli/run/listing.h"
+#include "cli/run/run_spec.h"
 #include "core/clock.h"
 #include "core/io/number.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "train/result.h"
+#include "train/runs.h"
 
 void report_warning(const qg_loader *images)
 {
@@ -39,87 +39,88 @@ void report_machine(qg__json *j)
     qg__json_text(j, "commit", qg_commit());
 }
 
+static const char *get(const report *r, const char *key) { return qg_recipe_get(r->of->recipe, key); }
+
 void report_head(const report *r, FILE *out)
 {
-    const qg_shape  x = qg_loader_shape(r->spec->train);
-    const qg__data *d = &r->config->data;
-    char            path[QG__PATH_BYTES];
-    const char     *dir = r->config->data_dir;
-    snprintf(path, sizeof path, "datasets/%s", d->name);        /* the default (qg_data_train) */
+    const qg_loader *train = r->of->train, *held = qg_loader_validation(train);
+    const qg_shape   x     = qg_loader_shape(train);
+    const char      *batch = get(r, "batch"), *dir = get(r, "data-dir");
+    char             validation[32] = "", data[64], path[QG__PATH_BYTES];
+    snprintf(path, sizeof path, "datasets/%s", run_data_name(get(r, "data"), data));      /* the default (qg_data_train) */
     qg__share_find(path, path);
     if (!dir && qg__path_exists(path)) dir = path;
-    fprintf(out, "model    %s: %s\n", qg__recipe_value(r->config, "model"), r->config->model.type->about);
-    fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
-            qg__recipe_value(r->config, "weight"), qg__recipe_value(r->config, "input"),
-            qg__recipe_value(r->config, "gradient"), qg__recipe_value(r->config, "first-last"));
-    char            held[32] = "";
-    if (r->spec->validation) snprintf(held, sizeof held, ", %d validation", qg_loader_shape(r->spec->validation).n);
-    print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", d->name, x.n, held,
-               qg_loader_shape(r->spec->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
-    fprintf(out, "images   normalised by %s, augmented by %s\n", qg__recipe_value(r->config, "normalise"),
-            qg__recipe_value(r->config, "augment"));
-    fprintf(out, "steps    %d per epoch, of %d image%s each\n", qg_loader_batches(r->spec->train), r->config->batch,
-            r->config->batch == 1 ? "" : "s");
+    fprintf(out, "model    %s: %s\n", get(r, "model"), model_of(get(r, "model"))->about);
+    fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n", get(r, "weight"), get(r, "input"), get(r, "gradient"),
+            get(r, "first-last"));
+    if (held) snprintf(validation, sizeof validation, ", %d validation", qg_loader_shape(held).n);
+    print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", data, x.n, validation,
+               qg_loader_shape(r->of->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
+    fprintf(out, "images   normalised by %s, augmented by %s\n", get(r, "normalise"), get(r, "augment"));
+    fprintf(out, "steps    %d per epoch, of %s image%s each\n", qg_loader_batches(train), batch, strcmp(batch, "1") ? "s" : "");
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);
-    qg_net_summary(r->net, out);
+    qg_net_summary(r->of->net, out);
     fputc('\n', out);
 }
 
 /* --- the float run beside this one -------------------------------------------------------- */
 
 typedef struct rival {
-    char     dir[QG__PATH_BYTES];
-    double   accuracy, seconds;
-    uint64_t seed;
+    char   dir[QG__PATH_BYTES];
+    double accuracy, seconds;
+    bool   same_seed;
 } rival;
 
-static bool is_float(const qg_recipe *c)
+/* Whether a key of r, if it is set, has this value. */
+static bool is(qg_recipe *r, const char *key, const char *value)
 {
-    static const char *const plain[] = { "weight", "input", "gradient" };
-    for (int i = 0; i < 3; i++) {
-        const char *q = qg__recipe_value(c, plain[i]);
-        if (!q || strcmp(q, "float")) return false;
-    }
-    return !qg__recipe_value(c, "layer");
+    const char *text = qg_recipe_get(r, key);
+    return text && !strcmp(text, value);
 }
 
-/* Whether a and b train alike on the same data, except for their quantizers; Bop counts as one. */
-static bool trains_alike(const qg_recipe *a, const qg_recipe *b)
+static bool is_float(qg_recipe *r)
 {
-    const bool        bop    = a->optimizer == QG__BOP || b->optimizer == QG__BOP;
-    const char *const data_a = qg__recipe_value(a, "data-digest"), *const data_b = qg__recipe_value(b, "data-digest");
-    const char *const init_a = qg__recipe_value(a, "init-digest"), *const init_b = qg__recipe_value(b, "init-digest");
-    if (qg__recipe_difference(a, b, QG__IDENTITY, QG__PER_RUN | QG__QUANTIZES | (bop ? QG__OPTIMIZES : 0))) return false;
-    if (data_a && data_b && strcmp(data_a, data_b)) return false;       /* older versions do not record it */
-    return init_a && init_b ? !strcmp(init_a, init_b) : init_a == init_b;
+    return is(r, "weight", "float") && is(r, "input", "float") && is(r, "gradient", "float") && !qg_recipe_get(r, "layer");
 }
 
-/* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
-static bool read_rival(const char *dir, const qg_recipe *of, rival *out)
+/* Whether two runs train alike on the same data, except for their quantizers; Bop counts as one.  Older versions do not record the
+ * digest of their data. */
+static bool trains_alike(qg_recipe *a, qg_recipe *b)
 {
-    listing    l     = { 0 };
-    const bool known = !listing_add(&l, dir) && l.item->state == LISTED_FINISHED && l.item->configured;
-    const bool found = known && is_float(&l.item->config) && trains_alike(&l.item->config, of);
-    if (found) {
-        *out = (rival){ .accuracy = l.item->result.test_accuracy, .seconds = l.item->result.seconds, .seed = l.item->config.seed };
-        snprintf(out->dir, sizeof out->dir, "%s", dir);
+    const bool     bop = is(a, "optimizer", "bop") || is(b, "optimizer", "bop");
+    const unsigned own = QG_RECIPE_PER_RUN | QG_RECIPE_QUANTIZES | (bop ? QG_RECIPE_OPTIMIZES : 0);
+    for (const qg_recipe_key *k = NULL; (k = qg_recipe_difference(a, b, k));) {
+        const bool images  = !strcmp(k->name, "data-digest") && qg_recipe_get(a, k->name) && qg_recipe_get(b, k->name);
+        const bool weights = !strcmp(k->name, "init-digest");
+        if (k->is & QG_RECIPE_IDENTITY && (!(k->is & own) || images || weights)) return false;
     }
-    listing_free(&l);
+    return true;
+}
+
+/* Whether dir contains a finished float run that corresponds to this run; writes its results to *out. */
+static bool read_rival(const char *dir, qg_recipe *of, rival *out)
+{
+    qg_fit_result r;
+    qg_recipe    *other = qg_recipe_of_run(dir);
+    const bool    found = other && is_float(other) && trains_alike(other, of) && !qg_run_result(dir, &r) && r.complete;
+    if (found) *out = (rival){ .accuracy = r.test_accuracy, .seconds = r.seconds, .same_seed = is(other, "seed", qg_recipe_get(of, "seed")) };
+    if (found) snprintf(out->dir, sizeof out->dir, "%s", dir);
+    qg_recipe_free(other);
     return found;
 }
 
 /* The run with the same seed, or else the first by name. */
 static bool find_rival(const report *r, rival *out)
 {
-    char parent[QG__PATH_BYTES], prefix[QG__VALUE_BYTES];
+    char parent[QG__PATH_BYTES], prefix[QG_RECIPE_VALUE_BYTES];
     bool found = false;
     snprintf(parent, sizeof parent, "%s", r->paths->dir);
     char *slash = strrchr(parent, '/');
     if (slash) *slash = '\0';
     else strcpy(parent, ".");
-    model_file_name(qg__recipe_value(r->config, "model"), prefix, sizeof prefix);
+    model_file_name(get(r, "model"), prefix, sizeof prefix);
     const size_t used = strlen(prefix);
     snprintf(prefix + used, sizeof prefix - used, "-float-");
     const size_t n = strlen(prefix);
@@ -129,11 +130,9 @@ static bool find_rival(const report *r, rival *out)
         rival other;
         if (strncmp(e->d_name, prefix, n) || qg__path_join(parent, e->d_name, path)) continue;
         if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
-        if (!strcmp(path, r->paths->dir) || !read_rival(path, r->config, &other)) continue;
-        const uint64_t seed  = r->config->seed;
-        const bool    better = (other.seed == seed) != (found && out->seed == seed)
-                                   ? other.seed == seed
-                                   : !found || strcmp(other.dir, out->dir) < 0;
+        if (!strcmp(path, r->paths->dir) || !read_rival(path, r->of->recipe, &other)) continue;
+        const bool better = other.same_seed != (found && out->same_seed) ? other.same_seed
+                                                                         : !found || strcmp(other.dir, out->dir) < 0;
         if (better) *out = other;
         found = true;
     }
@@ -156,22 +155,23 @@ static void print_accuracy(const report *r, FILE *out)
     fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
             percent(at->test_accuracy), percent(at->test_accuracy_stderr),
             percent(at->best_test_accuracy), at->best_epoch);
-    if (is_float(r->config) || !find_rival(r, &other)) return;
+    if (is_float(r->of->recipe) || !find_rival(r, &other)) return;
     fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
             percent(qg_proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
 }
 
-/* The options of a float run that corresponds to the quantized run c. */
-static void print_as_float(const qg_recipe *c, FILE *out)
+/* The options of a float run that corresponds to the quantized run r. */
+static void print_as_float(qg_recipe *r, FILE *out)
 {
     static const char *const operands[] = { "weight", "input", "gradient" };
+    static const char *const delays[]   = { "quantize-after", "quantize-weights-after" };
     for (int i = 0; i < 3; i++)
-        if (strcmp(qg__recipe_value(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
-    for (const char *line = qg__recipe_value(c, "layer"); line && *line; line = qg__lines_next(line))
+        if (!is(r, operands[i], "float")) fprintf(out, " --%s float", operands[i]);
+    for (const char *line = qg_recipe_get(r, "layer"); line && *line; line = qg__lines_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
-    if (c->quantize_after.count) fprintf(out, " --quantize-after 0");
-    if (c->quantize_weights_after.count) fprintf(out, " --quantize-weights-after 0");
-    if (c->optimizer == QG__BOP) fprintf(out, " --optimizer adam");
+    for (int i = 0; i < 2; i++)
+        if (qg_recipe_get(r, delays[i]) && !is(r, delays[i], "0")) fprintf(out, " --%s 0", delays[i]);
+    if (is(r, "optimizer", "bop")) fprintf(out, " --optimizer adam");
 }
 
 static void print_config(const char *does, const report *r, FILE *out)
@@ -185,14 +185,13 @@ static void print_config(const char *does, const report *r, FILE *out)
  * initial weights from another run. */
 static void print_twin(const report *r, FILE *out)
 {
-    const qg_recipe *c = r->config;
-    const char   *dir = r->paths->dir, *slash = strrchr(dir, '/');
-    char          model[QG__VALUE_BYTES], twin[QG__PATH_BYTES];
-    model_file_name(qg__recipe_value(r->config, "model"), model, sizeof model);
-    const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
-                           is_float(c) ? "twn" : "float", r->config->seed);
-    if (n >= QG__PATH_BYTES || qg__path_exists(twin) || c->fold_batchnorm || c->init_digest)
-        return;
+    qg_recipe  *c   = r->of->recipe;
+    const char *dir = r->paths->dir, *slash = strrchr(dir, '/');
+    char        model[QG_RECIPE_VALUE_BYTES], twin[QG__PATH_BYTES];
+    model_file_name(get(r, "model"), model, sizeof model);
+    const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%s", slash ? (int)(slash + 1 - dir) : 0, dir, model,
+                           is_float(c) ? "twn" : "float", get(r, "seed"));
+    if (n >= QG__PATH_BYTES || qg__path_exists(twin) || is(c, "fold-batchnorm", "true") || get(r, "init-digest")) return;
     print_config("train", r, out);
     if (is_float(c)) fprintf(out, " --weight twn");
     else print_as_float(c, out);
@@ -226,7 +225,7 @@ void report_result(const report *r, FILE *out)
     char                 page[QG__PATH_BYTES];
     fputc('\n', out);
     if (at->epochs) print_accuracy(r, out);
-    report_bytes(r->net, out);
+    report_bytes(r->of->net, out);
     fprintf(out, "time           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);
     fprintf(out, "digest         %s\n", at->digest);
     print_safe(out, "run            %s\n", r->paths->dir);
@@ -237,5 +236,5 @@ void report_result(const report *r, FILE *out)
 
 void report_json(const report *r, FILE *out)
 {
-    if (qg__result_print(&r->result, r->spec, r->net, r->paths->dir, out)) qg_print_error("qgrad train");
+    if (qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out)) qg_print_error("qgrad train");
 }

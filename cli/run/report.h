@@ -10,13 +10,11 @@
 #include "train/fit.h"
 
 typedef struct report {
-    const char          *program;       /* how this one was called, for the commands to try next */
-    const qg_recipe     *config;
-    const run_paths     *paths;
-    const qg_fit_spec   *spec;
-    const qg_net        *net;
-    qg_fit_result        result;        /* of report_result and report_json */
-    const char          *page;          /* of report_result: a file of the run, named if it exists; NULL: none */
+    const char        *program;         /* how this one was called, for the commands to try next */
+    const qg_training *of;
+    const run_paths   *paths;
+    qg_fit_result      result;          /* of report_result and report_json */
+    const char        *page;            /* of report_result: a file of the run, named if it exists; NULL: none */
 } report;
 
 /* Prints the warning of a loader, if it has one, on stderr. */

@@ -44,8 +44,8 @@ const char *run_data_name(const char *data, char name[64])
 
 qg_run *run_open(const config *asked)
 {
-    qg_run     *r       = qg_run_open(asked->run, asked->best ? QG_RUN_BEST : QG_RUN_LAST);
+    qg_run     *r       = qg_run_open(config_text(asked, "run"), config_flag(asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     const char *threads = r ? qg_run_get(r, "threads") : NULL;
-    if (r) qg_set_threads(config_text(asked, "threads") ? asked->recipe.threads : threads ? atoi(threads) : 0);
+    if (r) qg_set_threads(config_text(asked, "threads") ? config_integer(asked, "threads") : threads ? atoi(threads) : 0);
     return r;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/config/config.h"
+#include "train/recipe_keys.h"
 #include "core/io/json_write.h"
 #include "core/io/paths.h"
 #include "train/metrics.h"
@@ -24,7 +25,7 @@ static qg_status resolve(const qg_recipe *asked, const qg_recipe *stored, qg_rec
 
 static void assert_prints(const qg_recipe *c, const char *expected)
 {
-    char *text = qg__recipe_print(c, QG__SAVED);
+    char *text = qg__recipe_print(c, 0);
     assert_non_null(text);
     assert_string_equal(text, expected);
     free(text);
@@ -35,7 +36,7 @@ static void assert_reads(const char *text, const char *expected)
 {
     qg_recipe c = { 0 };
     if (qg__recipe_parse(&c, text, "f")) fail_msg("%s: %s", text, qg_errmsg());
-    char *file = qg__recipe_print(&c, QG__SAVED);
+    char *file = qg__recipe_print(&c, 0);
     if (!file || strcmp(file, expected)) fail_msg("%s: reads as '%s', not '%s'", text, file ? file : "", expected);
     free(file);
     qg__recipe_clear(&c);
@@ -198,7 +199,7 @@ static void test_schemes_name_what_is_legal(void **state)
 static void test_a_scheme_becomes_its_quantizer(void **state)
 {
     qg_quant q;
-    char     text[QG__VALUE_BYTES];
+    char     text[QG_RECIPE_VALUE_BYTES];
     assert_ok(qg__scheme_parse("float", QG_WEIGHT, &q, text, sizeof text));
     assert_null(q.scheme);
     assert_ok(qg__scheme_parse("binary-channel", QG_WEIGHT, &q, text, sizeof text));
@@ -220,7 +221,7 @@ static void test_every_scheme_has_one_spelling(void **state)
     for (; scheme_at(n, &s); n++)
         for (unsigned use = QG_WEIGHT; use <= QG_GRADIENT; use *= 2) {
             qg_quant q, again;
-            char     once[QG__VALUE_BYTES], twice[QG__VALUE_BYTES];
+            char     once[QG_RECIPE_VALUE_BYTES], twice[QG_RECIPE_VALUE_BYTES];
             if (!(s.use & use)) continue;
             if (qg__scheme_parse(s.spelling, use, &q, once, sizeof once) ||
                 qg__scheme_parse(once, use, &again, twice, sizeof twice))
@@ -255,7 +256,7 @@ static void test_every_scheme_has_one_spelling(void **state)
 static qg_quant parsed(const char *scheme, unsigned use)
 {
     qg_quant q;
-    char     text[QG__VALUE_BYTES];
+    char     text[QG_RECIPE_VALUE_BYTES];
     if (qg__scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
     return q;
 }
@@ -283,7 +284,7 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
     assert_string_equal(qg__recipe_value(&c, "input"), "unit:bits=2");
     assert_string_equal(qg__recipe_value(&c, "layer"), "conv1:weight=xnor:as=paper\nfc2:weight=twn");
     assert_same_quant("ttq:as=paper,threshold=0.1", QG_WEIGHT, qg_ttq((qg_ttq_spec){ .threshold = 0.1f, .as_paper = true }));
-    char *again = qg__recipe_print(&c, QG__SAVED);
+    char *again = qg__recipe_print(&c, 0);
     assert_string_equal(again, old);
     free(again), qg__recipe_clear(&c);
 
@@ -521,23 +522,21 @@ static void test_the_run_sets_paces_and_delays(void **state)
 /* With another optimizer, options of the file's optimizer are dropped and all others kept. */
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
-    config    asked = { .file = NULL };
-    qg_recipe c     = { .epochs = 0 };
-    bool      usage;
-    const char *path = scratch_file();
-    FILE       *f    = fopen(path, "w");
+    config      asked = { .recipe = NULL };
+    bool        usage;
+    const char *path  = scratch_file();
+    FILE       *f     = fopen(path, "w");
     assert_non_null(f);
     fputs("model = 'lenet5'\noptimizer = 'sgd'\nlr = 0.5\nmomentum = 0.7\nbatch = 3\n", f);
     assert_int_equal(fclose(f), 0);
-    assert_ok(config_set(&asked, option_find("config"), path));
-    assert_ok(config_set(&asked, option_find("optimizer"), "bop"));
-    assert_ok(config_resolve(&asked, NULL, &c, &usage));
-    assert_null(qg__recipe_value(&c, "momentum"));
-    assert_string_equal(qg__recipe_value(&c, "lr"), "0.01");
-    assert_string_equal(qg__recipe_value(&c, "gamma"), "0.0001");
-    assert_string_equal(qg__recipe_value(&c, "threshold"), "1e-08");
-    assert_string_equal(qg__recipe_value(&c, "batch"), "3");
-    qg__recipe_clear(&c);
+    assert_ok(config_set(&asked, "config", path));
+    assert_ok(config_set(&asked, "optimizer", "bop"));
+    assert_ok(config_read(&asked, &usage));
+    assert_null(qg_recipe_get(asked.recipe, "momentum"));
+    assert_string_equal(qg_recipe_get(asked.recipe, "lr"), "0.01");
+    assert_string_equal(qg_recipe_get(asked.recipe, "gamma"), "0.0001");
+    assert_string_equal(qg_recipe_get(asked.recipe, "threshold"), "1e-08");
+    assert_string_equal(qg_recipe_get(asked.recipe, "batch"), "3");
     config_free(&asked);
 }
 
@@ -572,7 +571,7 @@ static void test_a_byte_order_mark_is_no_key(void **state)
 
 static void test_the_last_word_on_a_layer_counts(void **state)
 {
-    const qg__option *layer = qg__recipe_key("layer");
+    const qg_recipe_key *layer = qg__recipe_key("layer");
     qg_recipe     c     = { 0 };
     assert_ok(qg__recipe_put(&c, layer, "conv1:weight=float"));
     assert_ok(qg__recipe_put(&c, layer, "conv1:input=sign"));
@@ -583,14 +582,14 @@ static void test_the_last_word_on_a_layer_counts(void **state)
     qg__recipe_clear(&c);
 }
 
-static const char *asked_value(const char *text, const char *key, char value[QG__VALUE_BYTES])
+static const char *asked_value(const char *text, const char *key, char value[QG_RECIPE_VALUE_BYTES])
 {
     qg_recipe asked = { 0 }, c = { 0 };
     bool      usage;
     assert_ok(qg__recipe_parse(&asked, text, "f"));
     assert_ok(resolve(&asked, NULL, &c, &usage));
     const char *found = qg__recipe_value(&c, key);
-    snprintf(value, QG__VALUE_BYTES, "%s", found ? found : "unset");
+    snprintf(value, QG_RECIPE_VALUE_BYTES, "%s", found ? found : "unset");
     qg__recipe_clear(&c);
     qg__recipe_clear(&asked);
     return value;
@@ -598,7 +597,7 @@ static const char *asked_value(const char *text, const char *key, char value[QG_
 
 static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 {
-    char value[QG__VALUE_BYTES];
+    char value[QG_RECIPE_VALUE_BYTES];
     const char *own = "model = \"lenet5\"", *adam = "model = \"lenet5\"\noptimizer = \"adam\"";
     assert_string_equal(asked_value(own, "lr", value), "0.01");
     assert_string_equal(asked_value(own, "momentum", value), "0.9");
@@ -618,7 +617,7 @@ static void test_a_resolved_configuration_resolves_to_itself(void **state)
                                   "f"),
                      QG_OK);
     assert_ok(resolve(&asked, NULL, &once, &usage));
-    char *text = qg__recipe_print(&once, QG__SAVED);
+    char *text = qg__recipe_print(&once, 0);
     qg__recipe_clear(&asked);
     assert_ok(qg__recipe_parse(&asked, text, "f"));
     assert_ok(resolve(&asked, NULL, &twice, &usage));
@@ -662,11 +661,11 @@ static void test_a_stored_run_keeps_what_its_version_lacked(void **state)
     assert_ok(resolve(&asked, &stored, &old, &usage));
     assert_null(qg__recipe_value(&old, "reestimate-batchnorm"));
     assert_int_equal(old.reestimate, QG__REESTIMATE_OFF);
-    assert_string_equal(qg__recipe_difference(&old, &new, QG__IDENTITY, 0)->name, "reestimate-batchnorm");
-    assert_string_equal(qg__recipe_difference(&new, &old, QG__IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_string_equal(qg__recipe_difference(&old, &new, QG_RECIPE_IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_string_equal(qg__recipe_difference(&new, &old, QG_RECIPE_IDENTITY, 0)->name, "reestimate-batchnorm");
     assert_ok(qg__recipe_over(&off, &new, 0, 0));
     assert_ok(qg__recipe_put(&off, qg__recipe_key("reestimate-batchnorm"), "off"));
-    assert_null(qg__recipe_difference(&old, &off, QG__IDENTITY, 0));
+    assert_null(qg__recipe_difference(&old, &off, QG_RECIPE_IDENTITY, 0));
     qg__recipe_clear(&asked), qg__recipe_clear(&stored), qg__recipe_clear(&old), qg__recipe_clear(&new), qg__recipe_clear(&off);
 }
 
@@ -684,7 +683,7 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
     static const qg_epoch row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
     qg_recipe                c   = { .epochs = 0 };
-    config                   asked = { .file = NULL };
+    config                   asked = { .recipe = NULL };
     qg__metrics                  m;
     char                     text[256] = "";
     if (!comma_begin()) skip();
@@ -693,9 +692,9 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
                  "schedule = \"cosine:factor=0.25\"\n");
     assert_ok(qg__recipe_put(&c, qg__recipe_key("lr"), "0.25"));
     assert_true(c.lr == 0.25);
-    assert_ok(config_set(&asked, option_find("budget"), "0.5h"));
+    assert_ok(config_set(&asked, "budget", "0.5h"));
     assert_string_equal(config_text(&asked, "budget"), "1800");
-    assert_true(asked.budget == 1800);
+    assert_true(config_number(&asked, "budget") == 1800);
     config_free(&asked);
     qg__recipe_clear(&c);
 
@@ -755,7 +754,7 @@ static void schemes_are_called_as_on_the_command_line(void **state)
     for (int i = 0; scheme_at(i, &s); i++) {
         if (!s.quant.scheme) continue;
         const qg_scheme *scheme = s.quant.scheme;
-        char             spelling[QG_SPELLING_BYTES], canonical[QG__VALUE_BYTES];
+        char             spelling[QG_SPELLING_BYTES], canonical[QG_RECIPE_VALUE_BYTES];
         qg_quant         q;
         if (strcmp(scheme->name, s.name) != 0) fail_msg("%s is called %s", s.spelling, scheme->name);
         for (int r = 0; r < QG_ROLES; r++) {
@@ -819,7 +818,7 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
     char *argv[] = { "train", "--model", "lenet5", "--lr", "0.1", "--layer", "conv1:weight=twn", NULL };
     int   status = EXIT_FAILED;
     for (heap_denied = 1; status == EXIT_FAILED; heap_denied++) {
-        config asked = { .file = NULL };
+        config asked = { .recipe = NULL };
         heap_calls   = 0;
         status       = options_parse(&train_verb, 7, argv, &asked);
         config_free(&asked);
@@ -832,7 +831,7 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
 static void test_a_command_line_begins_anew(void **state)
 {
     char  *unfinished[] = { "train", "-X9", NULL }, *whole[] = { "train", "--epochs", "3", NULL };
-    config asked        = { .file = NULL };
+    config asked        = { .recipe = NULL };
     assert_int_equal(options_parse(&train_verb, 2, unfinished, &asked), EXIT_USAGE);
     assert_int_equal(options_parse(&train_verb, 3, whole, &asked), -1);
     assert_string_equal(config_text(&asked, "epochs"), "3");

@@ -8,12 +8,12 @@
 
 static void print_and_read(const qg_recipe *c)
 {
-    char  *text  = qg__recipe_print(c, QG__SAVED);
+    char  *text  = qg__recipe_print(c, 0);
     qg_recipe again = { 0 };
     MUST(text);
     MUST(!qg__recipe_parse(&again, text, "printed"));
-    MUST(!qg__recipe_difference(c, &again, QG__SAVED, 0));
-    char *other = qg__recipe_print(&again, QG__SAVED);
+    MUST(!qg__recipe_difference(c, &again, 0, 0));
+    char *other = qg__recipe_print(&again, 0);
     MUST(other && !strcmp(text, other));
     qg__recipe_clear(&again);
     free(text);

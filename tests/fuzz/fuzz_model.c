@@ -5,6 +5,7 @@
 
 #include "cli/config/models.h"
 #include "cli/config/options.h"
+#include "train/recipe_keys.h"
 #include "layers/models/text.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -21,7 +22,7 @@ static void declare_model(const qg__chosen_model *m)
 static void parse(const char *text)
 {
     static qg__chosen_model m, other;
-    char                canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES], name[QG__VALUE_BYTES];
+    char                canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES], name[QG_RECIPE_VALUE_BYTES];
     if (!fuzz_ok(qg__model_parse(text, &m, canonical, sizeof canonical))) return;
     MUST(!qg__model_parse(canonical, &other, again, sizeof again));
     MUST(!strcmp(canonical, again) && m.type == other.type && !strcmp(m.text, other.text));

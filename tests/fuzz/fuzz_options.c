@@ -11,19 +11,19 @@ enum { MOST_ARGUMENTS = 16 };
 static void read_again(const config *c)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        config      again = { .file = NULL };
-        const char *value = config_text_of(c, &options[i]);
+        config      again = { .recipe = NULL };
+        const char *value = config_text_of(c, option_at(i));
         if (!value) continue;
         for (const char *item = value; item; ) {
-            char         text[QG__VALUE_BYTES];
-            const size_t length = options[i].key->kind == QG__LIST ? strcspn(item, "\n") : strlen(item);
+            char         text[QG_RECIPE_VALUE_BYTES];
+            const size_t length = option_at(i)->kind == QG_RECIPE_LIST ? strcspn(item, "\n") : strlen(item);
             MUST(length < sizeof text);
             memcpy(text, item, length);
             text[length] = '\0';
-            MUST(!config_set(&again, &options[i], text));
-            item = options[i].key->kind == QG__LIST && *(item = qg__lines_next(item)) ? item : NULL;
+            MUST(!config_set(&again, option_at(i)->name, text));
+            item = option_at(i)->kind == QG_RECIPE_LIST && *(item = qg__lines_next(item)) ? item : NULL;
         }
-        MUST(!strcmp(config_text_of(&again, &options[i]), value));
+        MUST(!strcmp(config_text_of(&again, option_at(i)), value));
         config_free(&again);
     }
 }
@@ -43,20 +43,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         argv[argc] = line;
         line       = end;
     }
-    config asked = { .file = NULL };
+    config asked = { .recipe = NULL };
     fuzz_mute(true);
     if (bytes[0] & 128) (void)options_operand(v, &argc, argv);
     const int status = options_parse(v, argc, argv, &asked);
     fuzz_mute(false);
     MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);
     if (status < 0) {
-        qg_recipe out = { 0 };
-        bool   usage;
+        bool usage;
         read_again(&asked);
         /* Not with the path of a file, which could be any on this machine. */
-        if (!asked.file && !asked.recipe.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage)))
-            (void)fuzz_ok(qg__recipe_check(&out));
-        qg__recipe_clear(&out);
+        if (!config_text(&asked, "config") && !config_text(&asked, "recipe") && fuzz_ok(config_read(&asked, &usage)))
+            (void)fuzz_ok(qg_recipe_check(asked.recipe));
     }
     config_free(&asked);
     free(text);

@@ -64,18 +64,17 @@ static void score_twice(const config *asked, const char *picture)
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)
 {
-    config asked = { .packed = net,
-                     .operand = &picture,
-                     .operands = 1,
-                     .top = 1 + how % 4,
-                     .json = how & 64,
-                     .recipe.threads = 1 };
+    config     asked = { .operand = &picture, .operands = 1 };
+    const char top[] = { (char)('1' + how % 4), '\0' };
+    MUST(!config_set(&asked, "packed", net) && !config_set(&asked, "top", top) && !config_set(&asked, "threads", "1") &&
+         !config_set(&asked, "json", how & 64 ? "true" : "false"));
     fuzz_mute(true);
     const int status = predict_verb.run("qgrad predict", NULL, &asked);
     fuzz_mute(false);
     MUST(status == EXIT_DONE || status == EXIT_FAILED);
     if (status == EXIT_DONE) MUST(d == SMALL && !qg__image_wanted(net, image));
     if (d == SMALL) score_twice(&asked, picture);
+    config_free(&asked);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)

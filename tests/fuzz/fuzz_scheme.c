@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/config/options.h"
+#include "train/recipe_keys.h"
 #include "cli/config/schemes.h"
 #include "layers/layer.h"
 #include "quant/engine.h"
@@ -11,7 +12,7 @@
 
 static void scheme(const char *text, qg_role role)
 {
-    char     canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES];
+    char     canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES];
     qg_quant q, other;
     if (!fuzz_ok(qg__scheme_parse(text, role, &q, canonical, sizeof canonical))) return;
     MUST(!qg__scheme_parse(canonical, role, &other, again, sizeof again));
@@ -26,7 +27,7 @@ static void scheme(const char *text, qg_role role)
 
 static void layer(const char *text)
 {
-    char      name[QG__LAYER_NAME], canonical[QG__VALUE_BYTES], again[QG__VALUE_BYTES];
+    char      name[QG__LAYER_NAME], canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES];
     qg_choice c;
     if (!fuzz_ok(qg__choice_parse(text, &c, name, canonical, sizeof canonical))) return;
     MUST(c.layer == name && c.has_weight + c.has_input + c.has_gradient == 1);

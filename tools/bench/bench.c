@@ -25,7 +25,7 @@ static qg_status measure_packed(bench *b)
     if (!qg_net_forward(b->net, b->tape, batch.x)) return qg_tape_status(b->tape);
     status = bench_next(b, &batch);
     if (status) return status;
-    return packed_speed_measure(b->net, b->engine_batch, batch.x.data, b->asked->seconds, b->asked->profile, &b->engine);
+    return packed_speed_measure(b->net, b->engine_batch, batch.x.data, config_number(b->asked, "seconds"), config_flag(b->asked, "profile"), &b->engine);
 }
 
 /* --- printing ------------------------------------------------------------------------------- */
@@ -76,8 +76,8 @@ static void print_profile_json(const bench *b, qg__json *j)
 void bench_print_net(const bench *b)
 {
     const qg_shape image = b->image;
-    printf("%s, weights %s, inputs %s, gradients %s, %s %dx%dx%d", qg__recipe_value(&b->config, "model"), qg__recipe_value(&b->config, "weight"),
-           qg__recipe_value(&b->config, "input"), qg__recipe_value(&b->config, "gradient"), b->recipe.data.name, image.h, image.w, image.c);
+    printf("%s, weights %s, inputs %s, gradients %s, %s %dx%dx%d", qg__recipe_value(b->config, "model"), qg__recipe_value(b->config, "weight"),
+           qg__recipe_value(b->config, "input"), qg__recipe_value(b->config, "gradient"), b->recipe.data.name, image.h, image.w, image.c);
 }
 
 static void print_head(const bench *b)
@@ -103,16 +103,16 @@ static void print_text(const bench *b, bool profile)
 void bench_json_net(const bench *b, qg__json *j)
 {
     const qg_shape image = b->image;
-    qg__json_text(j, "model", qg__recipe_value(&b->config, "model"));
+    qg__json_text(j, "model", qg__recipe_value(b->config, "model"));
     qg__json_text(j, "data", b->recipe.data.name);
     qg__json_open(j, "image", '[');
     qg__json_integer(j, NULL, (uint64_t)image.h);
     qg__json_integer(j, NULL, (uint64_t)image.w);
     qg__json_integer(j, NULL, (uint64_t)image.c);
     qg__json_close(j, ']');
-    qg__json_text(j, "weight", qg__recipe_value(&b->config, "weight"));
-    qg__json_text(j, "input", qg__recipe_value(&b->config, "input"));
-    qg__json_text(j, "gradient", qg__recipe_value(&b->config, "gradient"));
+    qg__json_text(j, "weight", qg__recipe_value(b->config, "weight"));
+    qg__json_text(j, "input", qg__recipe_value(b->config, "input"));
+    qg__json_text(j, "gradient", qg__recipe_value(b->config, "gradient"));
     qg__json_integer(j, "batch", (uint64_t)(b->packed ? b->engine_batch : b->recipe.batch));
 }
 
@@ -144,8 +144,8 @@ static void print_json(const bench *b, bool profile)
 static void print_packed(const bench *b)
 {
     const qg_shape image = b->image;
-    printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", qg__recipe_value(&b->config, "model"),
-           qg__recipe_value(&b->config, "weight"), qg__recipe_value(&b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
+    printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", qg__recipe_value(b->config, "model"),
+           qg__recipe_value(b->config, "weight"), qg__recipe_value(b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
            b->engine_batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
     packed_speed_print(&b->engine);
 }
@@ -163,12 +163,12 @@ static void print_packed_json(const bench *b)
 static void print_bench(const bench *b)
 {
     if (b->packed) {
-        if (b->asked->json) print_packed_json(b);
+        if (config_flag(b->asked, "json")) print_packed_json(b);
         else print_packed(b);
         return;
     }
-    const bool profile = b->asked->profile;
-    if (b->asked->json) print_json(b, profile);
+    const bool profile = config_flag(b->asked, "profile");
+    if (config_flag(b->asked, "json")) print_json(b, profile);
     else print_text(b, profile);
 }
 
@@ -179,14 +179,15 @@ static int run_bench(bench *b)
     bool      usage  = true;
     qg_status status = qg_ranks_begin(NULL, NULL);
     if (!status) status = bench_choose_data(b->asked);
-    if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
+    if (!status) status = config_read(b->asked, &usage);
     if (!status) {
-        usage  = true;
-        status = b->forward ? qg__recipe_check(&b->config) : qg__recipe_trains(&b->config);
+        usage     = true;
+        b->config = qg__recipe_full(b->asked->recipe);
+        status    = !b->config ? qg_errcode() : b->forward ? qg__recipe_check(b->config) : qg__recipe_trains(b->config);
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
-    b->recipe = b->config;
+    b->recipe = *b->config;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     if (qg_rank() == 0) report_presets();
     b->engine_batch = b->recipe.batch;
@@ -205,7 +206,6 @@ static int run_and_free(bench *b)
     const int status = run_bench(b);
     packed_speed_free(&b->engine);
     bench_free(b);
-    qg__recipe_clear(&b->config);
     return status;
 }
 

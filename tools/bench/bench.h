@@ -6,7 +6,7 @@
 #include "core/io/json_write.h"
 #include "core/profile.h"
 #include "core/dist/exchange.h"
-#include "train/fit.h"
+#include "train/recipe_keys.h"
 
 /* A net in the engine. */
 typedef struct packed_speed {
@@ -21,12 +21,12 @@ typedef struct packed_speed {
 
 typedef struct bench {
     config    *asked;
-    qg_recipe config;
+    const qg_recipe *config;    /* what asked describes */
     bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
     bool       packed;          /* bench packed: forward in QG_TRAIN, then the engine */
     packed_speed engine;
     int        engine_batch;    /* of --batch; the loader's is SEEN_IMAGES or more */
-    qg_recipe  recipe;         /* borrowed texts */
+    qg_recipe  recipe;          /* the same, as it is measured; borrowed texts */
     qg_fit_spec spec;
     qg_loader *data;
     qg_net    *net;
@@ -81,7 +81,7 @@ qg_status bench_next(bench *b, qg_batch *batch);
 QG_MUST_CHECK
 qg_status bench_step(bench *b);
 
-/* Steps for b->asked->seconds, after a few that do not count.  It may be called again. */
+/* Steps for config_number(b->asked, "seconds"), after a few that do not count.  It may be called again. */
 QG_MUST_CHECK
 qg_status bench_measure(bench *b);
 

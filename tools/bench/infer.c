@@ -295,8 +295,8 @@ int bench_infer(const char *program, const char *operand, config *asked)
     int status = EXIT_DONE;
     if (r && build(r, &l)) {
         qg_set_threads(1);
-        const int turns = measure(r, &l, asked->seconds);
-        if (asked->json) print_json(r, turns);
+        const int turns = measure(r, &l, config_number(asked, "seconds"));
+        if (config_flag(asked, "json")) print_json(r, turns);
         else print_table(r, turns);
     } else {
         qg_fail(QG_EMEM, "out of memory for the arrays of bench infer");

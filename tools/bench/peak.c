@@ -113,7 +113,7 @@ static int measure_all(peak *p, int threads, double seconds, peak_row row[MOST_C
 
 static void print(const config *asked, const peak_row *row, int counts)
 {
-    if (!asked->json) {
+    if (!config_flag(asked, "json")) {
         printf("kernels %s\n\n%7s %18s %18s\n", qg_cpu_path(), "threads", "multiply-add GFLOP/s",
                "triad GB/s");
         for (int i = 0; i < counts; i++)
@@ -153,8 +153,8 @@ int bench_peak(const char *program, const char *operand, config *asked)
     /* What was never written is one page of zeros, read from the cache. */
     for (size_t i = 0; i < 2 * (size_t)TRIAD_FLOATS; i++) p.b[i] = 1.0f;
     choose_turns(&p);
-    qg_set_threads(asked->recipe.threads);
-    print(asked, row, measure_all(&p, qg_threads(), asked->seconds, row));
+    qg_set_threads(config_integer(asked, "threads"));
+    print(asked, row, measure_all(&p, qg_threads(), config_number(asked, "seconds"), row));
     free(block);
     return EXIT_DONE;
 }
@@ -209,7 +209,7 @@ static void print_traffic(const config *asked, const traffic *best)
 {
     const double triad_rate = 1e-9 * 3 * sizeof(float) * TRIAD_FLOATS / best->triad;
     const double bytes      = 2 * sizeof(float) * (double)qg_count(shapes[0]);
-    if (!asked->json) {
+    if (!config_flag(asked, "json")) {
         printf("kernels %s, %d thread%s\n\n%-24s %6.1f GB/s\n", qg_cpu_path(), qg_threads(), qg_threads() == 1 ? "" : "s", "triad",
                triad_rate);
         for (int i = 0; i < SHAPES; i++) {
@@ -235,13 +235,13 @@ int bench_memory(const char *program, const char *operand, config *asked)
     const size_t n    = qg_count(shapes[0]);
     float       *x    = malloc(n * sizeof *x), w[TAPS * MOST_CHANNELS];
     traffic      best = { 0 };
-    qg_set_threads(asked->recipe.threads);
+    qg_set_threads(config_integer(asked, "threads"));
     qg_tape  *t      = x ? qg_tape_new() : NULL;
     qg_status status = QG_EMEM;
     if (!x) status = qg_fail(QG_EMEM, "out of memory for the images' %zu bytes", n * sizeof *x);
     for (size_t i = 0; t && i < n; i++) x[i] = 1.0f;
     for (int i = 0; i < TAPS * MOST_CHANNELS; i++) w[i] = 0.1f;
-    if (t) status = measure_traffic(t, x, w, asked->seconds, &best);
+    if (t) status = measure_traffic(t, x, w, config_number(asked, "seconds"), &best);
     if (!status) print_traffic(asked, &best);
     qg_tape_free(t);
     free(x);

@@ -22,6 +22,17 @@
 #include "core/kernels/parallel.h"
 #include "core/dist/exchange.h"
 
+/* Two nodes exchange n bytes in seconds + n / bytes_per_second. */
+typedef struct link_speed {
+    double seconds, bytes_per_second;
+} link_speed;
+
+enum { MOST_LINKS = 4 };
+typedef struct links {
+    link_speed item[MOST_LINKS];
+    int        count;
+} links;
+
 /* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MAX_RANKS are projected by formula. */
 enum { DISTANCES = 4, LINES = 7 };
 _Static_assert(1 << DISTANCES == QG_MAX_RANKS, "one distance for each bit of a rank's number");
@@ -53,7 +64,8 @@ typedef struct table_of_ranks {
 
 typedef struct scaling {
     config    *asked;
-    qg_recipe config;
+    const qg_recipe *config;    /* what it describes */
+    links      links;           /* of --link */
     bench      shown;           /* what its net is; its loader, net and tape have gone */
     lines      strong, weak;    /* the same batch for all ranks; the same batch for each rank */
     link_speed link[DISTANCES]; /* measured, by distance */
@@ -197,7 +209,7 @@ static qg_status measure_link(int distance, link_speed *link)
 
 static bench begin(const scaling *s, int batch)
 {
-    bench b        = { .asked = s->asked, .config = s->config, .recipe = s->config };
+    bench b        = { .asked = s->asked, .config = s->config, .recipe = *s->config };
     b.recipe.batch = batch;
     return b;
 }
@@ -206,7 +218,7 @@ static void end(scaling *s, bench *b)
 {
     bench_free(b);
     s->shown              = *b;
-    s->shown.recipe.batch = s->config.batch;
+    s->shown.recipe.batch = s->config->batch;
 }
 
 /* All ranks of the line call it. */
@@ -240,7 +252,7 @@ static qg_status project_line(scaling *s, line *l)
 /* Of weak scaling.  A projection goes on from batches that all ranks share. */
 static qg_status check_batch(const qg_recipe *c, int ranks, bool project)
 {
-    const double most = option_find("batch")->key->max;
+    const double most = option_find("batch")->max;
     if (project && c->batch < ranks)
         return qg_fail(QG_EARG, "batch: %d ranks cannot share %d image%s", ranks, c->batch, c->batch == 1 ? "" : "s");
     if ((double)c->batch * ranks <= most) return QG_OK;
@@ -252,7 +264,7 @@ static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
     qg_status status = QG_OK;
     for (int ranks = 1; ranks <= most && !status; ranks *= 2) {
         line *l  = &t->line[t->n++];
-        *l       = (line){ .ranks = ranks, .batch = s->config.batch * (weak ? ranks : 1), .latencies = 1, .sent = 1 };
+        *l       = (line){ .ranks = ranks, .batch = s->config->batch * (weak ? ranks : 1), .latencies = 1, .sent = 1 };
         if (weak && ranks == 1) *l = s->strong.line[0];
         else if (project) status = project_line(s, l);
         else if (qg__ranks_among(ranks)) status = measure_line(s, l, !weak);
@@ -346,7 +358,7 @@ static qg_status extrapolate(scaling *s)
     const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
     const double weights = bytes_of(strong) / sent - images;
     const double slope   = fmax((weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1), 0);
-    const int    batch   = s->config.batch;
+    const int    batch   = s->config->batch;
     qg_status    status  = QG_OK;
     for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
         const double share     = most / ranks;          /* no faster than that, whatever disturbed the measurement */
@@ -372,7 +384,7 @@ static void print_measured(const scaling *s, const lines *t)
 
 static void print_projected(const scaling *s, const lines *t)
 {
-    const links *all = &s->asked->links;
+    const links *all = &s->links;
     printf("%5s %6s %10s %9s %5s", "ranks", "batch", "computing", "MiB", "waits");
     for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
     printf("\n");
@@ -388,7 +400,7 @@ static void print_projected(const scaling *s, const lines *t)
 
 static void print_links(const scaling *s)
 {
-    const links *all = &s->asked->links;
+    const links *all = &s->links;
     for (int i = 0; i < all->count; i++)
         printf("nodes whose empty exchange takes %g us, with %g Gbit/s%s\n", 1e6 * all->item[i].seconds,
                8e-9 * all->item[i].bytes_per_second, i == 0 ? ": the first two columns at the right" : ", the next two");
@@ -399,23 +411,23 @@ static void print_links(const scaling *s)
 
 static void print_text(const scaling *s)
 {
-    void (*const print)(const scaling *, const lines *) = s->asked->links.count ? print_projected : print_measured;
-    printf("%s training of ", s->asked->links.count ? "projected" : "measured");
+    void (*const print)(const scaling *, const lines *) = s->links.count ? print_projected : print_measured;
+    printf("%s training of ", s->links.count ? "projected" : "measured");
     bench_print_net(&s->shown);
     printf(": %d thread%s per rank, OpenBLAS core %s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(),
            qg_cpu_path());
     printf("computing takes C / ranks + S: C %.3f ms, S %.3f ms\n", s->c, s->s);
     print_links(s);
-    printf("\nstrong scaling: %d images for all ranks\n", s->config.batch);
+    printf("\nstrong scaling: %d images for all ranks\n", s->config->batch);
     print(s, &s->strong);
-    printf("\nweak scaling: %d images for each rank\n", s->config.batch);
+    printf("\nweak scaling: %d images for each rank\n", s->config->batch);
     print(s, &s->weak);
-    if (s->asked->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MAX_RANKS);
+    if (s->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MAX_RANKS);
 }
 
 static void json_lines(const scaling *s, const lines *t, const char *key, qg__json *j)
 {
-    const links *all = &s->asked->links;
+    const links *all = &s->links;
     qg__json_open(j, key, '[');
     for (const line *l = t->line; l < t->line + t->n; l++) {
         qg__json_open(j, NULL, '{');
@@ -445,7 +457,7 @@ static void json_lines(const scaling *s, const lines *t, const char *key, qg__js
 
 static void print_json(const scaling *s)
 {
-    const links *all = &s->asked->links;
+    const links *all = &s->links;
     qg__json     j   = qg__json_begin(stdout);
     qg__json_text(&j, "bench", "scaling");
     bench_json_net(&s->shown, &j);
@@ -489,7 +501,7 @@ static void add_curve(svg_chart *c, curves *k, svg_series series)
  * numbers stay in k. */
 static svg_chart chart_of(const scaling *s, const lines *t, const char *title, curves *k)
 {
-    const links *all = &s->asked->links;
+    const links *all = &s->links;
     svg_chart    c   = { .title = title, .width = WIDTH, .height = HEIGHT, .x = { .label = "ranks", .min = -0.2, .max = t->n - 0.8, .bare = true },
                          .y = { .label = "efficiency", .max = 1.1, .min = 0, .from_zero = true, .percent = true } };
     *k = (curves){ .n = 0 };
@@ -520,11 +532,11 @@ static svg_chart chart_of(const scaling *s, const lines *t, const char *title, c
 static qg_status print_svg(const void *what, FILE *out)
 {
     const scaling  *s = what;
-    const char     *model = qg__recipe_value(&s->config, "model");
+    const char     *model = qg__recipe_value(s->config, "model");
     char            all[NAME_BYTES], each[NAME_BYTES];
     curves          of[2];
-    snprintf(all, sizeof all, "%.30s, %d images for all ranks", model, s->config.batch);
-    snprintf(each, sizeof each, "%.30s, %d images for each rank", model, s->config.batch);
+    snprintf(all, sizeof all, "%.30s, %d images for all ranks", model, s->config->batch);
+    snprintf(each, sizeof each, "%.30s, %d images for each rank", model, s->config->batch);
     const svg_chart strong = chart_of(s, &s->strong, all, &of[0]), weak = chart_of(s, &s->weak, each, &of[1]);
     svg_picture(out, &strong, &weak);
     return QG_OK;
@@ -538,23 +550,39 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
+static qg_status read_links(scaling *s)
+{
+    const char *at = config_text(s->asked, "link");
+    for (; at && *at; at = qg__lines_next(at)) {
+        char   item[QG_RECIPE_VALUE_BYTES];
+        double v[2];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(at, "\n"), at);
+        if (s->links.count == MOST_LINKS) return qg_fail(QG_EARG, "link: more than %d links", MOST_LINKS);
+        if (qg_keys_parse(NULL, item, config_link_keys, v)) return qg_errcode();
+        s->links.item[s->links.count++] = (link_speed){ .seconds = 1e-6 * v[0], .bytes_per_second = 1e9 / 8 * v[1] };
+    }
+    return QG_OK;
+}
+
 static int run(scaling *s)
 {
     bool       usage   = true;
-    const bool project = s->asked->links.count > 0;
     qg_status  status  = qg_ranks_begin(NULL, NULL);
+    if (!status) status = read_links(s);
+    const bool project = s->links.count > 0;
     if (!status && qg_ranks() == 1 && !project)
         return refuse("there is one rank; start several, as in mpirun -n 4 build/qgrad-mpi bench scaling .., or project with --link");
     if (!status && qg_ranks() > 1 && project) status = qg_fail(QG_EARG, "--link projects from one process, without mpirun");
     const int most = project ? QG_MAX_RANKS : qg_ranks();
     if (!status) status = bench_choose_data(s->asked);
-    if (!status) status = config_resolve(s->asked, NULL, &s->config, &usage);
+    if (!status) status = config_read(s->asked, &usage);
     if (!status) usage = true;
-    if (!status) status = qg__recipe_trains(&s->config);
-    if (!status) status = check_batch(&s->config, most, project);
-    if (!status && s->asked->out && qg_rank() == 0) {
+    if (!status && !(s->config = qg__recipe_full(s->asked->recipe))) status = qg_errcode();
+    if (!status) status = qg__recipe_trains(s->config);
+    if (!status) status = check_batch(s->config, most, project);
+    if (!status && config_text(s->asked, "out") && qg_rank() == 0) {
         usage  = false;
-        status = output_check(s->asked->out, OUTPUT_PICTURE);
+        status = output_check(config_text(s->asked, "out"), OUTPUT_PICTURE);
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
@@ -564,10 +592,10 @@ static int run(scaling *s)
     if (!project) qg__ranks_among(most);
     if (!status) fit(s);
     if (!status && project) status = extrapolate(s);
-    if (!status && s->asked->out && qg_rank() == 0) status = output_print(s->asked->out, OUTPUT_PICTURE, print_svg, s);
+    if (!status && config_text(s->asked, "out") && qg_rank() == 0) status = output_print(config_text(s->asked, "out"), OUTPUT_PICTURE, print_svg, s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_print_error("qgrad bench");
-    if (qg_rank() == 0 && !output_is_stdout(s->asked->out)) (s->asked->json ? print_json : print_text)(s);
+    if (qg_rank() == 0 && !output_is_stdout(config_text(s->asked, "out"))) (config_flag(s->asked, "json") ? print_json : print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;
 }
@@ -578,6 +606,5 @@ int bench_scaling(const char *program, const char *operand, config *asked)
     scaling   s      = { .asked = asked };
     const int status = run(&s);
     for (int i = 0; i < LINES; i++) free(s.strong.line[i].message), free(i ? s.weak.line[i].message : NULL);
-    qg__recipe_clear(&s.config);
     return status;
 }

@@ -29,20 +29,20 @@ qg_status bench_choose_data(config *asked)
     if (config_text(asked, "image")) {
         if (data && strcmp(data, "synthetic"))
             return qg_fail(QG_EARG, "--image is the size of synthetic images, but --data is %s", data);
-        return config_set(asked, option_find("data"), "synthetic");
+        return config_set(asked, "data", "synthetic");
     }
-    if (data || asked->file || asked->recipe.named) return QG_OK;
-    const char *dir  = asked->recipe.data_dir;
+    if (data || config_text(asked, "config") || config_text(asked, "recipe")) return QG_OK;
+    const char *dir  = config_text(asked, "data-dir");
     const bool  here = access(dir ? dir : "datasets/mnist", F_OK) == 0;
     if (!here) fprintf(stderr, "qgrad: mnist was not found; using noise instead\n");
-    return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
+    return config_set(asked, "data", here ? "mnist" : "synthetic");
 }
 
 static qg_loader *open_data(const bench *b)
 {
     const qg_recipe *r = &b->recipe;
     if (!config_text(b->asked, "image")) return qg__recipe_data(r, false, NULL);
-    return qg_synthetic(b->asked->image, NOISE_BATCHES * r->batch, NOISE_CLASSES, qg__recipe_loading(r, false));
+    return qg_synthetic(config_image(b->asked), NOISE_BATCHES * r->batch, NOISE_CLASSES, qg__recipe_loading(r, false));
 }
 
 qg_status bench_build(bench *b)
@@ -167,14 +167,14 @@ static void add_traffic(bench *b, qg__traffic before, qg__traffic after)
 
 qg_status bench_measure(bench *b)
 {
-    const bool profile = b->asked->profile;
+    const bool profile = config_flag(b->asked, "profile");
     qg_status  status  = warm_up(b);
     if (status) return status;
     b->steps   = 0;
     b->seconds = 0;
     b->traffic = (qg__traffic){ 0 };
     if (profile) start_profile(b, &b->profile);
-    const double limit = b->asked->seconds;
+    const double limit = config_number(b->asked, "seconds");
     while (b->steps < MAX_STEPS && qg_ranks_any(b->seconds < limit || b->steps < 3)) {
         const qg__traffic before = qg__ranks_traffic();
         const double      from   = qg__now();

@@ -54,7 +54,7 @@ static qg_status copy_text(const char *from, const char *to)
 
 static qg_status write_config(const qg_recipe *r, const char *path)
 {
-    char           *text   = qg__recipe_print(r, QG__SAVED);
+    char           *text   = qg__recipe_print(r, 0);
     const qg_status status = text ? write_text(path, text) : qg_fail(QG_EMEM, "%s: out of memory", path);
     free(text);
     return status;
@@ -151,13 +151,13 @@ static qg_status print_page(const void *all, FILE *out) { return results_print(a
  * trace. */
 static qg_status add_and_write(const config *asked, results *all)
 {
-    const char *dir   = asked->add;
-    const bool  check = asked->check;
+    const char *dir   = config_text(asked, "add");
+    const bool  check = config_flag(asked, "check");
     char       *text  = NULL;
     size_t      n     = 0;
     logged_run *added = NULL;
     qg_status   status = results_read(all);
-    if (!status && dir) status = results_add(all, dir, asked->force, &added);
+    if (!status && dir) status = results_add(all, dir, config_flag(asked, "force"), &added);
     if (!status) status = qg__text_print(print_page, all, &text, &n);
     if (!status && added) status = copy_run(added, dir);
     if (!status) status = check ? compare(text, strlen(text)) : write_text(PAGE, text);
@@ -167,8 +167,8 @@ static qg_status add_and_write(const config *asked, results *all)
 
 static void print_outcome(const config *asked, const results *all)
 {
-    const bool check = asked->check;
-    if (!asked->json) {
+    const bool check = config_flag(asked, "check");
+    if (!config_flag(asked, "json")) {
         printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", matching the logs" : "");
         return;
     }
@@ -200,12 +200,12 @@ static int update_page(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     results    all   = { 0 };
-    const bool check = asked->check;
-    if (check && asked->add) {
+    const bool check = config_flag(asked, "check");
+    if (check && config_text(asked, "add")) {
         qg_fail(QG_EARG, "--check and --add exclude each other");
         return qg_print_error("qgrad results"), EXIT_USAGE;
     }
-    if (asked->force && !asked->add) {
+    if (config_flag(asked, "force") && !config_text(asked, "add")) {
         qg_fail(QG_EARG, "--force replaces logs; pass a run with --add");
         return qg_print_error("qgrad results"), EXIT_USAGE;
     }

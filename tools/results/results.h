@@ -6,12 +6,13 @@
 
 #include "cli/config/config.h"
 #include "train/metrics.h"
+#include "train/recipe_keys.h"
 #include "train/result.h"
 
 #define RESULTS "results"
 
 typedef struct logged_run {
-    char        row[QG__VALUE_BYTES];   /* the recipe it was trained with */
+    char        row[QG_RECIPE_VALUE_BYTES];   /* the recipe it was trained with */
     uint64_t    seed;
     qg_recipe config;
     qg_fit_result result;
@@ -69,7 +70,7 @@ qg_status results_check_images(const results *all, const logged_run *run);
 
 /* An option that affects the result and differs between a and b, other than the seed, the initial weights and the
  * data; NULL: none. */
-const qg__option *results_conflict(const logged_run *a, const logged_run *b);
+const qg_recipe_key *results_conflict(const logged_run *a, const logged_run *b);
 
 int       results_rows(const results *all);
 void      results_end(results *all);

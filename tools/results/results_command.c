@@ -3,43 +3,53 @@
 
 #include "tools/results/results.h"
 
-/* The full configuration that the options in asked give. */
-static qg_status resolve(const config *asked, qg_recipe *out)
+const qg_recipe_key *results_conflict(const logged_run *a, const logged_run *b)
 {
-    bool usage;
-    qg__recipe_clear(out);
-    return config_resolve(asked, NULL, out, &usage);
+    return qg__recipe_difference(&a->config, &b->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN);
 }
 
-const qg__option *results_conflict(const logged_run *a, const logged_run *b)
+/* Sets an option of asked to what the run has, a list item by item. */
+static qg_status take(const qg_recipe_key *o, const char *value, config *asked)
 {
-    return qg__recipe_difference(&a->config, &b->config, QG__IDENTITY, QG__PER_RUN);
+    qg_status status = QG_OK;
+    for (const char *line = value; *line && !status; line = qg__lines_next(line)) {
+        char item[QG_RECIPE_VALUE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+        status = config_set(asked, o->name, item);
+    }
+    return *value ? status : config_set(asked, o->name, value);
 }
 
-/* Adds to asked the options of run that differ from c, the configuration that asked gives.  Options that c lacks are
- * left to the next round. */
-static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, qg_recipe *c)
+/* Adds to asked the options of run that differ from what asked describes.  Options that this lacks are left to the next round. */
+static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked)
 {
-    qg_recipe own = run->config;                /* borrowed texts */
-    for (int i = 0; i < QG__RECIPE_KEYS; i++)
-        if (c->text[i] ? own.text[i] && !strcmp(own.text[i], c->text[i]) : !all) own.text[i] = NULL;
-    const qg_status status = qg__recipe_over(&asked->recipe, &own, QG__IDENTITY, QG__PER_RUN);
-    return status ? status : resolve(asked, c);
+    const qg_recipe *c      = qg__recipe_full(asked->recipe);
+    qg_status        status = c ? QG_OK : qg_errcode();
+    bool             differs[QG__RECIPE_KEYS];
+    for (int i = 0; i < QG__RECIPE_KEYS && c; i++) {
+        const char *own = run->config.text[i], *is = c->text[i];
+        const bool  may = qg_recipe_keys[i].is & QG_RECIPE_IDENTITY && !(qg_recipe_keys[i].is & QG_RECIPE_PER_RUN);
+        differs[i]      = may && own && (is ? strcmp(own, is) != 0 : all);
+    }
+    for (int i = 0; i < QG__RECIPE_KEYS && !status; i++)
+        if (differs[i]) status = take(&qg_recipe_keys[i], run->config.text[i], asked);
+    return status;
 }
 
 /* Writes the options in which run differs from its recipe to asked.  Some options, such as the optimizer, change which
  * others exist and what their defaults are, so this takes two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
-    qg_recipe c      = { .epochs = 0 };
-    qg_status status = config_set(asked, option_find("recipe"), run->row);
-    if (!status) status = resolve(asked, &c);
-    for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
-    const qg__option *o = status ? NULL : qg__recipe_difference(&c, &run->config, QG__IDENTITY, QG__PER_RUN);
+    bool      usage;
+    qg_status status = config_set(asked, "recipe", run->row);
+    if (!status) status = config_read(asked, &usage);
+    for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked);
+    const qg_recipe     *c = status ? NULL : qg__recipe_full(asked->recipe);
+    const qg_recipe_key *o = c ? qg__recipe_difference(c, &run->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN) : NULL;
+    if (!status && !c) status = qg_errcode();
     if (o)
         status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the current recipe cannot produce this run's %s",
                          run->row, run->seed, o->name);
-    qg__recipe_clear(&c);
     return status;
 }
 
@@ -47,8 +57,8 @@ static qg_status find_overrides(const logged_run *run, config *asked)
 static void print_option(const option *o, const char *value, FILE *out)
 {
     for (const char *line = value; line && *line; line = qg__lines_next(line)) {
-        fprintf(out, " --%s", o->key->name);
-        if (o->key->kind != QG__FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
+        fprintf(out, " --%s", o->name);
+        if (o->kind != QG_RECIPE_FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
     }
 }
 
@@ -57,12 +67,12 @@ qg_status results_overrides(const logged_run *run, FILE *out)
     config    asked  = { 0 };
     qg_status status = find_overrides(run, &asked);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        const option *o = &options[i];
-        if (!strcmp(o->key->name, "recipe")) continue;
+        const option *o = option_at(i);
+        if (!strcmp(o->name, "recipe")) continue;
         const char *text = config_text_of(&asked, o);
-        if (o->key->kind == QG__FLAG && text && strcmp(text, "true"))
+        if (o->kind == QG_RECIPE_FLAG && text && strcmp(text, "true"))
             status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
-                             "line can express", run->row, run->seed, o->key->name);
+                             "line can express", run->row, run->seed, o->name);
         else print_option(o, text, out);
     }
     config_free(&asked);

@@ -120,9 +120,9 @@ logged_run *results_find(const results *all, const char *row, uint64_t seed)
     return NULL;
 }
 
-static const char *text_of(const logged_run *r, const qg__option *o)
+static const char *text_of(const logged_run *r, const qg_recipe_key *o)
 {
-    const char *text = r->config.text[o - qg__recipe_keys];
+    const char *text = r->config.text[o - qg_recipe_keys];
     return text ? text : "none";
 }
 
@@ -135,7 +135,7 @@ static qg_status check_replaced(const logged_run *old, const logged_run *r)
     char          what[4 * MOST + QG_FIT_TEXT];
     qg_recipe  other = r->config;            /* borrowed texts */
     other.text[QG__KEY_EPOCHS] = old->config.text[QG__KEY_EPOCHS];
-    const qg__option *o = qg__recipe_difference(&old->config, &other, QG__IDENTITY, QG__PER_RUN);
+    const qg_recipe_key *o = qg__recipe_difference(&old->config, &other, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN);
     if (o)
         snprintf(what, sizeof what, "have %s %.*s, but this run has %.*s", o->name, MOST, text_of(old, o), MOST, text_of(r, o));
     else if (was && is && strcmp(was, is))

@@ -162,7 +162,7 @@ typedef qg_status (*print)(const row *w, FILE *out);
 static qg_status check_run(const row *w, const logged_run *r)
 {
     const logged_run *first = &w->all->run[w->first];
-    const qg__option *o     = results_conflict(first, r);
+    const qg_recipe_key *o     = results_conflict(first, r);
     if (o)
         return qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
                        first->seed, r->seed, o->name);
@@ -178,7 +178,7 @@ static qg_status open_row(row *w, const results *all, int first)
     config            asked = { 0 };
     *w = (row){ .all = all, .first = first, .last = first + 1 };
     while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
-    qg_status status = config_set(&asked, option_find("recipe"), r[first].row);
+    qg_status status = config_set(&asked, "recipe", r[first].row);
     if (!status) status = config_path(&asked, path);
     if (!status) status = qg__recipe_read(&w->recipe, path);
     config_free(&asked);

@@ -49,5 +49,5 @@ int main(int argc, char **argv)
     eps = strtof(argv[4], NULL);
     qg_net *net = declare(atoi(argv[1]), levels(atoi(argv[2])), levels(atoi(argv[3])));
     return train_steps(argc - OWN_ARGUMENTS, argv + OWN_ARGUMENTS,
-                       (qg_training){ .net = net, .optim = optim, .loss = qg_squared_hinge });
+                       (original_training){ .net = net, .optim = optim, .loss = qg_squared_hinge });
 }

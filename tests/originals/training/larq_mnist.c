@@ -71,5 +71,5 @@ static qg_net *declare(void)
 int main(int argc, char **argv)
 {
     return train_steps(argc, argv,
-                       (qg_training){ .net = declare(), .optim = optim, .loss = qg_cross_entropy });
+                       (original_training){ .net = declare(), .optim = optim, .loss = qg_cross_entropy });
 }

@@ -43,7 +43,7 @@ static qg_status save_gradients(const qg_params *p, const char *dir, uint64_t st
     return save(s, dir, step, "gradients");
 }
 
-static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_batch *b,
+static qg_status step(const original_training *what, qg_tape *t, qg_optim *optim, const qg_batch *b,
                       const char *trace)
 {
     qg_tape_begin(t, QG_TRAIN, 1, b->step);
@@ -55,7 +55,7 @@ static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, cons
     return qg_optim_step(optim);
 }
 
-static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_archive *batches,
+static qg_status steps(const original_training *what, qg_tape *t, qg_optim *optim, const qg_archive *batches,
                        const char *trace)
 {
     const qg_named_array *images = qg_archive_find(batches, "images"),
@@ -82,7 +82,7 @@ static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, con
     return status;
 }
 
-int train_steps(int argc, char **argv, qg_training what)
+int train_steps(int argc, char **argv, original_training what)
 {
     if (argc < ARGUMENTS) {
         fprintf(stderr, "usage: .. BATCHES START [TRACE]\n");

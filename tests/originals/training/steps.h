@@ -5,11 +5,11 @@
 #include "qgrad.h"
 
 /* What is trained, and how. */
-typedef struct qg_training {
+typedef struct original_training {
     qg_net    *net;                         /* declared, not built; train_steps frees it */
     qg_optim *(*optim)(qg_params *p);
     qg_var   *(*loss)(qg_tape *t, qg_var *scores, const uint16_t *labels);
-} qg_training;
+} original_training;
 
 /* The rest of a program whose last arguments are
  *
@@ -21,6 +21,6 @@ typedef struct qg_training {
  * files per step, counted from 0: N.values.safetensors has what each op gave, as "var.INDEX.OP", and what
  * the net holds before the update; N.gradients.safetensors has the gradient of each parameter under its
  * name.  Returns the exit status of the program. */
-int train_steps(int argc, char **argv, qg_training what);
+int train_steps(int argc, char **argv, original_training what);
 
 #endif
