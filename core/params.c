@@ -12,8 +12,6 @@ enum { ALIGN_FLOATS = 16 };
 /* Values, gradients and tracked arrays of so many floats each have fewer than 2^64 bytes. */
 #define MOST_FLOATS ((size_t)1 << 59)
 
-static size_t padded(size_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS; }
-
 static qg_status grow(qg_params *p)
 {
     const int  capacity = p->capacity ? 2 * p->capacity : 32;
@@ -35,35 +33,21 @@ static qg_param *find(const qg_params *p, const char *name)
 qg_param *qg_params_declare(qg_params *p, qg_param spec)
 {
     if (!p) return NULL;
-    if (p->value) {
-        qg_fail(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
-        return NULL;
-    }
-    if (!spec.name) {
-        qg_fail(QG_EARG, "a parameter has no name");
-        return NULL;
-    }
-    if ((unsigned)spec.group >= QG_GROUPS) {
-        qg_fail(QG_EARG, "parameter %s: its group is %d, must be 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
-        return NULL;
-    }
+    if (p->value)
+        return qg__refuse(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
+    if (!spec.name) return qg__refuse(QG_EARG, "a parameter has no name");
+    if ((unsigned)spec.group >= QG_GROUPS)
+        return qg__refuse(QG_EARG, "parameter %s: its group is %d, must be 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
     size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
-    if (!qg_shape_valid(spec.shape) || *length + qg_count(spec.shape) > MOST_FLOATS) {
-        qg_fail(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty or beyond any memory", spec.name,
-                QG_SHAPE_ARGS(spec.shape));
-        return NULL;
-    }
+    if (!qg_shape_valid(spec.shape) || *length + qg_count(spec.shape) > MOST_FLOATS)
+        return qg__refuse(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty or beyond any memory", spec.name,
+                          QG_SHAPE_ARGS(spec.shape));
     const qg_shape s = spec.shape;
     if (spec.rank != 0 && spec.rank != 4 && !(spec.rank == 2 && s.h == 1 && s.w == 1) &&
-        !(spec.rank == 1 && s.n == 1 && s.h == 1 && s.w == 1)) {
-        qg_fail(QG_EARG, "parameter %s: " QG_SHAPE_FMT " cannot be an array of rank %d", spec.name, QG_SHAPE_ARGS(s),
-                spec.rank);
-        return NULL;
-    }
-    if (find(p, spec.name)) {
-        qg_fail(QG_EARG, "parameter %s: the name is taken", spec.name);
-        return NULL;
-    }
+        !(spec.rank == 1 && s.n == 1 && s.h == 1 && s.w == 1))
+        return qg__refuse(QG_EARG, "parameter %s: " QG_SHAPE_FMT " cannot be an array of rank %d", spec.name, QG_SHAPE_ARGS(s),
+                          spec.rank);
+    if (find(p, spec.name)) return qg__refuse(QG_EARG, "parameter %s: the name is taken", spec.name);
     if (p->count == p->capacity && grow(p)) return NULL;
     qg_param *item = qg__arena_take(&p->arena, sizeof *item);
     if (!item) return NULL;
@@ -71,7 +55,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
     item->name = qg__arena_text(&p->arena, spec.name);
     if (!item->name) return NULL;
     item->offset   = *length;
-    *length += padded(qg_count(spec.shape));
+    *length += (qg_count(spec.shape) + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
     p->item[p->count++] = item;
     return item;
 }

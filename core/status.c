@@ -39,16 +39,30 @@ int qg_print_error(const char *program)
     return 1;
 }
 
-qg_status qg_fail(qg_status s, const char *fmt, ...)
+static void fail(qg_status s, const char *fmt, va_list args)
 {
-    char    text[MESSAGE_BYTES];      /* an argument may be the old message itself */
-    va_list args;
-    va_start(args, fmt);
+    char text[MESSAGE_BYTES];         /* an argument may be the old message itself */
     vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
     qg__utf8_printable(text, message, sizeof message);
     code = s;
+}
+
+qg_status qg_fail(qg_status s, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail(s, fmt, args);
+    va_end(args);
     return s;
+}
+
+void *qg__refuse(qg_status s, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail(s, fmt, args);
+    va_end(args);
+    return NULL;
 }
 
 qg_status qg__fail_null(qg_status s, const char *what)

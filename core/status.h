@@ -53,6 +53,8 @@ qg_status   qg_errcode(void);                            /* its status, for func
 int         qg_print_error(const char *program);         /* print "program: message" to stderr; returns 1 */
 QG_PRINTF(2, 3)
 qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, return s */
+QG_PRINTF(2, 3)
+void       *qg__refuse(qg_status s, const char *fmt, ...);   /* the same for functions that return a pointer: NULL */
 qg_status   qg__fail_null(qg_status s, const char *what); /* the same for an argument that is NULL; the message
                                                             quotes the last failure, which is usually the cause */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/io/hash.h"
+#include "core/io/utf8.h"
 
 /* Kernels and slices take the bytes of words for their bits in ascending order, since infer/infer.h refuses
  * big-endian machines. */
@@ -250,12 +251,6 @@ static bool pool_is_legal(const qg__packed_step *r)
            windows_fit(r->w, r->ow, r->kw, r->stride, r->left);
 }
 
-static bool shortcut_is_legal(const qg__packed_step *r)
-{
-    return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c &&
-           r->oh == (r->h - 1) / r->stride + 1 && r->ow == (r->w - 1) / r->stride + 1;
-}
-
 /* The second operand. */
 static bool z_is_legal(const qg__file *f, const qg__packed_step *r, int step)
 {
@@ -280,7 +275,9 @@ static bool kind_is_legal(const qg__packed_step *r, const value *x)
     switch ((qg__kind)r->kind) {
     case QG__AVGPOOL: return is_flag(r->flag) && pool_is_legal(r);
     case QG__MEAN_ABS: return r->oc == 1 && windows_are_legal(r);
-    case QG__SHORTCUT: return shortcut_is_legal(r);
+    case QG__SHORTCUT:
+        return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c &&
+               r->oh == (r->h - 1) / r->stride + 1 && r->ow == (r->w - 1) / r->stride + 1;
     case QG__AFFINE:
     case QG__RELU:
     case QG__CLIP:
@@ -361,27 +358,14 @@ static bool rows_are_legal(const qg__packed_step *r, const uint8_t *rows)
 
 /* --- text --------------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at b, 0 if it is none; a zero byte ends the text at the latest. */
-static size_t character(const uint8_t *b)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const size_t          n = *b < 0x80 ? 1 : *b >> 5 == 6 ? 2 : *b >> 4 == 14 ? 3 : *b >> 3 == 30 ? 4 : 0;
-    uint32_t              u = n == 1 ? *b : n ? *b & (0x7Fu >> n) : 0;
-    if (n < 2) return n;
-    for (size_t i = 1; i < n; i++) {
-        if (b[i] >> 6 != 2) return 0;
-        u = u << 6 | (b[i] & 0x3F);
-    }
-    return u < least[n] || u > 0x10FFFF || (u >= 0xD800 && u < 0xE000) ? 0 : n;
-}
-
 /* Whether the last section has so many texts and nothing else. */
 static bool text_is_legal(const qg__file *f, uint64_t texts)
 {
     uint64_t seen = 0;
     if (f->text == f->n || f->bytes[f->n - 1]) return false;
     for (size_t at = f->text, n; at < f->n; at += n) {
-        n = character(f->bytes + at);
+        uint32_t c;
+        n = qg__utf8_character(f->bytes + at, f->bytes + f->n, &c);
         if (!n) return false;
         seen += f->bytes[at] == 0;
     }
@@ -390,19 +374,15 @@ static bool text_is_legal(const qg__file *f, uint64_t texts)
 
 /* --- the file ----------------------------------------------------------------------------------- */
 
-static uint64_t checksum(const uint8_t *b, size_t n)
-{
-    return qg_hash_words(qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT), b + QG__HEADER_BYTES,
-                         n - QG__HEADER_BYTES);
-}
-
 static qg_infer_status read_header(qg__file *f)
 {
     const uint8_t *b = f->bytes;
     if (f->n < QG__HEADER_BYTES || memcmp(b, magic, sizeof magic)) return QG_INFER_EFORMAT;
     if (get_u32(b + VERSION_AT) > QG__FORMAT_VERSION) return QG_INFER_EVERSION;
     if (get_u32(b + VERSION_AT) < 1 || get_u64(b + BYTES_AT) != f->n) return QG_INFER_EFORMAT;
-    if (get_u64(b + CHECKSUM_AT) != checksum(b, f->n)) return QG_INFER_ECHECKSUM;
+    const uint64_t head = qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT);
+    if (get_u64(b + CHECKSUM_AT) != qg_hash_words(head, b + QG__HEADER_BYTES, f->n - QG__HEADER_BYTES))
+        return QG_INFER_ECHECKSUM;
     for (int i = ZEROS_AT; i < CHECKSUM_AT; i++)
         if (b[i]) return QG_INFER_EFORMAT;
     const uint32_t steps = get_u32(b + STEPS_AT);

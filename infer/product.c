@@ -73,26 +73,21 @@ static part part_of(const qg__product *p)
     return t;
 }
 
-static qg__bit_product bits_of(const qg__product *p, const part *t)
-{
-    return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) };
-}
+/* The same for each kind of kernel. */
+typedef struct problem {
+    qg__bit_product  bits;
+    qg__int8_product int8;
+    qg__real_product real;
+    qg__each_product each;
+} problem;
 
 /* zero: of the outputs of the part, NULL while nothing runs. */
-static qg__int8_product int8_of(const qg__product *p, const part *t, const int32_t *zero)
+static problem problem_of(const qg__product *p, const part *t, const int32_t *zero)
 {
-    return (
-        qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w, .zeros = p->zeros, .zero = zero };
-}
-
-static qg__real_product real_of(const part *t, const int32_t *zero)
-{
-    return (qg__real_product){ t->g, t->w, zero };
-}
-
-static qg__each_product each_of(const qg__product *p, const part *t, const int32_t *zero)
-{
-    return (qg__each_product){ t->g, t->w, -p->x.lowest, zero };
+    return (problem){ .bits = { t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) },
+                      .int8 = { t->g, -p->x.lowest, t->w, p->zeros, zero },
+                      .real = { t->g, t->w, zero },
+                      .each = { t->g, t->w, -p->x.lowest, zero } };
 }
 
 /* --- what fits ---------------------------------------------------------------------------------- */
@@ -121,10 +116,8 @@ bool qg__product_fits(const qg__product *p)
     if (exact && p->pad != 0 && !is_value(p->x, p->pad)) return false;
     const part t = part_of(p);
     if (!qg__geometry_valid(&t.g)) return false;
-    if (t.method == BITS) {
-        const qg__bit_product b = bits_of(p, &t);
-        if (!qg__bits_fit(&b)) return false;
-    }
+    const problem k = problem_of(p, &t, NULL);
+    if (t.method == BITS && !qg__bits_fit(&k.bits)) return false;
     if (!exact) return true;
     const uint64_t row  = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups);
     const uint64_t most = (uint64_t)qg__reach(p->x) * (uint64_t)qg__reach(p->w);
@@ -136,16 +129,13 @@ bool qg__product_fits(const qg__product *p)
 /* Of a group and side, a multiple of 64. */
 static size_t block_bytes(qg_isa isa, const qg__product *p, const part *t)
 {
-    const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t, NULL);
-    const qg__real_product real = real_of(t, NULL);
-    const qg__each_product each = each_of(p, t, NULL);
+    const problem k = problem_of(p, t, NULL);
     switch (t->method) {
-    case BITS: return qg__lines_of(QG_KERNELS_OF(isa, qg__bit_kernels)->weight_bytes(&bits));
-    case INT8: return qg__lines_of(QG_KERNELS_OF(isa, qg__int8_kernels)->weight_bytes(&int8));
-    case REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__real_kernels)->weight_bytes(&real));
+    case BITS: return qg__lines_of(QG_KERNELS_OF(isa, qg__bit_kernels)->weight_bytes(&k.bits));
+    case INT8: return qg__lines_of(QG_KERNELS_OF(isa, qg__int8_kernels)->weight_bytes(&k.int8));
+    case REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__real_kernels)->weight_bytes(&k.real));
     case EACH_CODE:
-    case EACH_REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__each_kernels)->weight_bytes(&each));
+    case EACH_REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__each_kernels)->weight_bytes(&k.each));
     }
     return 0;
 }
@@ -172,17 +162,14 @@ static const int32_t *zeros_of(qg_isa isa, const qg__product *p, const part *t, 
 static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n,
                        const float *values, void *block)
 {
-    const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t, NULL);
-    const qg__real_product real = real_of(t, NULL);
-    const qg__each_product each = each_of(p, t, NULL);
+    const problem k = problem_of(p, t, NULL);
     switch (t->method) {
-    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
-    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
-    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
+    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->pack_weights(&k.bits, o, first, n, values, block); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&k.int8, o, first, n, values, block); break;
+    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->pack_weights(&k.real, o, first, n, values, block); break;
     case EACH_CODE:
     case EACH_REAL:
-        QG_KERNELS_OF(isa, qg__each_kernels)->pack_weights(&each, o, first, n, values, block);
+        QG_KERNELS_OF(isa, qg__each_kernels)->pack_weights(&k.each, o, first, n, values, block);
         break;
     }
 }
@@ -218,16 +205,13 @@ void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row,
 
 static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, int n)
 {
-    const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t, NULL);
-    const qg__real_product real = real_of(t, NULL);
-    const qg__each_product each = each_of(p, t, NULL);
+    const problem k = problem_of(p, t, NULL);
     switch (t->method) {
-    case BITS: return QG_KERNELS_OF(isa, qg__bit_kernels)->scratch_bytes(&bits, n);
-    case INT8: return QG_KERNELS_OF(isa, qg__int8_kernels)->scratch_bytes(&int8, n);
-    case REAL: return QG_KERNELS_OF(isa, qg__real_kernels)->scratch_bytes(&real);
+    case BITS: return QG_KERNELS_OF(isa, qg__bit_kernels)->scratch_bytes(&k.bits, n);
+    case INT8: return QG_KERNELS_OF(isa, qg__int8_kernels)->scratch_bytes(&k.int8, n);
+    case REAL: return QG_KERNELS_OF(isa, qg__real_kernels)->scratch_bytes(&k.real);
     case EACH_CODE:
-    case EACH_REAL: return QG_KERNELS_OF(isa, qg__each_kernels)->scratch_bytes(&each);
+    case EACH_REAL: return QG_KERNELS_OF(isa, qg__each_kernels)->scratch_bytes(&k.each);
     }
     return 0;
 }
@@ -242,16 +226,13 @@ typedef struct weights {
 static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, weights w,
                        const qg__finish *finish, void *acc, void *scratch)
 {
-    const qg__bit_product  bits = bits_of(p, t);
-    const qg__int8_product int8 = int8_of(p, t, w.zero);
-    const qg__real_product real = real_of(t, w.zero);
-    const qg__each_product each = each_of(p, t, w.zero);
+    const problem k = problem_of(p, t, w.zero);
     switch (t->method) {
-    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, w.block, acc, scratch); break;
-    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, w.block, finish, acc, scratch); break;
-    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, w.block, acc, scratch); break;
-    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&each, n, x, w.block, acc, scratch); break;
-    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&each, n, x, w.block, acc, scratch); break;
+    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&k.bits, n, x, w.block, acc, scratch); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&k.int8, n, x, w.block, finish, acc, scratch); break;
+    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&k.real, n, x, w.block, acc, scratch); break;
+    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&k.each, n, x, w.block, acc, scratch); break;
+    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&k.each, n, x, w.block, acc, scratch); break;
     }
 }
 

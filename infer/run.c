@@ -20,12 +20,6 @@ static size_t acc_bytes(const qg__infer_step *s, int images)
                                            : qg__lines_of((s->p.two_sided ? 2 : 1) * results * sizeof(float));
 }
 
-static size_t product_scratch(const qg__infer_step *s, int n)
-{
-    const int images = least(s->images, n);
-    return acc_bytes(s, images) + qg__lines_of(qg__product_scratch_bytes(s->isa, &s->p, images));
-}
-
 /* Pixels whose numbers stay in the first cache from one loop to the next. */
 static size_t strip_of(const qg__infer_step *s, size_t pixels)
 {
@@ -84,7 +78,9 @@ static void run_product(const qg__infer_step *s, int n, size_t x_bytes, const ui
 
 static size_t step_scratch(const qg__infer_step *s, int n)
 {
-    return s->r.kind == QG__PRODUCT ? product_scratch(s, n) : qg__lines_of(qg__op_scratch_bytes(s));
+    const int images = least(s->images, n);
+    if (s->r.kind != QG__PRODUCT) return qg__lines_of(qg__op_scratch_bytes(s));
+    return acc_bytes(s, images) + qg__lines_of(qg__product_scratch_bytes(s->isa, &s->p, images));
 }
 
 size_t qg_infer_context_bytes(const qg_infer *net, int n)

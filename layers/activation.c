@@ -14,15 +14,19 @@ static qg_status build(qg_net *net, qg_layer *l)
 
 /* --- relu, hardtanh, sigmoid, tanh -------------------------------------------------------- */
 
-static int pack_kind(const qg_layer *l, qg_graph *g, qg_node_kind kind, int x)
-{
-    return qg_graph_add(g, l, (qg_node){ .kind = kind, .x = x }, NULL);
-}
+/* Layers of an op without numbers. */
+typedef struct unary {
+    const qg_layer_type *type;
+    qg_var            *(*op)(qg_tape *t, qg_var *x);
+    qg_node_kind         node;
+} unary;
 
-static qg_var *forward_relu(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static const unary *unary_of(const qg_layer *l);
+
+static qg_var *forward_unary(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)l, (void)z;
-    return qg_relu(t, x);
+    (void)z;
+    return unary_of(l)->op(t, x);
 }
 
 static bool join_relu(qg_layer *l, qg_step *s)
@@ -32,16 +36,10 @@ static bool join_relu(qg_layer *l, qg_step *s)
     return s->relu = true;
 }
 
-static int pack_relu(const qg_layer *l, qg_graph *g, int x, int z)
+static int pack_unary(const qg_layer *l, qg_graph *g, int x, int z)
 {
     (void)z;
-    return pack_kind(l, g, QG_NODE_RELU, x);
-}
-
-static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    (void)l, (void)z;
-    return qg_hardtanh(t, x);
+    return qg_graph_add(g, l, (qg_node){ .kind = unary_of(l)->node, .x = x }, NULL);
 }
 
 static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
@@ -53,60 +51,22 @@ static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
     return y;
 }
 
-static qg_var *forward_sigmoid(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    (void)l, (void)z;
-    return qg_sigmoid(t, x);
-}
+#define UNARY .size = sizeof(qg_layer), .build = build, .forward = forward_unary
+const qg_layer_type qg__relu_type     = { .name = "relu", UNARY, .pack = pack_unary, .traits = QG_RECTIFIES, .join = join_relu };
+const qg_layer_type qg__hardtanh_type = { .name = "hardtanh", UNARY, .pack = pack_hardtanh };
+const qg_layer_type qg__sigmoid_type  = { .name = "sigmoid", UNARY, .pack = pack_unary };
+const qg_layer_type qg__tanh_type     = { .name = "tanh", UNARY, .pack = pack_unary };
 
-static int pack_sigmoid(const qg_layer *l, qg_graph *g, int x, int z)
+static const unary *unary_of(const qg_layer *l)
 {
-    (void)z;
-    return pack_kind(l, g, QG_NODE_SIGMOID, x);
+    static const unary all[] = { { &qg__relu_type, qg_relu, QG_NODE_RELU },
+                                 { &qg__hardtanh_type, qg_hardtanh, QG_NODE_CLIP },
+                                 { &qg__sigmoid_type, qg_sigmoid, QG_NODE_SIGMOID },
+                                 { &qg__tanh_type, qg_tanh, QG_NODE_TANH } };
+    const unary *u = all;
+    while (u->type != l->type) u++;
+    return u;
 }
-
-static qg_var *forward_tanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    (void)l, (void)z;
-    return qg_tanh(t, x);
-}
-
-static int pack_tanh(const qg_layer *l, qg_graph *g, int x, int z)
-{
-    (void)z;
-    return pack_kind(l, g, QG_NODE_TANH, x);
-}
-
-const qg_layer_type qg__relu_type = {
-    .name = "relu",
-    .size = sizeof(qg_layer),
-    .traits = QG_RECTIFIES,
-    .build = build,
-    .forward = forward_relu,
-    .join = join_relu,
-    .pack = pack_relu,
-};
-const qg_layer_type qg__hardtanh_type = {
-    .name = "hardtanh",
-    .size = sizeof(qg_layer),
-    .build = build,
-    .forward = forward_hardtanh,
-    .pack = pack_hardtanh,
-};
-const qg_layer_type qg__sigmoid_type = {
-    .name = "sigmoid",
-    .size = sizeof(qg_layer),
-    .build = build,
-    .forward = forward_sigmoid,
-    .pack = pack_sigmoid,
-};
-const qg_layer_type qg__tanh_type = {
-    .name = "tanh",
-    .size = sizeof(qg_layer),
-    .build = build,
-    .forward = forward_tanh,
-    .pack = pack_tanh,
-};
 
 static qg_layer *append(qg_net *net, const qg_layer_type *type)
 {
@@ -378,10 +338,8 @@ static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a
         if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "%s: a layer is NULL", type->name));
         return NULL;
     }
-    if (b->net != net) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: %s belongs to another net", type->name, b->name));
-        return NULL;
-    }
+    if (b->net != net)
+        return qg__net_fail(net, qg_fail(QG_EARG, "%s: %s belongs to another net", type->name, b->name));
     qg_layer *l = qg_net_append(net, type, a, type->name, NULL);
     if (l) l->with = b;
     return l;

@@ -8,7 +8,7 @@
 
 #include "core/io/paths.h"
 #include "layers/plan.h"
-#include "quant/scheme.h"
+#include "quant/engine.h"
 
 enum { LINE_BYTES = 2048, WORD_BYTES = 512 };
 
@@ -115,24 +115,15 @@ static bool is_of_the_library(const qg_layer_type *type)
     return false;
 }
 
-static bool has_a_name(qg_surrogate s)
-{
-    const qg_surrogate named[] = { qg_surrogate_identity(),  qg_surrogate_clip(1),
-                                   qg_surrogate_approx_sign(), qg_surrogate_swish(1),
-                                   qg_surrogate_tanh(1),     qg_surrogate_annealed_tanh(0) };
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (s.slope == named[i].slope && s.to == named[i].to) return !s.whole;
-    return !s.slope && !s.whole;
-}
-
 /* Whether a is what the text of b says. */
 static bool is_same(qg_quant a, qg_quant b)
 {
-    double of_a[QG_MAX_KEYS] = { 0 }, of_b[QG_MAX_KEYS] = { 0 };
+    double     of_a[QG_MAX_KEYS] = { 0 }, of_b[QG_MAX_KEYS] = { 0 };
     if (a.scheme != b.scheme || a.bits != b.bits || a.per_channel != b.per_channel) return false;
     qg_quant_values(a, of_a);
     qg_quant_values(b, of_b);
-    return has_a_name(a.surrogate) && !memcmp(of_a, of_b, sizeof of_a);
+    const bool named = !a.surrogate.slope || qg__surrogate_word(a.surrogate) >= 0;
+    return named && !a.surrogate.whole && !memcmp(of_a, of_b, sizeof of_a);
 }
 
 /* Steps that the text of a scheme does not contain. */

@@ -54,14 +54,16 @@ static qg_status input_codes(const qg_slot *slot, qg_code_set *set, float *scale
     return QG_OK;
 }
 
-qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale)
+qg_status qg__slot_codes(const qg_slot *slot, uint64_t step, qg__codes *codes, float *scale)
 {
     qg_code_set set;
+    *codes = no_codes;
     *scale = 1.0f;
-    if (!slot || !slot->q.scheme || step < slot->q.after || input_codes(slot, &set, scale)) return no_codes;
-    const qg__codes codes = from_set(set);
-    if (!codes.count) *scale = 1.0f;
-    return codes;
+    if (!slot || !slot->q.scheme || qg__quant_is_delayed(slot->q, step)) return QG_OK;
+    const qg_status s = input_codes(slot, &set, scale);
+    if (!s) *codes = from_set(set);
+    if (!codes->count) *scale = 1.0f;
+    return s;
 }
 
 qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale)
@@ -149,14 +151,10 @@ qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y)
 
 /* --- factors ---------------------------------------------------------------------------------- */
 
-static qg_norm_spec statistics(const qg_batchnorm *bn)
-{
-    return (qg_norm_spec){ .mean = bn->mean->value, .var = bn->var->value, .eps = bn->spec.eps };
-}
-
 static void line_of(const qg_batchnorm *bn, size_t k, double *a, double *b)
 {
-    qg__norm_line(statistics(bn), bn->gamma ? bn->gamma->value : NULL, bn->beta ? bn->beta->value : NULL, k, a, b);
+    const qg_norm_spec spec = { .mean = bn->mean->value, .var = bn->var->value, .eps = bn->spec.eps };
+    qg__norm_line(spec, bn->gamma ? bn->gamma->value : NULL, bn->beta ? bn->beta->value : NULL, k, a, b);
 }
 
 /* Rounds once; never -0, so that a sum with it is not -0 either. */
@@ -197,11 +195,6 @@ static place in_net(const qg_product *p, uint64_t step)
     return (place){ p, step, qg__read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
 }
 
-static place alone(const qg_product *p, uint64_t step)
-{
-    return (place){ .p = p, .step = step, .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
-}
-
 /* Sets p->w and p->zeros, the codes that a weight with codes of this set has. */
 static void take_weight(qg_code_set set, qg__product *p)
 {
@@ -213,7 +206,7 @@ static void take_weight(qg_code_set set, qg__product *p)
 static bool takes_weight(const qg_product *p, uint64_t step, qg__product *shape)
 {
     const qg_quant q = p->weight_slot.q;
-    take_weight(q.scheme && step >= q.after ? qg__code_set_of(q) : (qg_code_set){ 0 }, shape);
+    take_weight(q.scheme && !qg__quant_is_delayed(q, step) ? qg__code_set_of(q) : (qg_code_set){ 0 }, shape);
     return shape->w.count;
 }
 
@@ -375,7 +368,8 @@ static qg_status evaluation(place at, qg_tape *t, float *memory, qg__evaluation 
     const bool        coded = takes_weight(p, at.step, &e->p) && is_finite(w);
     const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, at.step, t, r, e);
     if (s) return s;
-    const qg__codes x = qg__slot_codes(at.x, at.step, &e->x_scale);
+    qg__codes x;
+    (void)qg__slot_codes(at.x, at.step, &x, &e->x_scale);       /* floats until they are known */
     take_input(at.x, x, &e->x_scale, &e->p);
     set_scales(at, r, e);
     return QG_OK;
@@ -478,7 +472,8 @@ static bool take_scratch(qg_tape *t, job *j)
 qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, qg_shape shape)
 {
     const qg_product *p = (const qg_product *)s->layer;
-    const place       at = s->result ? in_net(p, qg_tape_step(t)) : alone(p, qg_tape_step(t));
+    const place alone    = { .p = p, .step = qg_tape_step(t), .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
+    const place at       = s->result ? in_net(p, qg_tape_step(t)) : alone;
     qg_var           *w = qg_parameter(t, p->weight);
     qg_var           *y = w ? qg_record(t, op, shape, x, w, NULL) : NULL;
     float            *memory = y ? qg_save(t, y, qg__evaluation_floats(p) * sizeof *memory) : NULL;

@@ -15,10 +15,7 @@
 qg_net *qg_net_new(qg_net_spec spec)
 {
     qg_net *net = calloc(1, sizeof *net);
-    if (!net) {
-        qg_fail(QG_EMEM, "out of memory: a net");
-        return NULL;
-    }
+    if (!net) return qg__refuse(QG_EMEM, "out of memory: a net");
     net->spec = spec;
     if (spec.height < 1 || spec.width < 1 || spec.channels < 1)
         qg__net_fail(net, qg_fail(QG_ESHAPE, "net: the image is %d x %d x %d, must be at least 1 x 1 x 1",
@@ -34,11 +31,12 @@ void qg_net_free(qg_net *net)
     free(net);
 }
 
-void qg__net_fail(qg_net *net, qg_status s)
+void *qg__net_fail(qg_net *net, qg_status s)
 {
-    if (!s || net->status) return;
+    if (!s || net->status) return NULL;
     net->status = s;
     snprintf(net->why, sizeof net->why, "%s", qg_errmsg());
+    return NULL;
 }
 
 /* --- declare ------------------------------------------------------------------------------ */
@@ -110,27 +108,19 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                     const char *name)
 {
     if (!net || net->status) return NULL;
-    if (net->built) {           /* the net never runs again: its plan lacks this layer */
-        qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
-        return NULL;
-    }
-    if (!name && strlen(prefix) > PREFIX_BYTES) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: the prefix '%.48s' is longer than %d bytes", type->name,
-                                  prefix, PREFIX_BYTES));
-        return NULL;
-    }
+    if (net->built)             /* the net never runs again: its plan lacks this layer */
+        return qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
+    if (!name && strlen(prefix) > PREFIX_BYTES)
+        return qg__net_fail(net, qg_fail(QG_EARG, "%s: the prefix '%.48s' is longer than %d bytes", type->name,
+                                         prefix, PREFIX_BYTES));
     const char *fault = fault_of(name ? name : prefix);
     if (!fault && name && name_taken(net, name)) fault = "is taken";
-    if (fault) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",
-                                  name ? name : prefix, fault));
-        return NULL;
-    }
-    if (after && after->net != net) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: its input %s belongs to another net", type->name,
-                                  after->name));
-        return NULL;
-    }
+    if (fault)
+        return qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",
+                                         name ? name : prefix, fault));
+    if (after && after->net != net)
+        return qg__net_fail(net, qg_fail(QG_EARG, "%s: its input %s belongs to another net", type->name,
+                                         after->name));
     qg_layer *l = reserve(net) ? qg__arena_take(&net->arena, type->size) : NULL;
     if (l) {
         memset(l, 0, type->size);
@@ -140,10 +130,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         l->index = net->layers;
         l->after = after ? after : net->last;
     }
-    if (!l || !l->name) {
-        qg__net_fail(net, QG_EMEM);
-        return NULL;
-    }
+    if (!l || !l->name) return qg__net_fail(net, QG_EMEM);
     l->name_hash = hash_of(l->name);
     net->layer[net->layers++] = net->last = l;
     return l;
@@ -207,10 +194,7 @@ static void check_readers(qg_net *net)
 qg_params *qg_net_build(qg_net *net)
 {
     if (!net) return NULL;
-    if (net->built && !net->status) {       /* a second call changes nothing */
-        qg_fail(QG_ESTATE, "net: already built");
-        return NULL;
-    }
+    if (net->built && !net->status) return qg__refuse(QG_ESTATE, "net: already built");
     if (!net->status && net->layers == 0)
         qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
     check_readers(net);
@@ -224,10 +208,7 @@ qg_params *qg_net_build(qg_net *net)
         qg_layer *l = net->layer[i];
         if (l->type->start) qg__net_fail(net, l->type->start(l, key_of(key, l->name)));
     }
-    if (net->status) {
-        qg_fail(net->status, "%s", net->why);
-        return NULL;
-    }
+    if (net->status) return qg__refuse(net->status, "%s", net->why);
     net->built = true;
     return &net->params;
 }
@@ -352,19 +333,14 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
     return out[net->layers - 1];
 }
 
-/* Whether the step also quantizes its result for the product that reads it. */
-static bool quantizes_for_reader(const qg_step *s)
-{
-    return s->slot && s->slot != qg__quantize_slot((qg_layer *)s->result);
-}
-
-/* Whether a step of this tape computes the result of l; if not, l is folded. */
+/* Whether a step of this tape computes the result of l; if not, l is folded, or the step also quantizes the result for the
+ * product that reads it. */
 static bool has_result(const qg_net *net, const qg_tape *t, const qg_layer *l)
 {
     const qg_product *p = qg_layer_product((qg_layer *)l);
     if (p && qg_tape_mode(t) == QG_EVAL && qg__evaluation_has_norm(p)) return false;
     for (int i = 0; i < net->steps; i++)
-        if (net->step[i].result == l) return !quantizes_for_reader(&net->step[i]);
+        if (net->step[i].result == l) return !net->step[i].slot || net->step[i].slot == qg__quantize_slot((qg_layer *)l);
     return false;
 }
 

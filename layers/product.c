@@ -7,14 +7,17 @@
 #include "core/rng.h"
 #include "layers/evaluate.h"
 
+/* As declared, 0 where that stands for a default. */
 typedef struct conv2d {
-    qg_product     product;
-    qg_conv2d_spec spec;
+    qg_product product;
+    int        out, kernel, kernel_w, stride, pad, groups;
+    bool       same;
+    float      pad_value;
 } conv2d;
 
 typedef struct dense {
-    qg_product    product;
-    qg_dense_spec spec;
+    qg_product product;
+    int        out;
 } dense;
 
 /* --- what they share ---------------------------------------------------------------------- */
@@ -98,7 +101,7 @@ static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_param
 static bool scales_output(const qg_product *p, const qg_tape *t)
 {
     const qg_quant q = p->input_slot.q;
-    return t && q.scheme && q.scheme->scale_output && !qg__quant_is_delayed(q, t);
+    return t && q.scheme && q.scheme->scale_output && !qg__quant_is_delayed(q, qg_tape_step(t));
 }
 
 /* Records y = x w^T + b, a convolution or a dense product; b may be NULL. */
@@ -237,14 +240,14 @@ static const qg_key conv2d_keys[] = {
     { .name = NULL }
 };
 static const qg_field conv2d_fields[] = {
-    { QG_FIELD_INT, offsetof(conv2d, spec.out) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.kernel) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.kernel_w) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.stride) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.pad) },
-    { QG_FIELD_BOOL, offsetof(conv2d, spec.same) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.groups) },
-    { QG_FIELD_FLOAT, offsetof(conv2d, spec.pad_value) },
+    { QG_FIELD_INT, offsetof(conv2d, out) },
+    { QG_FIELD_INT, offsetof(conv2d, kernel) },
+    { QG_FIELD_INT, offsetof(conv2d, kernel_w) },
+    { QG_FIELD_INT, offsetof(conv2d, stride) },
+    { QG_FIELD_INT, offsetof(conv2d, pad) },
+    { QG_FIELD_BOOL, offsetof(conv2d, same) },
+    { QG_FIELD_INT, offsetof(conv2d, groups) },
+    { QG_FIELD_FLOAT, offsetof(conv2d, pad_value) },
     { QG_FIELD_BOOL, offsetof(conv2d, product.no_bias) },
 };
 
@@ -262,17 +265,18 @@ static int same_padding(int extent, int kernel, int stride)
     return kernel > extent - last ? kernel - (extent - last) : 0;
 }
 
-static qg_status check_numbers(const qg_layer *l, const qg_conv2d_spec s)
+static qg_status check_numbers(const conv2d *c)
 {
-    if (s.out < 1 || s.kernel < 1 || s.kernel_w < 1 || s.stride < 1 || s.pad < 0)
+    const char *name = c->product.layer.name;
+    if (c->out < 1 || c->kernel < 1 || c->kernel_w < 1 || c->stride < 1 || c->pad < 0)
         return qg_fail(QG_EARG,
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
-                       l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
-    if (!isfinite(s.pad_value))
-        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
-    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", l->name, s.pad, MOST_PAD);
-    if (s.same && s.pad)
-        return qg_fail(QG_EARG, "%s: pad is %d, but same chooses the padding; set only one", l->name, s.pad);
+                       name, c->out, c->kernel, c->kernel_w, c->stride, c->pad);
+    if (!isfinite(c->pad_value))
+        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", name, (double)c->pad_value);
+    if (c->pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", name, c->pad, MOST_PAD);
+    if (c->same && c->pad)
+        return qg_fail(QG_EARG, "%s: pad is %d, but same chooses the padding; set only one", name, c->pad);
     return QG_OK;
 }
 
@@ -294,13 +298,12 @@ static qg_status check_groups(const conv2d *c, int groups, int out)
 static qg_status conv2d_build(qg_net *net, qg_layer *l)
 {
     (void)net;
-    conv2d        *c         = (conv2d *)l;
-    qg_conv2d_spec s         = c->spec;
-    const bool     depthwise = s.groups == QG_DEPTHWISE;
+    conv2d    *c = (conv2d *)l, s = *c;
+    const bool depthwise = s.groups == QG_DEPTHWISE;
     if (depthwise && s.out == 0) s.out = l->in.c;
     if (s.kernel_w == 0) s.kernel_w = s.kernel;
     const int groups = depthwise ? l->in.c : s.groups;
-    qg_status status = check_numbers(l, s);
+    qg_status status = check_numbers(&s);
     if (!status) status = check_groups(c, groups, s.out);
     if (status) return status;
     const int down   = s.same ? same_padding(l->in.h, s.kernel, s.stride) : 2 * s.pad;
@@ -365,12 +368,11 @@ static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
 {
-    const conv2d        *c = (const conv2d *)l;
-    const qg_conv2d_spec s = c->spec;
-    int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w ? s.kernel_w : s.kernel);
-    if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
-    if (s.pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
-    if (s.same) at += snprintf(text + at, bytes - (size_t)at, " same");
+    const conv2d *c = (const conv2d *)l;
+    int at = snprintf(text, bytes, "%dx%d", c->kernel, c->kernel_w ? c->kernel_w : c->kernel);
+    if (c->stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", c->stride);
+    if (c->pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", c->pad);
+    if (c->same) at += snprintf(text + at, bytes - (size_t)at, " same");
     const int groups = c->product.conv.groups;
     if (groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", groups);
 }
@@ -391,10 +393,14 @@ qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
     conv2d *c = qg_net_append(net, &qg__conv2d_type, spec.after, "conv", spec.name);
     if (!c) return NULL;
-    if (spec.stride == 0) spec.stride = 1;
-    if (spec.groups == 0) spec.groups = 1;
-    if (spec.kernel_w == spec.kernel) spec.kernel_w = 0;
-    c->spec                    = spec;
+    c->out                     = spec.out;
+    c->kernel                  = spec.kernel;
+    c->kernel_w                = spec.kernel_w == spec.kernel ? 0 : spec.kernel_w;
+    c->stride                  = spec.stride ? spec.stride : 1;
+    c->pad                     = spec.pad;
+    c->same                    = spec.same;
+    c->groups                  = spec.groups ? spec.groups : 1;
+    c->pad_value               = spec.pad_value;
     c->product.no_bias         = spec.no_bias;
     c->product.weight_slot.q   = spec.weight;
     c->product.input_slot.q    = spec.input;
@@ -410,7 +416,7 @@ static const qg_key dense_keys[] = {
     { .name = NULL }
 };
 static const qg_field dense_fields[] = {
-    { QG_FIELD_INT, offsetof(dense, spec.out) },
+    { QG_FIELD_INT, offsetof(dense, out) },
     { QG_FIELD_BOOL, offsetof(dense, product.no_bias) },
 };
 
@@ -418,12 +424,12 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
 {
     (void)net;
     dense *d = (dense *)l;
-    if (d->spec.out < 1) return qg_fail(QG_EARG, "%s: out is %d, must be at least 1", l->name, d->spec.out);
-    l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
+    if (d->out < 1) return qg_fail(QG_EARG, "%s: out is %d, must be at least 1", l->name, d->out);
+    l->out  = (qg_shape){ 1, 1, 1, d->out };
     d->product.conv = (qg_conv_spec){ .stride = 1, .groups = 1 };
-    l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
+    l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
-    const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
+    const qg_shape weight = { d->out, l->in.h, l->in.w, l->in.c };
     const int      rank   = l->in.h > 1 || l->in.w > 1 ? 4 : 2;
     return declare(&d->product, weight, rank, qg_row(weight), (double)l->out.c, l->in);
 }
@@ -470,7 +476,7 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {
     dense *d = qg_net_append(net, &qg__dense_type, spec.after, "fc", spec.name);
     if (!d) return NULL;
-    d->spec                    = spec;
+    d->out                     = spec.out;
     d->product.no_bias         = spec.no_bias;
     d->product.weight_slot.q   = spec.weight;
     d->product.input_slot.q    = spec.input;

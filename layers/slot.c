@@ -17,17 +17,23 @@ qg_tensor qg_layer_weight(qg_layer *l, float *folded)
     return slot && slot->of ? (qg_tensor){ slot->of->shape, slot->of->value } : (qg_tensor){ .data = NULL };
 }
 
-qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
+/* x: the shape of the operand. */
+static qg_status bind(qg_layer *l, const qg_slot *slot, qg_role role, qg_shape x, qg_binding *b)
 {
     const qg_scheme *scheme = slot->q.scheme;
     if (!scheme) return QG_OK;
-    qg_binding      b;
-    const qg_status s = qg_bind(slot->q, role, l->in, &b);
+    const qg_status s = qg_bind(slot->q, role, x, b);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (scheme->scale_output && !qg_layer_product(l))
         return qg_fail(QG_EARG, "%s: %s scales the result of a product; use it as the input of conv2d or dense",
                        l->name, scheme->name);
     return QG_OK;
+}
+
+qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
+{
+    qg_binding b;
+    return bind(l, slot, role, l->in, &b);
 }
 
 uint64_t qg__slot_delay(const qg_net *net, qg_role role)
@@ -38,10 +44,10 @@ uint64_t qg__slot_delay(const qg_net *net, qg_role role)
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 {
     const qg_scheme *scheme = slot->q.scheme;
-    const qg_status  s      = qg_slot_check(l, slot, role);
-    if (!scheme || s) return s;
+    if (!scheme) return QG_OK;
     if (slot->q.after == 0) slot->q.after = qg__slot_delay(l->net, role);
-    if (qg_bind(slot->q, role, x, &slot->bound)) return qg_errcode();
+    const qg_status s = bind(l, slot, role, x, &slot->bound);
+    if (s) return s;
     slot->q = slot->bound.q;
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
@@ -91,7 +97,7 @@ bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;
     if (qg__quant_observes(&slot->bound, t, learned)) return false;
-    if (!qg__quant_is_delayed(slot->q, t)) {
+    if (!qg__quant_is_delayed(slot->q, qg_tape_step(t))) {
         with->act = slot->q.scheme->activation(t, &slot->bound, learned);
         if (!with->act.forward) return false;
     } else if (slot->q.scheme->rectifies) {

@@ -33,18 +33,12 @@ qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
     if (!p) return NULL;
     if (spec.gamma == 0) spec.gamma = 1e-4f;
     if (spec.threshold == 0) spec.threshold = 1e-8f;
-    if (!(spec.gamma > 0 && spec.gamma <= 1)) {
-        qg_fail(QG_EARG, "bop: gamma is %g, must be 0 (for 1e-4) to 1", (double)spec.gamma);
-        return NULL;
-    }
-    if (!(spec.threshold > 0 && isfinite(spec.threshold))) {
-        qg_fail(QG_EARG, "bop: threshold is %g, must be 0 (for 1e-8) or more", (double)spec.threshold);
-        return NULL;
-    }
-    if (!any_flips(p)) {
-        qg_fail(QG_EARG, "bop: no parameter flips; give a weight the scheme bop");
-        return NULL;
-    }
+    if (!(spec.gamma > 0 && spec.gamma <= 1))
+        return qg__refuse(QG_EARG, "bop: gamma is %g, must be 0 (for 1e-4) to 1", (double)spec.gamma);
+    if (!(spec.threshold > 0 && isfinite(spec.threshold)))
+        return qg__refuse(QG_EARG, "bop: threshold is %g, must be 0 (for 1e-8) or more",
+                          (double)spec.threshold);
+    if (!any_flips(p)) return qg__refuse(QG_EARG, "bop: no parameter flips; give a weight the scheme bop");
     if (qg__adam_defaults(&spec.rest)) return NULL;
     const bop b = { spec, QG_KERNELS(qg__bop), QG_KERNELS(qg__adam) };
     return qg_optim_new(p, &rule, &b, sizeof b, spec.rest.lr, spec.rest.weight_decay);

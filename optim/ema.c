@@ -131,20 +131,12 @@ static qg_status take_memory(qg_ema *e)
 qg_ema *qg_ema_new(qg_params *p, qg_ema_spec spec)
 {
     if (!p) return NULL;
-    if (!p->value) {
-        qg_fail(QG_ESTATE, "ema: the parameters are not allocated");
-        return NULL;
-    }
-    if (!(spec.decay >= 0 && spec.decay < 1)) {
-        qg_fail(QG_EARG, "ema: decay is %g, must be 0 (for %g) or more and less than 1", (double)spec.decay,
-                (double)DECAY);
-        return NULL;
-    }
+    if (!p->value) return qg__refuse(QG_ESTATE, "ema: the parameters are not allocated");
+    if (!(spec.decay >= 0 && spec.decay < 1))
+        return qg__refuse(QG_EARG, "ema: decay is %g, must be 0 (for %g) or more and less than 1",
+                          (double)spec.decay, (double)DECAY);
     qg_ema *e = calloc(1, sizeof *e);
-    if (!e) {
-        qg_fail(QG_EMEM, "out of memory: ema");
-        return NULL;
-    }
+    if (!e) return qg__refuse(QG_EMEM, "out of memory: ema");
     e->params = p;
     e->spec   = spec;
     if (spec.decay == 0) e->spec.decay = DECAY;

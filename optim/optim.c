@@ -54,11 +54,6 @@ static float rate_of(const qg_optim *o, const qg_param *p)
     return o->lr * (group == 0 ? 1.0f : group) * (p->lr_scale == 0 ? 1.0f : p->lr_scale);
 }
 
-static float decay_of(const qg_optim *o, const qg_param *p)
-{
-    return p->decay == 0 ? o->group[p->group].weight_decay : p->decay;
-}
-
 /* --- checks: nothing is touched before they pass ------------------------------------------ */
 
 static bool legal(float x) { return x >= 0 && isfinite(x); }
@@ -189,7 +184,7 @@ static void update(void *context, int block, int worker)
                          .w     = o->params->value + from,
                          .g     = o->params->grad + from,
                          .lr    = rate_of(o, p),
-                         .decay = decay_of(o, p),
+                         .decay = p->decay == 0 ? o->group[p->group].weight_decay : p->decay,
                          .clip  = p->clip > 0 && !p->project ? p->clip : INFINITY,
                          .step  = o->step };
         for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
@@ -285,25 +280,15 @@ qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size
                         float lr, float weight_decay)
 {
     if (!p) return NULL;
-    if (!p->value) {
-        qg_fail(QG_ESTATE, "%s: the parameters are not allocated", rule->name);
-        return NULL;
-    }
-    if (!(lr > 0 && isfinite(lr))) {
-        qg_fail(QG_EARG, "%s: lr is %g; it must be positive", rule->name, (double)lr);
-        return NULL;
-    }
-    if (!legal(weight_decay)) {
-        qg_fail(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
-                (double)weight_decay);
-        return NULL;
-    }
+    if (!p->value) return qg__refuse(QG_ESTATE, "%s: the parameters are not allocated", rule->name);
+    if (!(lr > 0 && isfinite(lr)))
+        return qg__refuse(QG_EARG, "%s: lr is %g; it must be positive", rule->name, (double)lr);
+    if (!legal(weight_decay))
+        return qg__refuse(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
+                          (double)weight_decay);
     if (!rule->flips && has_flips(p, rule)) return NULL;
     qg_optim *o = calloc(1, sizeof *o);
-    if (!o) {
-        qg_fail(QG_EMEM, "%s: out of memory", rule->name);
-        return NULL;
-    }
+    if (!o) return qg__refuse(QG_EMEM, "%s: out of memory", rule->name);
     o->params = p;
     o->rule   = rule;
     o->lr     = lr;

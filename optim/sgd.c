@@ -10,14 +10,10 @@ QG_DECLARE_KERNELS(qg_rule, qg__sgd_nesterov);
 qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec)
 {
     if (!p) return NULL;
-    if (!(spec.momentum >= 0 && spec.momentum < 1)) {
-        qg_fail(QG_EARG, "sgd: momentum is %g, must be 0 to less than 1", (double)spec.momentum);
-        return NULL;
-    }
-    if (spec.nesterov && spec.momentum == 0) {
-        qg_fail(QG_EARG, "sgd: nesterov needs a momentum greater than 0");
-        return NULL;
-    }
+    if (!(spec.momentum >= 0 && spec.momentum < 1))
+        return qg__refuse(QG_EARG, "sgd: momentum is %g, must be 0 to less than 1", (double)spec.momentum);
+    if (spec.nesterov && spec.momentum == 0)
+        return qg__refuse(QG_EARG, "sgd: nesterov needs a momentum greater than 0");
     const qg_rule *rule = spec.nesterov       ? QG_KERNELS(qg__sgd_nesterov)
                           : spec.momentum > 0 ? QG_KERNELS(qg__sgd_momentum)
                                               : QG_KERNELS(qg__sgd_plain);

@@ -20,8 +20,7 @@ static qg_surrogate surrogate_of(int word, float arg)
     return qg_surrogate_annealed_tanh(0);       /* its steps are set where the length of training is known */
 }
 
-/* -1: none of the words. */
-static int word_of(qg_surrogate s)
+int qg__surrogate_word(qg_surrogate s)
 {
     for (int i = 0; i < SURROGATES; i++) {
         const qg_surrogate known = surrogate_of(i, 0);
@@ -69,12 +68,12 @@ void qg_quant_values(qg_quant q, double value[QG_MAX_KEYS])
         case BITS: value[i] = q.bits; break;
         case PER_CHANNEL: value[i] = q.per_channel; break;
         case SURROGATE: {
-            const int word = q.surrogate.slope ? word_of(q.surrogate) : -1;
+            const int word = q.surrogate.slope ? qg__surrogate_word(q.surrogate) : -1;
             value[i]       = word < 0 ? keys[i].fallback : word + words_before(&keys[i]);
             break;
         }
         case SURROGATE_ARG: {
-            const int word = q.surrogate.slope ? word_of(q.surrogate) : -1;
+            const int word = q.surrogate.slope ? qg__surrogate_word(q.surrogate) : -1;
             value[i]       = word < 0 || q.surrogate.arg == surrogate_of(word, 0).arg ? 0 : (double)q.surrogate.arg;
             break;
         }

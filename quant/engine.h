@@ -27,8 +27,8 @@ bool      qg__quant_is_activation(qg_quant q);
 bool      qg__quant_fuses(qg_quant q);
 bool      qg__quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned);
 
-/* Whether the tape's step is before q.after, so x passes unchanged (through relu, if q rectifies). */
-bool      qg__quant_is_delayed(qg_quant q, const qg_tape *t);
+/* Whether step is before q.after, so x passes unchanged (through relu, if q rectifies). */
+bool      qg__quant_is_delayed(qg_quant q, uint64_t step);
 
 /* The result of a quantizer that cannot quantize yet: relu if q rectifies, else x. */
 qg_var   *qg__quant_bypass(qg_tape *t, qg_quant q, qg_var *x);
@@ -44,6 +44,9 @@ qg_code_set qg__code_set_of(qg_quant q);        /* by the arguments; count 0: un
 /* QG_EARG if a constant of the surrogate is out of range. */
 QG_MUST_CHECK
 qg_status    qg__surrogate_check(qg_surrogate s);
+
+/* Which of QG_SURROGATE_WORDS s is; -1: none. */
+int          qg__surrogate_word(qg_surrogate s);
 
 /* s at a step, with a constant arg. */
 qg_surrogate qg__surrogate_at(qg_surrogate s, uint64_t step);

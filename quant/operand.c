@@ -7,16 +7,6 @@
 
 #include "quant/engine.h"
 
-/* "[2,3]" into a buffer of the caller. */
-static const char *shape_text(const qg_array *a, char *text, size_t bytes)
-{
-    size_t used = (size_t)snprintf(text, bytes, "[");
-    for (int i = 0; i < a->rank && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, i ? ",%zu" : "%zu", a->dims[i]);
-    if (used < bytes) snprintf(text + used, bytes - used, "]");
-    return text;
-}
-
 /* A rank of 0 .. QG_MAX_RANK, a size that fits memory, data unless empty. */
 static qg_status check_view(const char *op, const char *name, const qg_array *a)
 {
@@ -63,18 +53,17 @@ static qg_status check_same_shape(const char *op, const char *name, const qg_arr
     bool same = a->rank == b->rank;
     for (int i = 0; same && i < a->rank; i++) same = a->dims[i] == b->dims[i];
     if (same) return QG_OK;
-    char at[128];
-    char bt[128];
+    char at[QG__SHAPE_BYTES], bt[QG__SHAPE_BYTES];
     return qg_fail(QG_ESHAPE, "%s: shape of %s is %s, must be %s as %s", op, name,
-                   shape_text(a, at, sizeof at), shape_text(b, bt, sizeof bt), b_name);
+                   qg__array_shape(a, at), qg__array_shape(b, bt), b_name);
 }
 
 static qg_status check_vector(const char *op, const char *name, const qg_array *a, size_t n)
 {
     if (a->rank == 1 && a->dims[0] == n) return QG_OK;
-    char text[128];
+    char text[QG__SHAPE_BYTES];
     return qg_fail(QG_ESHAPE, "%s: shape of %s is %s, must be [%zu]", op, name,
-                   shape_text(a, text, sizeof text), n);
+                   qg__array_shape(a, text), n);
 }
 
 /* The array of the row with that name; the tables of the operators name only rows that they have. */

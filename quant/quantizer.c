@@ -53,10 +53,8 @@ static qg_status declare(qg_quantizer *z, qg_shape shape)
 
 qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape)
 {
-    if (!qg_shape_valid(shape)) {
-        (void)qg_fail(QG_ESHAPE, "qg_quantizer: [%d,%d,%d,%d] is not a shape", shape.n, shape.h, shape.w, shape.c);
-        return NULL;
-    }
+    if (!qg_shape_valid(shape))
+        return qg__refuse(QG_ESHAPE, "qg_quantizer: [%d,%d,%d,%d] is not a shape", shape.n, shape.h, shape.w, shape.c);
     qg_binding b;
     if (qg_bind(q, role, shape, &b)) return NULL;
     qg_quantizer *z = calloc(1, sizeof *z);

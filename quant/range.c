@@ -126,14 +126,6 @@ qg_status qg__nudge(int bits, bool narrow, float min, float max, qg_levels *u, i
 
 enum { CHANNELS = 64 };         /* the most that are observed together */
 
-/* lo, hi [n]: the ends of this batch in channels first .. first + n - 1. */
-static void observe_channels(qg_range r, qg_split c, size_t first, size_t n, const float *x,
-                             float *lo, float *hi)
-{
-    if (r.kind == QG_RANGE_PERCENTILE) qg__percentiles(c, first, n, x, r.percentile, lo, hi);
-    else qg__min_max(c, first, n, x, lo, hi);
-}
-
 /* min = decay min + (1 - decay) lo, and max likewise; the first batch sets min = lo.  A channel
  * whose ends are not finite is skipped, and the batch then does not count as the first. */
 static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
@@ -146,7 +138,8 @@ static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
-        observe_channels(r, c, first, n, x.data, lo, hi);
+        if (r.kind == QG_RANGE_PERCENTILE) qg__percentiles(c, first, n, x.data, r.percentile, lo, hi);
+        else qg__min_max(c, first, n, x.data, lo, hi);
         for (size_t i = 0; i < n; i++) {
             float *min = &learned[MIN][first + i], *max = &learned[MAX][first + i];
             if (!isfinite(lo[i]) || !isfinite(hi[i])) {
@@ -215,7 +208,7 @@ bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     const qg_range r    = q.scheme->range(q);
     const uint64_t step = qg_tape_step(t);
-    if (r.kind == QG_RANGE_LEARNED && qg__quant_is_delayed(q, t)) return false;
+    if (r.kind == QG_RANGE_LEARNED && qg__quant_is_delayed(q, step)) return false;
     if (learned[SEEN]->data[0] == 0.0f) return true;
     if (qg_tape_mode(t) != QG_TRAIN) return false;
     if (r.kind == QG_RANGE_LEARNED) return step % RATIO_STEPS == 0;

@@ -23,7 +23,7 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
     return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? role == QG_WEIGHT ? x.n : x.c : 1 };
 }
 
-bool qg__quant_is_delayed(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
+bool qg__quant_is_delayed(qg_quant q, uint64_t step) { return step < q.after; }
 
 bool qg__quant_is_activation(qg_quant q)
 {
@@ -202,7 +202,7 @@ qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *co
     const qg_scheme *scheme = b->q.scheme;
     if (!x || !scheme) return x;
     if (qg_tape_mode(t) == QG_TRAIN && qg__quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
-    if (qg__quant_is_delayed(b->q, t)) return qg__quant_bypass(t, b->q, x);
+    if (qg__quant_is_delayed(b->q, qg_tape_step(t))) return qg__quant_bypass(t, b->q, x);
     if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;
     return scheme->apply ? scheme->apply(t, b, x, learned) : qg__form_apply(t, b, x, learned);
 }

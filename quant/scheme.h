@@ -71,7 +71,8 @@ struct qg_scheme {
     const char       *before;   /* arguments that version 1 of the defaults had, if they are not those of paper */
     int               bits;     /* per code, if bits is not a key */
     qg_quant        (*complete)(qg_quant q);    /* sets what follows from the arguments: bits, or one of several
-                                                   schemes of this name.  NULL: nothing */
+                                                   schemes of this name.  It must be idempotent, since qg_bind may
+                                                   call it again.  NULL: nothing */
 
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
     unsigned          roles;    /* the tensors it may quantize: qg_role, or-ed */

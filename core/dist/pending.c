@@ -127,13 +127,6 @@ static bool begin(qg_tape *t, qg__pending *p, qg__add add)
     return (qg__tape_walks(t) && (!w || !w->batch)) || move_all(t, true);
 }
 
-/* Sends off data: add will get the sum of all ranks' data, added as a tree (core/slices.h).  false: the step has failed. */
-static bool send_sum(qg_tape *t, qg__pending *p, qg__add add)
-{
-    for (int r = 0; r <= qg_ranks(); r++) p->start[r] = p->n * (size_t)r / (size_t)qg_ranks();
-    return begin(t, p, add);
-}
-
 bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start, qg__add add)
 {
     memcpy(p->start, start, ((size_t)qg_ranks() + 1) * sizeof *start);
@@ -155,7 +148,8 @@ bool qg__reduce(qg_tape *t, qg_var *y, qg__slices b, float *sum, size_t n, qg__a
     qg__pending *p = queue_of(t) ? queue_of(t)->reserved : NULL;
     if (p && p->data == sum) queue_of(t)->reserved = NULL;
     else if ((p = qg__pending_new(t, y, n, true)) != NULL) memcpy(p->data, sum, n * sizeof *sum);
-    return p && send_sum(t, p, add);
+    for (int r = 0; p && r <= qg_ranks(); r++) p->start[r] = p->n * (size_t)r / (size_t)qg_ranks();
+    return p && begin(t, p, add);
 }
 
 static bool move_each(qg_tape *t, queue *q, bool wait)

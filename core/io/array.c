@@ -1,5 +1,7 @@
 #include "core/io/array.h"
 
+#include <stdio.h>
+
 const char *qg_dtype_name(qg_dtype d)
 {
     switch (d) {
@@ -27,4 +29,13 @@ size_t qg_array_count(const qg_array *a)
     size_t n = 1;
     for (int i = 0; i < a->rank; i++) n *= a->dims[i];
     return n;
+}
+
+const char *qg__array_shape(const qg_array *a, char text[QG__SHAPE_BYTES])
+{
+    int n = snprintf(text, QG__SHAPE_BYTES, "[");
+    for (int i = 0; i < a->rank; i++)
+        n += snprintf(text + n, QG__SHAPE_BYTES - (size_t)n, i ? ",%zu" : "%zu", a->dims[i]);
+    snprintf(text + n, QG__SHAPE_BYTES - (size_t)n, "]");
+    return text;
 }

@@ -231,15 +231,11 @@ static qg_status parse_pair(const qg_key *key, const char *at, size_t n, double 
 
 static qg_status refuse_key(const qg_key *keys, const char *at)
 {
-    char      names[256];
-    size_t    used = 0;
-    const int n    = qg_keys_count(keys);
-    for (int i = 0; i < n && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", keys[i].name);
-    char         hint[QG__NEAREST_BYTES];
+    char         names[256] = "", hint[QG__NEAREST_BYTES];
     const size_t length = strcspn(at, "=,");
-    return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s%s", (int)length, at, n ? names : "none",
-                   n ? qg__list_nearest(names, at, length, hint) : "");
+    for (int i = 0; i < qg_keys_count(keys); i++) qg__list_append(names, sizeof names, keys[i].name);
+    return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s%s", (int)length, at, *names ? names : "none",
+                   qg__list_nearest(names, at, length, hint));
 }
 
 /* at: "threshold=0,05", whose first n characters are a pair.  No key begins with a digit. */
@@ -291,7 +287,8 @@ void qg__keys_over(const char *under, const qg_key *keys, double *value)
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         const int    i = qg_keys_find(keys, at, name);
         const bool   none = i < 0 || (keys[i].words && name < n && index_of_word(&keys[i], at + name + 1, n - name - 1) < 0);
-        QG_ASSERT(none || (!keys[i].most && !parse_pair(&keys[i], at, n, &value[i], NULL)));
+        const bool   set  = !none && !keys[i].most && !parse_pair(&keys[i], at, n, &value[i], NULL);
+        QG_ASSERT(none || set);
         at = at[n] ? at + n + 1 : NULL;
     }
 }
@@ -317,18 +314,15 @@ qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, 
 qg_status qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
 {
     const size_t n = strcspn(text, ":");
-    char         names[256];
-    size_t       used = 0;
+    char         names[256] = "", hint[QG__NEAREST_BYTES];
     for (int i = 0; variants[i].name; i++) {
         *index = i;
         if (is_word(variants[i].name, text, n))
             return qg_keys_parse(variants[i].name, text[n] ? text + n + 1 : NULL, variants[i].keys, value);
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", variants[i].name);
+        qg__list_append(names, sizeof names, variants[i].name);
     }
-    char hint[QG__NEAREST_BYTES];
-    return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s%s", what, (int)n, text, used ? names : "none",
-                   used ? qg__list_nearest(names, text, n, hint) : "");
+    return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s%s", what, (int)n, text, *names ? names : "none",
+                   qg__list_nearest(names, text, n, hint));
 }
 
 /* --- writing ------------------------------------------------------------------------------ */

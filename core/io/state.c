@@ -13,8 +13,7 @@
 enum {
     MESSAGE_BYTES = 2048,                    /* as many as qg_errmsg() can hold */
     NAME_BYTES    = 200,                     /* of a name in a message */
-    SHAPE_BYTES   = QG_MAX_RANK * 21 + 3,    /* a comma and 20 digits each */
-    WHAT_BYTES    = 2 * SHAPE_BYTES + 64,    /* two shapes, two dtypes */
+    WHAT_BYTES    = 2 * QG__SHAPE_BYTES + 64,    /* two shapes, two dtypes */
 };
 
 /* Both lists are kept sorted, as the file has them. */
@@ -223,24 +222,15 @@ static void complain(report *r, const char *name, const char *what)
     r->listed++;
 }
 
-/* "[20,5,5,1]" */
-static void shape_text(const qg_array *a, char text[SHAPE_BYTES])
-{
-    int n = snprintf(text, SHAPE_BYTES, "[");
-    for (int i = 0; i < a->rank; i++)
-        n += snprintf(text + n, SHAPE_BYTES - (size_t)n, i ? ",%zu" : "%zu", a->dims[i]);
-    snprintf(text + n, SHAPE_BYTES - (size_t)n, "]");
-}
-
 static void compare(report *r, const qg_named_array *file, const qg_named_array *net)
 {
     const bool same = strcmp(file->dtype, net->dtype) == 0;
     if (same && file->array.rank == net->array.rank &&
         memcmp(file->array.dims, net->array.dims, (size_t)net->array.rank * sizeof *net->array.dims) == 0)
         return;
-    char left[SHAPE_BYTES], right[SHAPE_BYTES], what[WHAT_BYTES];
-    shape_text(&file->array, left);
-    shape_text(&net->array, right);
+    char left[QG__SHAPE_BYTES], right[QG__SHAPE_BYTES], what[WHAT_BYTES];
+    qg__array_shape(&file->array, left);
+    qg__array_shape(&net->array, right);
     if (same) snprintf(what, sizeof what, "file %s, expected %s", left, right);
     else snprintf(what, sizeof what, "file %s %s, expected %s %s", file->dtype, left, net->dtype, right);
     complain(r, file->name, what);

@@ -1,34 +1,14 @@
 #include "core/io/utf8.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-/* The bytes of the character at p, which is before end, and its number; 0: it is not UTF-8.
- * RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static size_t character(const unsigned char *p, const unsigned char *end, uint32_t *c)
-{
-    const unsigned lead = *c = *p++;
-    if (lead < 0x80) return 1;
-    if (lead < 0xC2 || lead > 0xF4) return 0;
-    const ptrdiff_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-    const unsigned  low  = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const unsigned  high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (end - p < more || p[0] < low || p[0] > high) return 0;
-    *c = lead & (0x3Fu >> more);
-    for (ptrdiff_t i = 0; i < more; i++) {
-        if (p[i] < 0x80 || p[i] > 0xBF) return 0;
-        *c = *c << 6 | (p[i] & 0x3Fu);
-    }
-    return (size_t)more + 1;
-}
 
 bool qg__utf8_valid(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + n;
     while (p < end) {
         uint32_t     c;
-        const size_t bytes = character(p, end, &c);
+        const size_t bytes = qg__utf8_character(p, end, &c);
         if (!bytes) return false;
         p += bytes;
     }
@@ -46,7 +26,7 @@ size_t qg__utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
 {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t             c;
-    const size_t         bytes = character(p, p + n, &c);
+    const size_t         bytes = qg__utf8_character(p, p + n, &c);
     if (!bytes) {
         snprintf(shown, QG_SHOWN_BYTES, "\\x%02x", (unsigned)*p);
         return 1;

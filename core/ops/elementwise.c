@@ -10,6 +10,12 @@
  * in y->saved. */
 typedef void (*stretch)(const qg_var *y, size_t from, size_t end);
 
+/* An op that is computed element by element. */
+typedef struct elementwise {
+    qg_op   op;
+    stretch value, gradient;
+} elementwise;
+
 typedef struct job {
     const qg_var *y;
     stretch       run;
@@ -28,14 +34,20 @@ static void in_blocks(const qg_var *y, stretch run)
     qg_parallel(qg_blocks(qg_count(y->shape)), run_block, &(job){ y, run });
 }
 
-/* Records y = f(x, z), computes it, and keeps the op's constants if there will be a gradient. */
-static qg_var *record(qg_tape *t, const qg_op *op, qg_shape shape, qg_var *x, qg_var *z, void *constants,
-                      size_t bytes, stretch value)
+static void backward(qg_tape *t, qg_var *y)
 {
-    qg_var *y = qg_record(t, op, shape, x, z, NULL);
+    (void)t;
+    in_blocks(y, ((const elementwise *)(const void *)y->op)->gradient);
+}
+
+/* Records y = f(x, z), computes it, and keeps the op's constants if there will be a gradient. */
+static qg_var *record(qg_tape *t, const elementwise *e, qg_shape shape, qg_var *x, qg_var *z, void *constants,
+                      size_t bytes)
+{
+    qg_var *y = qg_record(t, &e->op, shape, x, z, NULL);
     if (!y) return NULL;
     y->saved = constants;
-    in_blocks(y, value);
+    in_blocks(y, e->value);
     y->saved = NULL;
     if (bytes == 0 || !y->needs_grad) return y;
     if (!qg_save(t, y, bytes)) return NULL;
@@ -55,23 +67,17 @@ static void relu_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void relu_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, relu_gradient);
-}
-
-static const qg_op relu = { "relu", relu_backward, .assigns = true };
-
 static void relu_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
     for (; i < end; i++) y->data[i] = x[i] < 0.0f ? 0.0f : x[i];      /* this way round, NaN survives */
 }
 
+static const elementwise relu = { { "relu", backward, .assigns = true }, relu_value, relu_gradient };
+
 qg_var *qg_relu(qg_tape *t, qg_var *x)
 {
-    return x ? record(t, &relu, x->shape, x, NULL, NULL, 0, relu_value) : NULL;
+    return x ? record(t, &relu, x->shape, x, NULL, NULL, 0) : NULL;
 }
 
 /* --- clip, hardtanh ----------------------------------------------------------------------- */
@@ -92,15 +98,6 @@ static void clip_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void clip_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, clip_gradient);
-}
-
-static const qg_op clip     = { "clip", clip_backward, .assigns = true };
-static const qg_op hardtanh = { "hardtanh", clip_backward, .assigns = true };
-
 static void clip_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
@@ -111,10 +108,13 @@ static void clip_value(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static qg_var *record_clip(qg_tape *t, const qg_op *op, qg_var *x, float lo, float hi)
+static const elementwise clip     = { { "clip", backward, .assigns = true }, clip_value, clip_gradient };
+static const elementwise hardtanh = { { "hardtanh", backward, .assigns = true }, clip_value, clip_gradient };
+
+static qg_var *record_clip(qg_tape *t, const elementwise *e, qg_var *x, float lo, float hi)
 {
     bounds b = { lo, hi };
-    return record(t, op, x->shape, x, NULL, &b, sizeof b, clip_value);
+    return record(t, e, x->shape, x, NULL, &b, sizeof b);
 }
 
 qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi)
@@ -143,23 +143,17 @@ static void sigmoid_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void sigmoid_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, sigmoid_gradient);
-}
-
-static const qg_op sigmoid = { "sigmoid", sigmoid_backward, .assigns = true };
-
 static void sigmoid_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
     for (; i < end; i++) y->data[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
 }
 
+static const elementwise sigmoid = { { "sigmoid", backward, .assigns = true }, sigmoid_value, sigmoid_gradient };
+
 qg_var *qg_sigmoid(qg_tape *t, qg_var *x)
 {
-    return x ? record(t, &sigmoid, x->shape, x, NULL, NULL, 0, sigmoid_value) : NULL;
+    return x ? record(t, &sigmoid, x->shape, x, NULL, NULL, 0) : NULL;
 }
 
 /* y = tanh(x):  dx = (1 - y^2) dy. */
@@ -172,23 +166,17 @@ static void tanh_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void tanh_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, tanh_gradient);
-}
-
-static const qg_op tanh_op = { "tanh", tanh_backward, .assigns = true };
-
 static void tanh_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
     for (; i < end; i++) y->data[i] = (float)tanh((double)x[i]);
 }
 
+static const elementwise tanh_op = { { "tanh", backward, .assigns = true }, tanh_value, tanh_gradient };
+
 qg_var *qg_tanh(qg_tape *t, qg_var *x)
 {
-    return x ? record(t, &tanh_op, x->shape, x, NULL, NULL, 0, tanh_value) : NULL;
+    return x ? record(t, &tanh_op, x->shape, x, NULL, NULL, 0) : NULL;
 }
 
 /* --- add, sub, mul ------------------------------------------------------------------------ */
@@ -212,32 +200,21 @@ static void sum_gradient(const qg_var *y, size_t from, size_t end, float sign)
 static void add_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, 1.0f); }
 static void sub_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, -1.0f); }
 
-static void add_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, add_gradient);
-}
-
-static void sub_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, sub_gradient);
-}
-
-static const qg_op add = { "add", add_backward, .assigns = true };
-static const qg_op sub = { "sub", sub_backward, .assigns = true };
-
 static void add_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data, *z = y->in[1]->data;
     for (; i < end; i++) y->data[i] = x[i] + z[i];
 }
 
+static const elementwise add = { { "add", backward, .assigns = true }, add_value, add_gradient };
+
 static void sub_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data, *z = y->in[1]->data;
     for (; i < end; i++) y->data[i] = x[i] - z[i];
 }
+
+static const elementwise sub = { { "sub", backward, .assigns = true }, sub_value, sub_gradient };
 
 /* y = x z:  dx = dy z,  dz = dy x. */
 static void mul_gradient(const qg_var *y, size_t from, size_t end)
@@ -253,32 +230,26 @@ static void mul_gradient(const qg_var *y, size_t from, size_t end)
     }
 }
 
-static void mul_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, mul_gradient);
-}
-
-static const qg_op mul = { "mul", mul_backward, .assigns = true };
-
 static void mul_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data, *z = y->in[1]->data;
     for (; i < end; i++) y->data[i] = x[i] * z[i];
 }
 
-static qg_var *record_pair(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z, stretch value)
+static const elementwise mul = { { "mul", backward, .assigns = true }, mul_value, mul_gradient };
+
+static qg_var *record_pair(qg_tape *t, const elementwise *e, qg_var *x, qg_var *z)
 {
     if (!x || !z) return NULL;
     if (!qg_shape_equal(x->shape, z->shape))
-        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", op->name,
+        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", e->op.name,
                          QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(z->shape));
-    return record(t, op, x->shape, x, z, NULL, 0, value);
+    return record(t, e, x->shape, x, z, NULL, 0);
 }
 
-qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &add, x, z, add_value); }
-qg_var *qg_sub(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &sub, x, z, sub_value); }
-qg_var *qg_mul(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &mul, x, z, mul_value); }
+qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &add, x, z); }
+qg_var *qg_sub(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &sub, x, z); }
+qg_var *qg_mul(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &mul, x, z); }
 
 /* --- scale, affine ------------------------------------------------------------------------ */
 
@@ -297,15 +268,6 @@ static void affine_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void affine_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, affine_gradient);
-}
-
-static const qg_op scale  = { "scale", affine_backward, .assigns = true };
-static const qg_op affine = { "affine", affine_backward, .assigns = true };
-
 static void affine_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
@@ -313,10 +275,13 @@ static void affine_value(const qg_var *y, size_t i, size_t end)
     for (; i < end; i++) y->data[i] = l.a * x[i] + l.b;
 }
 
-static qg_var *record_line(qg_tape *t, const qg_op *op, qg_var *x, float a, float b)
+static const elementwise scale  = { { "scale", backward, .assigns = true }, affine_value, affine_gradient };
+static const elementwise affine = { { "affine", backward, .assigns = true }, affine_value, affine_gradient };
+
+static qg_var *record_line(qg_tape *t, const elementwise *e, qg_var *x, float a, float b)
 {
     line l = { a, b };
-    return x ? record(t, op, x->shape, x, NULL, &l, sizeof l, affine_value) : NULL;
+    return x ? record(t, e, x->shape, x, NULL, &l, sizeof l) : NULL;
 }
 
 /* Adding -0 leaves every number as it is, the zeros too. */
@@ -373,8 +338,6 @@ static void bias_backward(qg_tape *t, qg_var *y)
     }
 }
 
-static const qg_op bias = { "bias", bias_backward, .assigns = true };
-
 static void bias_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data, *b = y->in[1]->data;
@@ -385,30 +348,26 @@ static void bias_value(const qg_var *y, size_t i, size_t end)
     }
 }
 
+static const elementwise bias = { { "bias", bias_backward, .assigns = true }, bias_value, pass_gradient };
+
 qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b)
 {
     if (!x || !b) return NULL;
     if (!qg_shape_equal(b->shape, (qg_shape){ 1, 1, 1, x->shape.c }))
         return qg_reject(t, QG_ESHAPE, "bias: x " QG_SHAPE_FMT " and b " QG_SHAPE_FMT ", which is not [1,1,1,%d]",
                          QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(b->shape), x->shape.c);
-    return record(t, &bias, x->shape, x, b, NULL, 0, bias_value);
+    return record(t, &bias, x->shape, x, b, NULL, 0);
 }
 
 /* --- reshape ------------------------------------------------------------------------------ */
 
 /* y = x:  dx = dy. */
-static void reshape_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, pass_gradient);
-}
-
-static const qg_op reshape = { "reshape", reshape_backward, .assigns = true };
-
 static void reshape_value(const qg_var *y, size_t i, size_t end)
 {
     memcpy(y->data + i, y->in[0]->data + i, (end - i) * sizeof *y->data);
 }
+
+static const elementwise reshape = { { "reshape", backward, .assigns = true }, reshape_value, pass_gradient };
 
 qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape shape)
 {
@@ -417,7 +376,7 @@ qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape shape)
     if (shape.h < 1 || shape.w < 1 || shape.c < 1 || qg_row(shape) != qg_row(x->shape))
         return qg_reject(t, QG_ESHAPE, "reshape: x " QG_SHAPE_FMT " does not fill " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(shape));
-    return record(t, &reshape, shape, x, NULL, NULL, 0, reshape_value);
+    return record(t, &reshape, shape, x, NULL, NULL, 0);
 }
 
 /* --- dropout ------------------------------------------------------------------------------ */
@@ -444,20 +403,14 @@ static void dropout_gradient(const qg_var *y, size_t i, size_t end)
     }
 }
 
-static void dropout_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    in_blocks(y, dropout_gradient);
-}
-
-static const qg_op dropout = { "dropout", dropout_backward, .assigns = true };
-
 static void dropout_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
     const mask   m = *(const mask *)y->saved;
     for (; i < end; i++) y->data[i] = x[i] * factor(&m, i);
 }
+
+static const elementwise dropout = { { "dropout", backward, .assigns = true }, dropout_value, dropout_gradient };
 
 qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
 {
@@ -470,5 +423,5 @@ qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
     const uint64_t key = qg_tape_key(t);
     if (rate == 0.0f) return x;
     mask m = { key, (size_t)qg__slices_of(x).first * qg_row(x->shape), rate, { 0.0f, 1.0f / (1.0f - rate) } };
-    return record(t, &dropout, x->shape, x, NULL, &m, sizeof m, dropout_value);
+    return record(t, &dropout, x->shape, x, NULL, &m, sizeof m);
 }

@@ -21,23 +21,10 @@ qg__alphabet qg__alphabet_of(qg__codes c)
     return (qg__alphabet){ QG__ODD, 0 };
 }
 
-void qg__pack_values(qg__alphabet a, size_t pixels, int c, const int8_t *values, uint64_t *packed)
+bool qg__codes_valid(qg__codes c)
 {
-    const size_t words = qg__words(c);
-    for (size_t i = 0; i < pixels; i++, values += c)
-        for (int j = 0; j < a.bits; j++, packed += words)
-            for (size_t w = 0; w < words; w++) {
-                packed[w] = 0;
-                for (int k = (int)(64 * w); k < c && k < (int)(64 * w) + 64; k++)
-                    packed[w] |= (uint64_t)qg__bit(a, values[k], j) << k % 64;
-            }
-}
-
-int qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel)
-{
-    const uint64_t *word  = pixel + channel / 64;
-    int             value = qg__offset(a);
-    for (int j = 0; j < a.bits; j++, word += qg__words(c))
-        value += qg__factor(a, j) * (int)(*word >> channel % 64 & 1);
-    return value;
+    enum { MOST = 1 << 24 };
+    if (c.count < 1 || c.count > 1 << 16 || c.step < 1 || c.step > MOST) return false;
+    if (c.lowest < -MOST || c.lowest > MOST) return false;
+    return c.lowest + (int64_t)c.step * (c.count - 1) <= MOST;
 }

@@ -111,11 +111,6 @@ static inline size_t qg__bit_words(qg__alphabet a, size_t pixels, int c)
     return pixels * (size_t)a.bits * qg__words(c);
 }
 
-/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and
- * for tests. */
-void qg__pack_values(qg__alphabet a, size_t pixels, int c, const int8_t *values, uint64_t *packed);
-int  qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel);
-
 static inline int32_t qg__ones(const uint64_t *x, size_t n)
 {
     int32_t count = 0;

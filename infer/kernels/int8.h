@@ -3,12 +3,12 @@
  *
  *     acc[o] = sum over the taps inside the image of (x - x_zero) * w
  *
- * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding
+ * x is uint8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding
  * is a real zero, as if it had the code x_zero.  Sums are scaled and quantized while they are at hand, if
  * the caller asks for that, so they need no memory.
  *
- * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c
- * is within int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
+ * Results are exact.  |x - x_zero| is at most 255, so 255 * max|w| * kh * kw * c must be within int32.
+ * Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
  * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with
  * channels filled up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16
@@ -30,15 +30,11 @@ extern "C" {
 
 typedef struct qg__int8_product {
     qg__geometry   g;
-    bool           x_signed;    /* x is int8_t */
-    int            x_zero;      /* 0 .. 255, or -128 .. 127 */
+    int            x_zero;      /* 0 .. 255 */
     qg__codes      w;           /* 1 .. 256 of them */
     bool           zeros;       /* w[o] stands for w[o] - zero[o] */
     const int32_t *zero;        /* [oc], with zeros; read by run */
 } qg__int8_product;
-
-/* Whether sizes, the zero point and the codes are legal and all sums fit. */
-bool qg__int8_fits(const qg__int8_product *p);
 
 typedef struct qg__int8_kernels {
     size_t (*weight_bytes)(const qg__int8_product *p);

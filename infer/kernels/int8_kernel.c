@@ -3,16 +3,14 @@
 
 /* A tile reads pixels in groups of CODES channels and spreads a group over a vector:
  *
- *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted
- *               afterwards: sum of (x - z) w = sum x w - z sum w
+ *     AVX-512   4 bytes x;  the zero point is subtracted afterwards: sum of (x - z) w = sum x w - z sum w
  *     others    2 numbers of 16 bits, x - x_zero
  *
  * Tiles have as many sums as those of floats (core/kernels/conv_tile.h): AVX-512 adds products in one
  * instruction, as a multiply-add; with 16 registers, 12 sums + 2 vectors of weights + 1 of x + 1 of
  * products.
  *
- * Pixels are copied to scratch, unless x is groups as it is: unsigned bytes on AVX-512, whose channels fill
- * groups.
+ * Pixels are copied to scratch, unless x is groups as it is: on AVX-512, if its channels fill groups.
  *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero *
  * sum (x - z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms
@@ -108,16 +106,14 @@ static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, i
  * of plane bits 0, not 0. */
 static void copy_channels(const qg__int8_product *p, size_t c, const uint8_t *x, int32_t *groups)
 {
-    const int flip = p->x_signed ? 128 : 0;      /* x ^ flip is the code as an unsigned byte */
     if (CODES == 4) {
-        uint8_t *to = (uint8_t *)groups;
-        if (c % CODES) memset(groups + c / CODES, p->x_zero + flip, sizeof *groups);
-        for (size_t k = 0; k < c; k++) to[k] = (uint8_t)(x[k] ^ flip);
+        if (c % CODES) memset(groups + c / CODES, p->x_zero, sizeof *groups);
+        memcpy(groups, x, c);
         return;
     }
     int16_t *to = (int16_t *)groups;
     if (c % CODES) groups[c / CODES] = 0;
-    for (size_t k = 0; k < c; k++) to[k] = (int16_t)((x[k] ^ flip) - flip - p->x_zero);
+    for (size_t k = 0; k < c; k++) to[k] = (int16_t)(x[k] - p->x_zero);
 }
 
 /* Pixels whose channels fill groups follow each other in both. */
@@ -132,9 +128,8 @@ static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t 
 /* The sum of x - x_zero of a pixel. */
 static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
 {
-    const int flip = p->x_signed ? 128 : 0;
-    int32_t   sum  = -p->g.c * (p->x_zero + flip);
-    for (int k = 0; k < p->g.c; k++) sum += x[k] ^ flip;
+    int32_t sum = -p->g.c * p->x_zero;
+    for (int k = 0; k < p->g.c; k++) sum += x[k];
     return sum;
 }
 
@@ -163,7 +158,7 @@ typedef struct visit {
     const qg__finish       *finish;
     void                   *y;
     int                     first, outputs;     /* of the block */
-    uint32_t                w_step, w_zero, x_zero;     /* x_zero: of unsigned x */
+    uint32_t                w_step, w_zero, x_zero;     /* x_zero 0: subtracted already */
     lanes                  *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
     lanes                   start[VECTORS];     /* of a line: the sum over its taps */
     qg__line                started;
@@ -345,7 +340,7 @@ static void run_line(void *context, const qg__line *line)
 /* --- all outputs ------------------------------------------------------------------------------ */
 
 /* Whether x is groups as it is. */
-static bool is_groups(const qg__int8_product *p) { return CODES == 4 && !p->x_signed && p->g.c % CODES == 0; }
+static bool is_groups(const qg__int8_product *p) { return CODES == 4 && p->g.c % CODES == 0; }
 
 /* Images that share scratch: all, if none of it depends on them. */
 static int images_at_once(const qg__int8_product *p, int n)
@@ -395,7 +390,7 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
                  .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
                  .taps = taps };
-    if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
+    if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);

@@ -33,9 +33,6 @@ typedef struct qg__real_product {
                                    NULL: for themselves */
 } qg__real_product;
 
-/* Whether sizes and codes are legal. */
-bool qg__real_fits(const qg__real_product *p);
-
 typedef struct qg__real_kernels {
     size_t (*weight_bytes)(const qg__real_product *p);
 

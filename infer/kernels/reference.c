@@ -11,25 +11,6 @@ static bool inside(const qg__geometry *g, int r, int q, int i, int j, size_t *pi
     return true;
 }
 
-static int32_t integer(const qg__geometry *g, int r, int q, const int16_t *x, const int16_t *w)
-{
-    int32_t sum = 0;
-    size_t  pixel;
-    for (int i = 0; i < g->kh; i++)
-        for (int j = 0; j < g->kw; j++, w += g->c)
-            if (inside(g, r, q, i, j, &pixel))
-                for (int c = 0; c < g->c; c++) sum += w[c] * x[pixel * (size_t)g->c + (size_t)c];
-    return sum;
-}
-
-void qg__integers_ref(const qg__geometry *g, int n, const int16_t *x, const int16_t *w, int32_t *acc)
-{
-    for (int m = 0; m < n; m++, x += qg__pixels(g) * (size_t)g->c)
-        for (int r = 0; r < g->oh; r++)
-            for (int q = 0; q < g->ow; q++)
-                for (int o = 0; o < g->oc; o++) *acc++ = integer(g, r, q, x, w + (size_t)o * qg__row(g));
-}
-
 static float real(const qg__geometry *g, int r, int q, const float *x, const float *w)
 {
     float  sum = 0;

@@ -1,5 +1,4 @@
-/* infer/kernels/reference.h — what the kernels compute, by the definition, in loops that nothing depends on
- * but tests and benchmarks. */
+/* infer/kernels/reference.h — products of floats by the definition, for tests and benchmarks. */
 #ifndef QG_INFER_REFERENCE_H
 #define QG_INFER_REFERENCE_H
 
@@ -9,11 +8,8 @@
 extern "C" {
 #endif
 
-/* acc[n][oh][ow][oc] of x[n][h][w][c] and w[oc][kh][kw][c], both real integers: values of an alphabet, or
- * codes minus their zero points.  The caller makes sure that the sums fit. */
-void qg__integers_ref(const qg__geometry *g, int n, const int16_t *x, const int16_t *w, int32_t *acc);
-
-/* The same of floats, each sum a chain of products and additions in the order kernel row, column, channel. */
+/* y[n][oh][ow][oc] of x[n][h][w][c] and w[oc][kh][kw][c], each sum a chain of products and additions in the
+ * order kernel row, column, channel. */
 void qg__reals_ref(const qg__geometry *g, int n, const float *x, const float *w, float *y);
 
 #ifdef __cplusplus

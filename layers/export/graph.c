@@ -11,17 +11,26 @@ typedef enum use { PASSES, RECTIFIES, CLIPS, ENCODES } use;
 
 enum { FORMS = QG__AS_BYTES + 1 };
 
+/* The quantizer of what a layer reads. */
+typedef struct quantizer {
+    const qg_slot *slot;
+    use            as;
+    qg__codes      codes;        /* of ENCODES */
+    float          scale;
+} quantizer;
+
 /* What is known of a layer.  The forms in which its result may be needed, and the values of the
  * file that have them, are numbered by qg__coding. */
 typedef struct node {
-    bool           needed[FORMS];
-    int            value[FORMS]; /* QG_NO_VALUE: none yet */
-    bool           covered;      /* the step of the layer before it computes it, too */
-    const qg_slot *slot;         /* a step at or before it has applied this quantizer already */
-    qg__coding     form;         /* of that */
+    bool             needed[FORMS];
+    int              value[FORMS]; /* QG_NO_VALUE: none yet */
+    bool             covered;      /* the step of the layer before it computes it, too */
+    quantizer        own;          /* of its input: of a product or a quantize layer */
+    const quantizer *applied;      /* a step at or before it has applied this one already */
+    qg__coding       form;         /* of its codes */
     /* Of a product. */
-    bool           relu;
-    qg__evaluation e;
+    bool             relu;
+    qg__evaluation   e;
 } node;
 
 struct qg_graph {
@@ -81,52 +90,41 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
                    l->name, name);
 }
 
-/* Whether the slot, which has codes, can quantize now. */
-static qg_status check_ready(const qg_layer *l, const qg_slot *slot)
+/* l: the layer that reads it. */
+static qg_status find_use(const qg_graph *g, const qg_layer *l, quantizer *q)
 {
-    const float *learned[QG_MAX_LEARNED];
-    const float  x = 0.0f;
-    int32_t      code;
-    float        scale, negative;
-    qg_codes     codes = { .code = &code, .scale = &scale, .negative = &negative };
-    for (int i = 0; i < QG_MAX_LEARNED; i++)
-        learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
-    const qg_status s =
-        qg_encode(slot->q, (qg_tensor){ { 1, 1, 1, 1 }, (float[]){ x } }, learned, &codes);
-    return s ? qg_fail(s, "%s: its input: %s", l->name, qg_errmsg()) : QG_OK;
-}
-
-/* l: the layer that reads it, for messages. */
-static qg_status use_of(const qg_graph *g, const qg_layer *l, const qg_slot *slot, use *as,
-                        qg__codes *codes, float *scale)
-{
-    *codes = (qg__codes){ 0 };
-    *scale = 1.0f;
-    *as = PASSES;
+    const qg_slot *slot = q->slot;
+    qg_status      s = QG_OK;
     if (!slot->q.scheme) return QG_OK;
-    if (!g->sizes_only && g->step < slot->q.after) {
-        *as = slot->q.scheme->rectifies ? RECTIFIES : PASSES;
+    if (!g->sizes_only && qg__quant_is_delayed(slot->q, g->step)) {
+        q->as = slot->q.scheme->rectifies ? RECTIFIES : PASSES;
         return QG_OK;
     }
-    *as = CLIPS;
-    if (slot->q.bits == QG_FLOAT_BITS) return QG_OK;
-    *as = ENCODES;
-    *codes =
-        g->sizes_only ? qg__slot_codes_declared(slot, scale) : qg__slot_codes(slot, g->step, scale);
-    if (codes->count) return QG_OK;
-    if (!qg__slot_codes_declared(slot, scale).count) return refuse_quantizer(l, slot);
-    const qg_status s = check_ready(l, slot);
-    return s ? s : qg_fail(QG_EARG, "%s: the scale of its input is not a positive number", l->name);
+    q->as = slot->q.bits == QG_FLOAT_BITS ? CLIPS : ENCODES;
+    if (q->as == CLIPS) return QG_OK;
+    if (g->sizes_only) q->codes = qg__slot_codes_declared(slot, &q->scale);
+    else s = qg__slot_codes(slot, g->step, &q->codes, &q->scale);
+    if (q->codes.count) return QG_OK;
+    if (!qg__slot_codes_declared(slot, &q->scale).count) return refuse_quantizer(l, slot);
+    if (s) return qg_fail(s, "%s: its input: %s", l->name, qg_errmsg());
+    return qg_fail(QG_EARG, "%s: the scale of its input is not a positive number", l->name);
+}
+
+static quantizer *take_quantizer(qg_graph *g, const qg_layer *l, const qg_slot *slot)
+{
+    quantizer *q = &node_of(g, l)->own;
+    *q = (quantizer){ .slot = slot, .scale = 1.0f };
+    g->status = find_use(g, l, q);
+    return q;
 }
 
 /* Thresholds, and for floats the values of the codes, to floats. */
-static void put_thresholds(qg_graph *g, const qg_layer *l, const qg_slot *slot,
-                           const qg__packed_step *r, float *floats)
+static void put_thresholds(qg_graph *g, const qg_layer *l, const quantizer *q, qg__coding coding,
+                           float *floats)
 {
-    const qg__codes codes = { r->q_lowest, r->q_step, r->q_count };
-    float          *level = r->coding == QG__AS_FLOATS ? floats + codes.count - 1 : NULL;
+    float *level = coding == QG__AS_FLOATS ? floats + q->codes.count - 1 : NULL;
     if (g->sizes_only || g->status) return;
-    const qg_status s = qg__slot_thresholds(slot, codes, floats, level);
+    const qg_status s = qg__slot_thresholds(q->slot, q->codes, floats, level);
     if (s) g->status = qg_fail(s, "%s: %s", l->name, qg_errmsg());
 }
 
@@ -259,28 +257,22 @@ int qg_graph_add(qg_graph *g, const qg_layer *l, qg_node n, float **numbers)
     return append(g, l, n.part, r, numbers);
 }
 
-/* What the quantizer makes of the value x.  coding: of its codes; floats are their values. */
-static int quantized(qg_graph *g, const qg_layer *l, const char *part, const qg_slot *slot,
-                     qg_shape shape, int x, qg__coding coding)
+/* What the quantizer of l's input makes of the value x.  coding: of its codes; floats are their
+ * values. */
+static int quantized(qg_graph *g, const qg_layer *l, const char *part, int x, qg__coding coding)
 {
-    qg__codes codes;
-    use       as;
-    float     scale, *floats;
-    if (!g->status) g->status = use_of(g, l, slot, &as, &codes, &scale);
-    if (g->status || as == PASSES) return x;
-    qg__packed_step r = same_shape(as == RECTIFIES ? QG__RELU
-                                   : as == CLIPS   ? QG__CLIP
-                                                   : QG__QUANTIZE,
-                                   x, shape);
+    static const qg__kind kinds[] = { [RECTIFIES] = QG__RELU, [CLIPS] = QG__CLIP, [ENCODES] = QG__QUANTIZE };
+    const quantizer      *q = &node_of(g, l)->own;
+    float                *floats;
+    if (q->as == PASSES) return x;
+    qg__packed_step r = same_shape(kinds[q->as], x, l->in);
     r.coding = (int32_t)coding;
-    if (as == ENCODES) set_codes(&r, codes, scale);
+    if (q->as == ENCODES) set_codes(&r, q->codes, q->scale);
     const int value = append(g, l, part, r, &floats);
     if (g->status) return QG_NO_VALUE;
-    if (as == ENCODES) put_thresholds(g, l, slot, &r, floats);
-    if (as == CLIPS && !g->sizes_only) {
-        const float ends[2] = { -INFINITY, INFINITY };
-        g->status = qg__slot_values(slot, 2, ends, floats);
-    }
+    if (q->as == ENCODES) put_thresholds(g, l, q, coding, floats);
+    if (q->as == CLIPS && !g->sizes_only)
+        g->status = qg__slot_values(q->slot, 2, (const float[]){ -INFINITY, INFINITY }, floats);
     return value;
 }
 
@@ -289,7 +281,7 @@ static int quantized(qg_graph *g, const qg_layer *l, const char *part, const qg_
 /* Its result, without bias and norm, is multiplied by K, unless the quantizer still waits. */
 static bool has_K(const qg_graph *g, const qg_product *p)
 {
-    return qg__evaluation_scales(p) && (g->sizes_only || g->step >= p->input_slot.q.after);
+    return qg__evaluation_scales(p) && (g->sizes_only || !qg__quant_is_delayed(p->input_slot.q, g->step));
 }
 
 static qg_status check_finite(const qg_layer *l, const char *what, size_t n, const float *x)
@@ -348,14 +340,14 @@ static qg_product *source_of(qg_layer *l)
 }
 
 /* Lets the product before l apply it.  false: it must be a step of its own. */
-static bool apply_in_product(qg_graph *g, qg_layer *l, const qg_slot *slot, qg__coding form)
+static bool apply_in_product(qg_graph *g, qg_layer *l, const quantizer *q, qg__coding form)
 {
     qg_product *p = source_of(l);
     bool        relu = false;
     if (!p) return false;
     for (qg_layer *at = l; at; at = at->after) {
         node *n = node_of(g, at);
-        n->slot = slot;
+        n->applied = q;
         n->form = form;
         relu = relu || qg__has_trait(at, QG_RECTIFIES);
         n->covered = !qg__has_trait(at, QG_CHOOSES) && at != &p->layer;
@@ -366,29 +358,26 @@ static bool apply_in_product(qg_graph *g, qg_layer *l, const qg_slot *slot, qg__
     return true;
 }
 
-/* A quantizer of what l computes, whose codes or values reader needs. */
-static void need_quantized(qg_graph *g, const qg_layer *reader, qg_layer *l, const qg_slot *slot,
-                           qg__coding form)
+/* A quantizer of what l computes, whose codes or values are needed. */
+static void need_quantized(qg_graph *g, qg_layer *l, const quantizer *q, qg__coding form)
 {
-    use       as;
-    qg__codes codes;
-    float     scale;
-    g->status = use_of(g, reader, slot, &as, &codes, &scale);
-    if (g->status || (as == ENCODES && apply_in_product(g, l, slot, form))) return;
-    need(g, l, QG__AS_FLOATS);
+    if (q->as != ENCODES || !apply_in_product(g, l, q, form)) need(g, l, QG__AS_FLOATS);
 }
 
 static void need_of_product(qg_graph *g, qg_product *p)
 {
     qg_layer       *l = &p->layer;
     qg__evaluation *e = &node_of(g, l)->e;
-    const bool      own = p->input_slot.q.scheme;
     g->status = evaluate(g, p, e);
     if (g->status) return;
-    const qg__coding form = e->p.x.count ? qg__product_coding(&e->p) : QG__AS_FLOATS;
-    if (own && has_K(g, p)) need(g, l->after, QG__AS_FLOATS);
-    else if (own) need_quantized(g, l, l->after, &p->input_slot, form);
-    else need(g, l->after, form);
+    const qg__coding form = qg__product_coding(&e->p);
+    if (!p->input_slot.q.scheme) {
+        need(g, l->after, form);
+        return;
+    }
+    const quantizer *q = take_quantizer(g, l, &p->input_slot);
+    if (has_K(g, p)) need(g, l->after, QG__AS_FLOATS);
+    else if (!g->status) need_quantized(g, l->after, q, form);
 }
 
 static void need_of_quantize(qg_graph *g, qg_layer *l, const qg_slot *slot)
@@ -398,8 +387,9 @@ static void need_of_quantize(qg_graph *g, qg_layer *l, const qg_slot *slot)
     qg__coding  form = QG__AS_FLOATS;
     for (int f = 0; f < FORMS; f++)
         if (n->needed[f]) forms++, form = (qg__coding)f;
-    if (forms == 1) need_quantized(g, l, l->after, slot, form);
-    else need(g, l->after, QG__AS_FLOATS);
+    const quantizer *q = take_quantizer(g, l, slot);
+    if (forms > 1) need(g, l->after, QG__AS_FLOATS);
+    else if (!g->status) need_quantized(g, l->after, q, form);
 }
 
 /* relu after a product is part of its step. */
@@ -430,7 +420,7 @@ static void find_needs(qg_graph *g, qg_layer *l)
         return;
     }
     if (is_in_product(l) || qg__has_trait(l, QG_PASSES)) n->covered = true;
-    if (qg__has_trait(l, QG_RECTIFIES) && !n->slot) take_relu(g, l);
+    if (qg__has_trait(l, QG_RECTIFIES) && !n->applied) take_relu(g, l);
     for (int f = 0; f < FORMS; f++)
         if (n->needed[f]) need(g, l->after, (qg__coding)f);
     if (l->with) need(g, l->with, QG__AS_FLOATS);
@@ -490,13 +480,10 @@ static int product_step(qg_graph *g, const qg_product *p, const char *part, int 
     const size_t          oc = (size_t)e->p.g.oc;
     qg__packed_step       r = record_of(e, x);
     const qg_layer       *last = part ? &p->layer : last_of(g, &p->layer);
-    float                *floats, scale;
-    use                   as;
-    qg__codes             codes;
+    float                *floats;
     r.relu = n->relu;
-    if (n->slot) {
-        g->status = use_of(g, &p->layer, n->slot, &as, &codes, &scale);
-        set_codes(&r, codes, scale);
+    if (n->applied) {
+        set_codes(&r, n->applied->codes, n->applied->scale);
         r.coding = (int32_t)n->form;
     }
     const int value = append(g, last, part, r, &floats);
@@ -509,7 +496,7 @@ static int product_step(qg_graph *g, const qg_product *p, const char *part, int 
         floats += oc;
     }
     memcpy(floats, e->k.b, oc * sizeof *floats);
-    if (n->slot) put_thresholds(g, &p->layer, n->slot, &r, floats + oc);
+    if (n->applied) put_thresholds(g, &p->layer, n->applied, n->form, floats + oc);
     return value;
 }
 
@@ -540,12 +527,11 @@ static int product(qg_graph *g, qg_product *p)
 {
     const qg_layer  *l = &p->layer;
     const node      *n = node_of(g, l), *before = l->after ? node_of(g, l->after) : NULL;
-    const qg__coding form = n->e.p.x.count ? qg__product_coding(&n->e.p) : QG__AS_FLOATS;
-    const bool       done = before && before->slot == &p->input_slot; /* by a product before it */
+    const qg__coding form = qg__product_coding(&n->e.p);
+    const bool       done = before && before->applied == &n->own; /* by a product before it */
+    const bool       quantizes = p->input_slot.q.scheme && !done;
     const int        floats = value_of(g, l->after, QG__AS_FLOATS);
-    int              x = p->input_slot.q.scheme && !done ? floats : value_of(g, l->after, form);
-    if (p->input_slot.q.scheme && !done)
-        x = quantized(g, l, "input", &p->input_slot, l->in, x, form);
+    const int        x = quantizes ? quantized(g, l, "input", floats, form) : value_of(g, l->after, form);
     if (!qg__evaluation_scales(p)) return product_step(g, p, NULL, x);
     int y = product_step(g, p, has_K(g, p) || p->bias ? "product" : NULL, x);
     if (has_K(g, p)) y = times_K(g, p, floats, y);
@@ -579,8 +565,8 @@ static int emit(qg_graph *g, qg_layer *l, qg__coding form)
     if (p) return product(g, p);
     const int x = value_of(g, l->after, slot ? QG__AS_FLOATS : form);
     if (n->covered) return x;
-    if (slot && l->after && node_of(g, l->after)->slot == slot) return value_of(g, l->after, form);
-    if (slot) return quantized(g, l, NULL, slot, l->in, x, form);
+    if (slot && l->after && node_of(g, l->after)->applied == &n->own) return value_of(g, l->after, form);
+    if (slot) return quantized(g, l, NULL, x, form);
     return packed(g, l, x);
 }
 

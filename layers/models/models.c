@@ -16,14 +16,12 @@ const qg_model *const qg_models[] = {
     &qg__model_lfc,         &qg__model_cnv,         NULL,
 };
 
-/* No name of a model begins like a text. */
-static bool is_text(char first) { return first && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789({", first); }
-
 const qg_model *qg_model_find(const char *name)
 {
     for (const qg_model *const *m = qg_models; name && *m; m++)
         if (!strcmp((*m)->name, name)) return *m;
-    if (name && is_text(*name)) return &qg_model_text;
+    /* No name of a model begins like a text. */
+    if (name && *name && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789({", *name)) return &qg_model_text;
     qg_fail(QG_EARG, "unknown model '%s'", name ? name : "NULL");
     return NULL;
 }
@@ -80,10 +78,8 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     }
     if (settle(m, spec.option)) return NULL;
     for (int i = 0; i < spec.choices; i++)
-        if (!spec.choice || !spec.choice[i].layer) {
-            qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);
-            return NULL;
-        }
+        if (!spec.choice || !spec.choice[i].layer)
+            return qg__refuse(QG_EARG, "%s: exception %d names no layer", m->name, i);
     char text[QG_MODEL_TEXT_BYTES];
     if (m->text) m->text(&spec, text);
     qg_net *net = qg__net_from_text(m->text ? text : spec.text, &spec);

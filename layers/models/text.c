@@ -26,7 +26,6 @@ typedef struct author {
 static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is == QG__DENSE; }
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
-static bool is_binary(qg_quant input) { return input.scheme && input.bits == 1; }
 
 /* The quantizers of the product that is part i. */
 static qg__model_quants quants(const author *a, int i)
@@ -194,7 +193,7 @@ static qg_status between(author *a, int i, int *taken)
     const int acts = i + (norm >= 0), act = part_is(a, acts, QG__RELU) ? acts : -1;
     const int pool = acts + (act >= 0), n = pool + part_is(a, pool, QG__MAXPOOL) - i;
     const qg_quant input = next_input(a, i + n);
-    const bool     first = n > 0 && pool < i + n && is_binary(input) && !a->part[pool].keeps;
+    const bool     first = n > 0 && pool < i + n && input.scheme && input.bits == 1 && !a->part[pool].keeps;
     qg_status      s     = QG_OK;
     *taken = input.scheme ? n : 0;
     if (*taken == 0) return QG_OK;

@@ -22,31 +22,24 @@ static const char explain_binary[] =
     "of TWN's Caffe code has no a, which makes it binaryconnect without the clip; TWN's PyTorch code has\n"
     "one a per filter.  torch.sign gives 0 at 0.\n";
 
+/* The members that both have. */
+#define SCHEME                                                                                                  \
+    .keys = keys, .bits = 1, .roles = QG_WEIGHT, .form = &qg_sign_form, .ops = QG_FORM_OPS("binary"),           \
+    .constants = qg__mean_signs, .explain = explain_binary
+
 const qg_scheme qg__binary_scheme = {
+    SCHEME,
     .name        = "binary",
     .about       = "{-a, +a}, one a per layer",
-    .keys        = keys,
-    .bits        = 1,
-    .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
-    .form        = &qg_sign_form,
-    .ops         = QG_FORM_OPS("binary"),
-    .constants   = qg__mean_signs,
-    .explain     = explain_binary,
 };
 
 /* The same with a scale per channel; on the command line it has a name of its own. */
 const qg_scheme qg__binary_channel_scheme = {
+    SCHEME,
     .name        = "binary-channel",
     .about       = "{-a, +a}, one a per output channel",
-    .keys        = keys,
-    .bits        = 1,
-    .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
-    .form        = &qg_sign_form,
-    .ops         = QG_FORM_OPS("binary"),
-    .constants   = qg__mean_signs,
-    .explain     = explain_binary,
 };
 
 qg_quant qg_binary(qg_binary_spec spec)

@@ -5,8 +5,9 @@
 #include "quant/reduce.h"
 #include "quant/schemes/formulas.h"
 
-enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR, SCALED };     /* in arg of BinaryConnect */
-enum { BNN_UNIT_START, BNN_GLOROT_LR, BNN_SCALED };                 /* and of BNN */
+enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR, SCALED };     /* in arg; BNN has the last three alone */
+
+static double arg_of(qg_quant q, int i) { return q.arg[q.scheme == &qg__bnn_scheme ? i - UNIT_START : i]; }
 
 #define START_KEYS                                                                                        \
     { .name = "start", .words = "net|unit", .about = "unit: stretch the initial weights to fill [-1, 1]" }, \
@@ -45,6 +46,39 @@ void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
     qg__in_blocks(n, QG_BLOCK, draw_block, &k);
 }
 
+/* --- what both have ---------------------------------------------------------------------------- */
+
+static void start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)learned;
+    if (arg_of(q, UNIT_START) != 0) qg__stretch_to_unit(x);
+}
+
+/* The released code counts the fans of a convolution the same way. */
+static float lr_scale(qg_quant q, double fan_in, double fan_out)
+{
+    const double rule = arg_of(q, GLOROT_LR), squared = (fan_in + fan_out) / 1.5;
+    if (rule == QG_GLOROT_OFF) return 0;
+    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
+}
+
+static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    (void)k, (void)sum;
+    return qg__relative_mix(arg_of(q, SCALED) != 0, w);
+}
+
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    return qg__relative_surrogate(arg_of(q, SCALED) != 0, q, i, at, to);
+}
+
+#define SCHEME                                                                                                   \
+    .about = "{-1, +1}, latent weights in [-1, 1]", .paper = "gradient=plain", .start = start,                   \
+    .lr_scale = lr_scale, .mix = mix, .surrogate = surrogate, .roles = QG_WEIGHT, .float_ends = true,            \
+    .scales = QG_UNSCALED, .clip = 1.0f, .form = &qg_sign_form, .ops = QG_FORM_OPS("sign_weight"),               \
+    .constants = qg__unit_signs
+
 /* --- BinaryConnect ---------------------------------------------------------------------------- */
 
 static qg_var *apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
@@ -56,40 +90,10 @@ static qg_var *apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *
     return y;
 }
 
-static void start(qg_quant q, qg_tensor x, float *const *learned)
-{
-    (void)learned;
-    if (q.arg[UNIT_START] != 0) qg__stretch_to_unit(x);
-}
-
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     if (q.arg[FLOAT_EVAL] != 0) return qg_fail(QG_EARG, "%s: float_eval has no codes", q.scheme->name);
     return qg__form_encode(q, x, learned, out);
-}
-
-/* The released code counts the fans of a convolution the same way. */
-static float glorot_lr(double rule, double fan_in, double fan_out)
-{
-    if (rule == QG_GLOROT_OFF) return 0;
-    const double squared = (fan_in + fan_out) / 1.5;
-    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
-}
-
-static float lr_scale(qg_quant q, double fan_in, double fan_out)
-{
-    return glorot_lr(q.arg[GLOROT_LR], fan_in, fan_out);
-}
-
-static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
-{
-    (void)k, (void)sum;
-    return qg__relative_mix(q.arg[SCALED] != 0, w);
-}
-
-static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
-{
-    return qg__relative_surrogate(q.arg[SCALED] != 0, q, i, at, to);
 }
 
 static const char *advice(qg_quant q)
@@ -105,26 +109,14 @@ static qg_quant complete(qg_quant q)
 }
 
 const qg_scheme qg__binaryconnect_scheme = {
-    .name      = "binaryconnect",
-    .about     = "{-1, +1}, latent weights in [-1, 1]",
-    .keys      = keys,
-    .paper     = "gradient=plain",
-    .complete  = complete,
-    .lr_scale  = lr_scale,
-    .mix       = mix,
-    .advice    = advice,
-    .surrogate = surrogate,
-    .roles     = QG_WEIGHT,
-    .float_ends = true,
-    .scales    = QG_UNSCALED,
-    .clip      = 1.0f,
-    .form      = &qg_sign_form,
-    .ops       = QG_FORM_OPS("sign_weight"),
-    .own       = qg__straight_through,
-    .constants = qg__unit_signs,
-    .start     = start,
-    .apply     = apply,
-    .encode    = encode,
+    SCHEME,
+    .name     = "binaryconnect",
+    .keys     = keys,
+    .complete = complete,
+    .advice   = advice,
+    .own      = qg__straight_through,
+    .apply    = apply,
+    .encode   = encode,
     .explain =
         "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
         "\n"
@@ -162,46 +154,12 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 
 /* --- BNN -------------------------------------------------------------------------------------- */
 
-static void bnn_start(qg_quant q, qg_tensor x, float *const *learned)
-{
-    (void)learned;
-    if (q.arg[BNN_UNIT_START] != 0) qg__stretch_to_unit(x);
-}
-
-static qg_mix bnn_mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
-{
-    (void)k, (void)sum;
-    return qg__relative_mix(q.arg[BNN_SCALED] != 0, w);
-}
-
-static double bnn_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
-{
-    return qg__relative_surrogate(q.arg[BNN_SCALED] != 0, q, i, at, to);
-}
-
-static float bnn_lr_scale(qg_quant q, double fan_in, double fan_out)
-{
-    return glorot_lr(q.arg[BNN_GLOROT_LR], fan_in, fan_out);
-}
-
 const qg_scheme qg__bnn_scheme = {
-    .name      = "bnn",
-    .about     = "{-1, +1}, latent weights in [-1, 1]",
-    .keys      = bnn_keys,
-    .paper     = "gradient=plain",
-    .bits      = 1,
-    .lr_scale  = bnn_lr_scale,
-    .mix       = bnn_mix,
-    .surrogate = bnn_surrogate,
-    .roles     = QG_WEIGHT,
-    .float_ends = true,
-    .scales    = QG_UNSCALED,
-    .clip      = 1.0f,
-    .form      = &qg_sign_form,
-    .ops       = QG_FORM_OPS("sign_weight"),
-    .own       = qg__clip_at_1,
-    .constants = qg__unit_signs,
-    .start     = bnn_start,
+    SCHEME,
+    .name = "bnn",
+    .keys = bnn_keys,
+    .bits = 1,
+    .own  = qg__clip_at_1,
     .explain =
         "Weights of -1 and +1 as in BNN.          Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
@@ -224,7 +182,5 @@ qg_quant qg_bnn(qg_bnn_spec spec)
     return qg_quant_defaults((qg_quant){ .scheme    = &qg__bnn_scheme,
                                          .surrogate = spec.surrogate,
                                          .as_paper  = spec.as_paper,
-                                         .arg       = { [BNN_UNIT_START] = spec.unit_start,
-                                                        [BNN_GLOROT_LR]  = (int)spec.glorot_lr,
-                                                        [BNN_SCALED]     = !spec.plain_gradient } });
+                                         .arg       = { spec.unit_start, (int)spec.glorot_lr, !spec.plain_gradient } });
 }

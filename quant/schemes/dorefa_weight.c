@@ -122,41 +122,24 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
     return tanh(to->x[i]) / tanh(qg__point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
 }
 
-static const qg_scheme binary;
-static qg_quant        complete(qg_quant q);
+static qg_quant complete(qg_quant q);
 
-#define ABOUT "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}"
+/* The members that both have. */
+#define SCHEME                                                                                                \
+    .name = "dorefa", .about = "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}", .keys = keys,            \
+    .complete = complete, .roles = QG_WEIGHT, .float_ends = true, .granularity = QG_EITHER_SCALE,             \
+    .ops = QG_FORM_OPS("dorefa_weight"), .explain = qg__dorefa_explain
 
 const qg_scheme qg__dorefa_weight_scheme = {
-    .name        = "dorefa",
-    .about       = ABOUT,
-    .keys        = keys,
-    .complete    = complete,
-    .roles       = QG_WEIGHT,
-    .float_ends  = true,
-    .granularity = QG_EITHER_SCALE,
-    .form        = &qg_tanh_form,
-    .ops         = QG_FORM_OPS("dorefa_weight"),
-    .own_slope   = true,
-    .constants   = constants,
-    .adds        = adds,
-    .surrogate   = surrogate,
-    .explain     = qg__dorefa_explain,
+    SCHEME,
+    .form      = &qg_tanh_form,
+    .own_slope = true,
+    .constants = constants,
+    .adds      = adds,
+    .surrogate = surrogate,
 };
 
-static const qg_scheme binary = {
-    .name        = "dorefa",
-    .about       = ABOUT,
-    .keys        = keys,
-    .complete    = complete,
-    .roles       = QG_WEIGHT,
-    .float_ends  = true,
-    .granularity = QG_EITHER_SCALE,
-    .form        = &qg_sign_form,
-    .ops         = QG_FORM_OPS("dorefa_weight"),
-    .constants   = qg__mean_signs,
-    .explain     = qg__dorefa_explain,
-};
+static const qg_scheme binary = { SCHEME, .form = &qg_sign_form, .constants = qg__mean_signs };
 
 static qg_quant complete(qg_quant q)
 {

@@ -43,7 +43,6 @@ static const qg_key keys[] = KEYS(RANGES), weight_keys[] = KEYS(RANGES "|current
 /* --- the range -------------------------------------------------------------------------------- */
 
 static qg_range_kind kind_of(qg_quant q) { return (qg_range_kind)q.arg[KIND]; }
-static bool          is_narrow(qg_quant q) { return q.arg[NARROW] != 0 || kind_of(q) == QG_RANGE_CURRENT; }
 
 /* -6 and 6 for an end that was not given. */
 static qg_range range(qg_quant q)
@@ -61,8 +60,9 @@ static qg_range range(qg_quant q)
 
 static qg_status nudge(qg_quant q, float min, float max, qg_levels *u)
 {
-    int zero_point;
-    return qg__nudge(q.bits, is_narrow(q), min, max, u, &zero_point);
+    const bool narrow = q.arg[NARROW] != 0 || kind_of(q) == QG_RANGE_CURRENT;
+    int        zero_point;
+    return qg__nudge(q.bits, narrow, min, max, u, &zero_point);
 }
 
 /* The factor of the gradients of a learned min and max, 1 / sqrt(n), where n numbers share the range (of an input,

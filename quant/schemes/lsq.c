@@ -28,21 +28,11 @@ static const qg_key weight_keys[] = {
 static int qn_of(qg_quant q) { return q.arg[SIGNED] != 0 ? 1 << (q.bits - 1) : 0; }
 static int qp_of(qg_quant q) { return q.arg[SIGNED] != 0 ? (1 << (q.bits - 1)) - 1 : (1 << q.bits) - 1; }
 
-static float initial_step(size_t n, const float *x, int qp)
-{
-    return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0)) : 0.0f;
-}
-
-static double grad_scale(size_t n, int qp)
-{
-    /* qp is 0 for one signed bit; the number of elements is 0 for an empty tensor. */
-    return 1.0 / sqrt((n ? (double)n : 1.0) * (qp > 0 ? (double)qp : 1.0));
-}
-
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
+    const double n = x.numbers ? (double)x.numbers : 1.0;
     return (qg_constants){ .uniform = { .lo = -(float)qn_of(q), .hi = (float)qp_of(q), .step = learned[STEP] },
-                           .gain    = { (float)grad_scale(x.numbers, qp_of(q)) } };
+                           .gain    = { (float)(1.0 / sqrt(n * (double)qp_of(q))) } };
 }
 
 static bool ready(qg_quant q, const float *const *learned)
@@ -83,11 +73,9 @@ static void rectified(const void *context, size_t first, size_t n, float *term)
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
-    const size_t n  = qg_count(x.shape);
-    const int    qp = qp_of(q);
-    const float  step = q.arg[SIGNED] != 0
-                            ? initial_step(n, x.data, qp)
-                            : (float)(2.0 * qg__sum_terms(n, rectified, x.data) / (double)n / sqrt((double)qp));
+    const size_t n    = qg_count(x.shape);
+    const double sum  = q.arg[SIGNED] != 0 ? qg__sum_abs(n, x.data) : qg__sum_terms(n, rectified, x.data);
+    const float  step = (float)(2.0 * sum / (double)n / sqrt((double)qp_of(q)));
     /* A batch of zeros, or with a NaN or an infinity, is skipped; weights have no second batch. */
     if (q.role != QG_WEIGHT && !(step > 0.0f && isfinite(step))) return;
     *learned[STEP] = step < smallest_step ? smallest_step : step;
@@ -96,7 +84,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    return learned[SEEN]->data[0] == 0.0f && !qg__quant_is_delayed(q, t);
+    return learned[SEEN]->data[0] == 0.0f && !qg__quant_is_delayed(q, qg_tape_step(t));
 }
 
 /* --- the schemes ----------------------------------------------------------------------------- */
@@ -129,28 +117,17 @@ static qg_quant complete(qg_quant q)
     return q;
 }
 
-#define ABOUT "multiples of a learned step"
+/* The members that both have. */
+#define SCHEME                                                                                                      \
+    .name = "lsq", .about = "multiples of a learned step", .keys = keys, .weight_keys = weight_keys,                \
+    .complete = complete, .learned = learned_step, .check = check, .start = start, .observes = observes,            \
+    .observe = start, .ready = ready, .form = &qg_lsq_form, .ops = QG_ACTIVATION_OP("lsq"), .own_slope = true,      \
+    .surrogate = surrogate, .constants = constants, .activation = qg_form_activation
 
 const qg_scheme qg__lsq_scheme = {
-    .name        = "lsq",
-    .about       = ABOUT,
-    .keys        = keys,
-    .weight_keys = weight_keys,
-    .complete    = complete,
-    .variant     = "signed=yes",
-    .learned    = learned_step,
-    .roles      = QG_WEIGHT | QG_INPUT,
-    .check      = check,
-    .start      = start,
-    .observes   = observes,
-    .observe    = start,
-    .ready      = ready,
-    .form       = &qg_lsq_form,
-    .ops        = QG_ACTIVATION_OP("lsq"),
-    .own_slope  = true,
-    .surrogate  = surrogate,
-    .constants  = constants,
-    .activation = qg_form_activation,
+    SCHEME,
+    .variant = "signed=yes",
+    .roles   = QG_WEIGHT | QG_INPUT,
     .explain =
         "Learned step size with signed codes, for weights, and for inputs with signed=yes (is_signed).\n"
         "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
@@ -160,26 +137,10 @@ const qg_scheme qg__lsq_scheme = {
 };
 
 static const qg_scheme lsq_unsigned = {
-    .name        = "lsq",
-    .about       = ABOUT,
-    .keys        = keys,
-    .weight_keys = weight_keys,
-    .complete    = complete,
-    .variant     = "signed=no",
-    .learned    = learned_step,
-    .roles      = QG_INPUT,
-    .rectifies  = true,
-    .check      = check,
-    .start      = start,
-    .observes   = observes,
-    .observe    = start,
-    .ready      = ready,
-    .form       = &qg_lsq_form,
-    .ops        = QG_ACTIVATION_OP("lsq"),
-    .own_slope  = true,
-    .surrogate  = surrogate,
-    .constants  = constants,
-    .activation = qg_form_activation,
+    SCHEME,
+    .variant   = "signed=no",
+    .roles     = QG_INPUT,
+    .rectifies = true,
     .explain =
         "Learned step size with codes from 0, for activations; it replaces relu.\n"
         "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"

@@ -126,7 +126,11 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 /* --- the schemes ----------------------------------------------------------------------------- */
 
-#define ABOUT "multiples of a factor without an offset"
+/* The members that both have. */
+#define SCHEME                                                                                              \
+    .name = "qdq", .about = "multiples of a factor without an offset", .keys = keys, .complete = complete,  \
+    .roles = QG_WEIGHT | QG_INPUT, .check = check, .range = range, .form = &qg_scaled_form,                 \
+    .constants = constants, .codes = codes
 
 #define EXPLAIN_STEP                                                                                     \
     "\n"                                                                                                 \
@@ -141,20 +145,11 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "Other implementations: TensorFlow returns infinities or NaN for ranges that are errors here; its\n"
 
 const qg_scheme qg__qdq_scheme = {
-    .name            = "qdq",
+    SCHEME,
     .variant         = "range=measured",
-    .about           = ABOUT,
-    .keys            = keys,
-    .complete        = complete,
-    .roles           = QG_WEIGHT | QG_INPUT,
     .granularity     = QG_EITHER_SCALE,
-    .check           = check,
-    .range           = range,
-    .form            = &qg_scaled_form,
     .ops             = QG_FORM_OPS("qdq"),
-    .constants       = constants,
     .check_constants = check_constants,
-    .codes           = codes,
     .encode          = encode,
     .explain =
         "Signed or unsigned codes times a factor, which follows from min and max of the values in each step.\n"
@@ -173,21 +168,12 @@ const qg_scheme qg__qdq_scheme = {
 };
 
 static const qg_scheme given_range = {
-    .name       = "qdq",
+    SCHEME,
     .variant    = "range=given",
-    .about      = ABOUT,
-    .keys       = keys,
-    .complete   = complete,
-    .roles      = QG_WEIGHT | QG_INPUT,
-    .check      = check,
-    .range      = range,
-    .form       = &qg_scaled_form,
     .ops        = QG_ACTIVATION_OP("qdq"),
     .own_slope  = true,
     .surrogate  = given_surrogate,
-    .constants  = constants,
     .activation = qg_form_activation,
-    .codes      = codes,
     .explain =
         "Signed or unsigned codes times a factor, which follows from a given min and max.\n"
         "                                    tf.quantization.quantize_and_dequantize, kernels V2, V3 and V4\n"

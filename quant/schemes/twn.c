@@ -1,5 +1,4 @@
-/* Ternary weights with one scale.                                              [TWN,
- * arXiv:1605.04711]
+/* Ternary weights with one scale.                                              [TWN, arXiv:1605.04711]
  *
  *     D    = threshold mean|w|                threshold of the span
  *     a    = mean{ |w_i| : |w_i| > D }        its scale

@@ -38,7 +38,6 @@ enum { RULE, CENTRED }; /* in arg */
 
 /* arg[RULE] is an index of the words, which have no default. */
 static qg_xnor_rule rule_of(qg_quant q) { return (qg_xnor_rule)(q.arg[RULE] + QG_XNOR_EXACT); }
-static double       word_of(qg_xnor_rule rule) { return (int)rule - QG_XNOR_EXACT; }
 
 static const qg_key keys[] = {
     QG_AS_KEY,
@@ -97,50 +96,15 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 static qg_quant complete(qg_quant q);
 
-#define ABOUT "{-a, +a}, one a per output channel"
+/* The members that both have. */
+#define SCHEME                                                                                                     \
+    .name = "xnor", .about = "{-a, +a}, one a per output channel", .keys = keys, .paper = "rule=exact", .bits = 1, \
+    .complete = complete, .roles = QG_WEIGHT, .float_ends = true, .granularity = QG_CHANNEL_SCALE,                 \
+    .form = &qg_sign_form, .ops = QG_FORM_OPS("xnor_weight"), .own = own, .constants = qg__mean_signs, .mix = mix,  \
+    .mixes_sums = true, .surrogate = surrogate, .explain = qg__xnor_explain
 
-const qg_scheme qg__xnor_scheme = {
-    .name        = "xnor",
-    .about       = ABOUT,
-    .keys        = keys,
-    .paper       = "rule=exact",
-    .bits        = 1,
-    .complete    = complete,
-    .roles       = QG_WEIGHT,
-    .float_ends  = true,
-    .granularity = QG_CHANNEL_SCALE,
-    .form        = &qg_sign_form,
-    .ops         = QG_FORM_OPS("xnor_weight"),
-    .own         = own,
-    .constants   = qg__mean_signs,
-    .mix         = mix,
-    .mixes_sums  = true,
-    .surrogate   = surrogate,
-    .explain     = qg__xnor_explain,
-};
-
-static const qg_scheme centred_weight = {
-    .name        = "xnor",
-    .about       = ABOUT,
-    .keys        = keys,
-    .paper       = "rule=exact",
-    .bits        = 1,
-    .complete    = complete,
-    .variant     = "latent=centred",
-    .roles       = QG_WEIGHT,
-    .float_ends  = true,
-    .granularity = QG_CHANNEL_SCALE,
-    .clip        = 1,
-    .centred     = true,
-    .form        = &qg_sign_form,
-    .ops         = QG_FORM_OPS("xnor_weight"),
-    .own         = own,
-    .constants   = qg__mean_signs,
-    .mix         = mix,
-    .mixes_sums  = true,
-    .surrogate   = surrogate,
-    .explain     = qg__xnor_explain,
-};
+const qg_scheme        qg__xnor_scheme = { SCHEME };
+static const qg_scheme centred_weight = { SCHEME, .variant = "latent=centred", .clip = 1, .centred = true };
 
 static qg_quant complete(qg_quant q)
 {
@@ -155,6 +119,6 @@ qg_quant qg_xnor(qg_xnor_spec spec)
                                                             .surrogate = spec.surrogate,
                                                             .as_paper  = spec.as_paper,
                                                             .arg       = { [CENTRED] = spec.centred } });
-    q.arg[RULE] = word_of(rule);
+    q.arg[RULE] = (int)rule - QG_XNOR_EXACT;
     return q;
 }

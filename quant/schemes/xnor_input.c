@@ -145,42 +145,20 @@ static const qg_key keys[] = {
 
 static qg_quant complete(qg_quant q);
 
-#define ABOUT "{-1, +1}; with scale=on the product is multiplied by the mean |x| of its window"
+/* The members that both have. */
+#define SCHEME                                                                                                    \
+    .name = "xnor", .about = "{-1, +1}; with scale=on the product is multiplied by the mean |x| of its window",   \
+    .keys = keys, .bits = 1, .complete = complete, .roles = QG_INPUT, .float_ends = true, .rectifies = true,      \
+    .form = &qg_sign_form, .own = qg__clip_at_1, .constants = qg__unit_signs, .explain = qg__xnor_explain
 
-const qg_scheme qg__xnor_activation_scheme = {
-    .name         = "xnor",
-    .about        = ABOUT,
-    .keys         = keys,
-    .bits         = 1,
-    .complete     = complete,
-    .roles        = QG_INPUT,
-    .float_ends   = true,
-    .rectifies    = true,
-    .form         = &qg_sign_form,
-    .ops          = QG_FORM_OPS("sign"),
-    .own          = qg__clip_at_1,
-    .constants    = qg__unit_signs,
-    .scale_output = scale_output,
-    .explain      = qg__xnor_explain,
-};
+const qg_scheme qg__xnor_activation_scheme = { SCHEME, .ops = QG_FORM_OPS("sign"), .scale_output = scale_output };
 
 /* The sign alone, which needs no product. */
 static const qg_scheme unscaled_input = {
-    .name       = "xnor",
-    .about      = ABOUT,
-    .keys       = keys,
-    .bits       = 1,
-    .complete   = complete,
+    SCHEME,
     .variant    = "scale=off",
-    .roles      = QG_INPUT,
-    .float_ends = true,
-    .rectifies  = true,
-    .form       = &qg_sign_form,
     .ops        = QG_ACTIVATION_OP("sign"),
-    .own        = qg__clip_at_1,
-    .constants  = qg__unit_signs,
     .activation = qg_form_activation,
-    .explain    = qg__xnor_explain,
 };
 
 static qg_quant complete(qg_quant q)

@@ -34,7 +34,7 @@ allow optim           "$core|optim/"
 allow datasets        "$core|$dist|datasets/"
 # The engine stands alone: it shares only the choice of the instruction set, and registers.
 allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
-allow infer           'core/(kernels/cpu|io/hash)\.h|infer/'
+allow infer           'core/(kernels/cpu|io/(hash|utf8))\.h|infer/'
 allow train           "$below|$dist|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|infer/infer\.h|$tools|cli/config/|cli/run/"

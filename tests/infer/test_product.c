@@ -15,6 +15,7 @@
 #include "core/rng.h"
 #include "infer/kernels/isa.h"
 #include "infer/product.h"
+#include "tests/support/bits.h"
 #include "tests/support/environment.h"
 
 /* --- operands ----------------------------------------------------------------------------------- */
@@ -63,7 +64,7 @@ static void *coded(const qg__product *p, size_t pixels, const float *x)
         int8_t            *values = room(n);
         uint64_t          *bits   = room(qg__bit_words(a, pixels, p->g.c) * sizeof *bits);
         for (size_t i = 0; i < n; i++) values[i] = (int8_t)x[i];
-        qg__pack_values(a, pixels, p->g.c, values, bits);
+        pack_values(a, pixels, p->g.c, values, bits);
         free(values);
         return bits;
     }

@@ -13,6 +13,7 @@
 #include "layers/models/models.h"
 #include "layers/models/text.h"
 #include "layers/plan.h"
+#include "tests/support/bits.h"
 #include "tests/support/coded.h"
 #include "tests/support/environment.h"
 #include "tests/support/nets.h"
@@ -153,7 +154,7 @@ static int code_at(const qg__record *s, const uint8_t *value, size_t i)
     if (s->r.coding == QG__AS_BYTES) return value[i] / q.step;
     const qg__alphabet a = qg__alphabet_of(q);
     const uint64_t    *pixel = (const uint64_t *)(const void *)value + i / oc * (size_t)a.bits * qg__words((int)oc);
-    return (qg__value(a, (int)oc, pixel, (int)(i % oc)) - q.lowest) / q.step;
+    return (value_of_pixel(a, (int)oc, pixel, (int)(i % oc)) - q.lowest) / q.step;
 }
 
 static int code_of(const float *threshold, int count, float x)
