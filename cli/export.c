@@ -68,12 +68,11 @@ static void take_notes(exporter *e)
 /* The formats, in the order of the words of --to. */
 static qg_status write_packed(exporter *e)
 {
-    const qg_packed_spec bare   = { .step = e->spec.step };
-    qg_status            status = qg_export_packed_size(qg_run_net(e->run), bare, &e->net_bytes);
     unsigned char *file;
-    if (!status) status = qg_export_packed_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
+    qg_status      status = qg_export_packed_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
     if (status) return status;
-    status = output_write(config_text(e->asked, "out"), OUTPUT_PACKED, file, e->bytes);
+    e->net_bytes = qg_net_packed_bytes(qg_run_net(e->run));
+    status       = output_write(config_text(e->asked, "out"), OUTPUT_PACKED, file, e->bytes);
     free(file);
     return status;
 }

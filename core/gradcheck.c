@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "core/walk.h"
 
 /* A step of 1/64 in float32.  The four evaluations of L round each y to 6e-8 of its size, about
  * 1e-5 of the difference once divided by h; what the two step sizes leave of the curvature is of
@@ -147,7 +148,7 @@ static qg_status spoil(check *c)
     qg_tape_begin(c->tape, QG_TRAIN, 0, 0);
     qg_var *x = qg_input(c->tape, (qg_tensor){ { 1, 1, 1, 1 }, &one });
     qg_var *y = x ? qg_record(c->tape, &weigh, x->shape, x, NULL, NULL) : NULL;
-    for (size_t at = 0, end = qg_tape_peak(c->tape); y && at < end; at += PIECE) {
+    for (size_t at = 0, end = qg__tape_peak(c->tape); y && at < end; at += PIECE) {
         void *piece = qg_save(c->tape, y, PIECE);
         if (!piece) break;
         memset(piece, 0xFF, PIECE);

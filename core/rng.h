@@ -33,7 +33,6 @@ static inline float qg_uniform(uint64_t key, uint64_t i)
 }
 
 float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, variance 1 */
-void  qg_permutation(uint64_t key, size_t n, uint32_t *order);          /* of 0 .. n-1, n < 2^32 */
 
 /* What a seed is forked for.  Files and results depend on these numbers. */
 enum { QG_STREAM_INIT = 1, QG_STREAM_SHUFFLE = 2, QG_STREAM_AUGMENT = 3, QG_STREAM_TAPE = 4, QG_STREAM_HOLDOUT = 5 };

@@ -12,17 +12,6 @@ enum { MESSAGE_BYTES = 2048 };
 static _Thread_local char      message[MESSAGE_BYTES] = "no error";
 static _Thread_local qg_status code;
 
-const char *qg_status_text(qg_status s)
-{
-    switch (s) {
-#define X(code, text)                                                                              \
-    case code: return text;
-        QG_STATUS_LIST(X)
-#undef X
-    }
-    return "unknown status";
-}
-
 const char *qg_errmsg(void)
 {
     return message;

@@ -17,20 +17,15 @@
 #include <nothing-else-can-be-compiled>
 #endif
 
-#define QG_STATUS_LIST(X)                                                                          \
-    X(QG_OK, "ok")                                                                                 \
-    X(QG_EMEM, "out of memory")                                                                    \
-    X(QG_ESHAPE, "shapes do not fit")                                                              \
-    X(QG_EARG, "argument out of range")                                                            \
-    X(QG_EIO, "cannot open, read or write")                                                        \
-    X(QG_EFORMAT, "file is malformed")                                                             \
-    X(QG_ESTATE, "called at the wrong time")                                                       \
-    X(QG_ENAN, "value is not finite")
-
 typedef enum qg_status {
-#define X(code, text) code,
-    QG_STATUS_LIST(X)
-#undef X
+    QG_OK,
+    QG_EMEM,                /* out of memory */
+    QG_ESHAPE,              /* shapes do not fit */
+    QG_EARG,                /* argument out of range */
+    QG_EIO,                 /* cannot open, read or write */
+    QG_EFORMAT,             /* file is malformed */
+    QG_ESTATE,              /* called at the wrong time */
+    QG_ENAN                 /* value is not finite */
 } qg_status;
 
 #if defined(__GNUC__)
@@ -47,7 +42,6 @@ typedef enum qg_status {
 #define QG_NORETURN _Noreturn
 #endif
 
-const char *qg_status_text(qg_status s);                 /* "out of memory"; never NULL */
 const char *qg_errmsg(void);                             /* the message of the last failure; never NULL */
 qg_status   qg_errcode(void);                            /* its status, for functions that return NULL */
 int         qg_print_error(const char *program);         /* print "program: message" to stderr; returns 1 */

@@ -25,7 +25,7 @@ typedef struct place {
     qg_var var[GENERATIONS];
 } place;
 
-/* A pointer that a caller has attached to the step (qg_tape_attach). */
+/* A pointer that a caller has attached to the step (qg__tape_attach). */
 typedef struct attachment {
     const void        *owner;
     void              *what;
@@ -102,7 +102,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
         qg_reject(t, QG_EARG, "tape: %d is not a mode", (int)mode);
 }
 
-size_t    qg_tape_peak(const qg_tape *t)   { return t ? t->peak : 0; }
+size_t    qg__tape_peak(const qg_tape *t)   { return t ? t->peak : 0; }
 qg_status qg_tape_status(const qg_tape *t) { return t ? t->status : QG_ESTATE; }
 qg_mode   qg_tape_mode(const qg_tape *t)   { return t->mode; }
 uint64_t  qg_tape_step(const qg_tape *t)   { return t->at; }
@@ -274,7 +274,7 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
     return v->data ? v : NULL;
 }
 
-qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
+qg_var *qg__record_view(qg_tape *t, const qg_op *op, qg_var *x)
 {
     if (!x) return NULL;
     qg_var *v = entry(t, op, x->shape, x, NULL, NULL);
@@ -313,7 +313,7 @@ void *qg_scratch(qg_tape *t, size_t bytes)
     return take(t, &t->scratch, bytes);
 }
 
-void qg_tape_attach(qg_tape *t, const void *owner, void *what)
+void qg__tape_attach(qg_tape *t, const void *owner, void *what)
 {
     attachment *a = take(t, &t->step, sizeof *a);
     if (!a) return;
@@ -321,7 +321,7 @@ void qg_tape_attach(qg_tape *t, const void *owner, void *what)
     t->attached = a;
 }
 
-void *qg_tape_attached(const qg_tape *t, const void *owner)
+void *qg__tape_attached(const qg_tape *t, const void *owner)
 {
     const attachment *a = t ? t->attached : NULL;
     while (a && a->owner != owner) a = a->older;

@@ -77,7 +77,6 @@ qg_tape  *qg_tape_new(void);
  * `qgrad train --seed S` passes the key qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the
  * step, QG_EARG. */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
-size_t    qg_tape_peak(const qg_tape *t);                /* the most bytes in use at once so far */
 qg_status qg_tape_status(const qg_tape *t);              /* the first failure of the current step */
 void      qg_tape_profile(qg_tape *t, qg_profile *p);    /* time every op into p; NULL: stop */
 
@@ -107,8 +106,6 @@ uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's d
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
 void      qg_drop_batch(qg_var *y);                      /* y is a sum over the batch: its first
                                                              axis counts no images (y->batch = 0) */
-qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x, in its memory; for
-                                                                             ops that only change gradients */
 bool      qg_add_operand(qg_var *y, int at, qg_var *x);  /* one more operand, at >= 3; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
 void      qg_restore_batch(qg_var *y);                   /* y repeats an operand for each image: its
@@ -119,9 +116,6 @@ void      qg_share_gradient(qg_var *y);                  /* dL/din[0] = dL/dy, a
                                                              backward never runs */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
-/* Attach keeps a pointer for its owner until the step ends; attached returns the newest, or NULL. */
-void      qg_tape_attach(qg_tape *t, const void *owner, void *what);
-void     *qg_tape_attached(const qg_tape *t, const void *owner);
 QG_PRINTF(3, 4)
 qg_var   *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...);       /* fail the step; always NULL */
 qg_var   *qg__reject_null(qg_tape *t, const char *what); /* the same: `what` is NULL, QG_EARG */

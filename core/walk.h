@@ -14,6 +14,9 @@ void qg__mark_product(qg_var *y);
 /* Whether y->grad stays as it is (qg_tape_retain); else backward, its last reader, may write to it. */
 bool qg__retained(const qg_tape *t);
 
+/* y is x, in its memory; for ops that only change gradients. */
+qg_var *qg__record_view(qg_tape *t, const qg_op *op, qg_var *x);
+
 /* --- the memory of gradients (core/gradients.c) --- */
 
 typedef struct qg__gradients {
@@ -34,6 +37,10 @@ bool      qg__gradient_shared(const qg_var *v);                 /* v->grad is th
 
 qg__gradients *qg__tape_gradients(qg_tape *t);
 void          *qg__tape_take(qg_tape *t, size_t bytes);         /* memory until the step ends.  NULL: the step has failed */
+size_t         qg__tape_peak(const qg_tape *t);                 /* the most bytes in use at once so far */
+/* Attach keeps a pointer for its owner until the step ends; attached returns the newest, or NULL. */
+void           qg__tape_attach(qg_tape *t, const void *owner, void *what);
+void          *qg__tape_attached(const qg_tape *t, const void *owner);
 bool           qg__tape_walks(const qg_tape *t);                /* qg_backward is running */
 qg_status      qg__tape_ready(qg_tape *t, const qg_var *v);     /* qg__gradients_ready, for v's op */
 qg_status      qg__tape_visit(qg_tape *t, qg_var *v);           /* v's backward, if it has any, with all that is around it */

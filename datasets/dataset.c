@@ -9,6 +9,7 @@
 
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
+#include "core/rng.h"
 #include "datasets/files.h"
 
 bool qg__dataset_classes(int classes)
@@ -219,4 +220,16 @@ bool qg__dataset_absent(const char *path)
     say_contents(dir, slash ? slash + 1 : path, name, n);
     qg__names_free(name, n);
     return true;
+}
+
+void qg__permutation(uint64_t key, size_t n, uint32_t *order)
+{
+    for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
+    /* Fisher-Yates.  The modulo bias is below n / 2^64. */
+    for (size_t i = n; i > 1; i--) {
+        const size_t   j = (size_t)(qg_bits(key, i) % i);
+        const uint32_t o = order[i - 1];
+        order[i - 1]     = order[j];
+        order[j]         = o;
+    }
 }

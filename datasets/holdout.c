@@ -65,7 +65,7 @@ static qg_status divide(const qg__dataset *set, int images, part *p)
 static void draw(const qg__dataset *set, uint64_t seed, part *p, uint32_t *order, uint8_t *taken)
 {
     const size_t n = (size_t)set->shape.n;
-    qg_permutation(qg_rng_fork(seed, QG_STREAM_HOLDOUT), n, order);
+    qg__permutation(qg_rng_fork(seed, QG_STREAM_HOLDOUT), n, order);
     for (size_t i = 0; i < n; i++) {
         part *of        = &p[set->labels[order[i]]];
         taken[order[i]] = of->gives > 0;

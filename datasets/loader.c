@@ -360,7 +360,7 @@ static void draw_order(qg_loader *l)
         for (size_t i = 0; i < n; i++) l->order[i] = (uint32_t)i;
     } else {
         const uint64_t key = qg_rng_fork(l->spec.seed, QG_STREAM_SHUFFLE);
-        qg_permutation(qg_rng_fork(key, l->epoch), n, l->order);
+        qg__permutation(qg_rng_fork(key, l->epoch), n, l->order);
     }
     l->ordered = true;
 }
@@ -551,7 +551,7 @@ const char *qg_loader_class_names(const qg_loader *l) { return l ? l->set.class_
 
 const char *qg_loader_warning(const qg_loader *l) { return l ? l->set.warning : NULL; }
 
-uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
+uint64_t qg__loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
 qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }
 
@@ -559,7 +559,7 @@ qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
 
 void qg__loader_divide(qg_loader *l, bool among_ranks) { l->whole = !among_ranks; }
 
-uint64_t qg_loader_digest(const qg_loader *l)
+uint64_t qg__loader_digest(const qg_loader *l)
 {
     return l ? l->digest : 0;
 }

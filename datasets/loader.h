@@ -252,15 +252,10 @@ bool      qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t byte
  * Memory   Owned by l, and freed with it. */
 qg_loader *qg_loader_validation(const qg_loader *l);
 
-/* A hash that identifies the set: of its bytes and labels, before normalisation and before images
- * are held out. */
-uint64_t  qg_loader_digest(const qg_loader *l);
-
-/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of the
- * names.  Classes have names in a folder, and if they were chosen with .classes; without a folder,
- * the name is then the former number, "7".  Otherwise the results are NULL and 0. */
+/* The names of the classes in the order of their numbers, each ended by NUL.  Classes have names in
+ * a folder, and if they were chosen with .classes; without a folder, the name is then the former
+ * number, "7".  Otherwise the result is NULL. */
 const char *qg_loader_class_names(const qg_loader *l);
-uint64_t  qg_loader_class_digest(const qg_loader *l);
 
 /* A warning, in one line, about what may be a mistake in the set: files that were skipped; images
  * with 16 bits per value, of which the high 8 are used; unless .in_order, a class without images.

@@ -37,6 +37,9 @@ QG_MUST_CHECK
 qg_status qg__preprocess_copy(qg_preprocess *p, const qg_preprocess *from);
 void      qg__preprocess_clear(qg_preprocess *p);
 
+/* Whether x is the same for every image. */
+bool      qg__preprocess_equal(const qg_preprocess *a, const qg_preprocess *b);
+
 /* The arrays that a kind has, for images of p->shape; their contents are undefined.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg__preprocess_allocate(qg_preprocess *p);

@@ -74,7 +74,7 @@ static bool same_floats(const float *a, const float *b, size_t n)
     return a && b ? !memcmp(a, b, n * sizeof *a) : a == b;
 }
 
-bool qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b)
+bool qg__preprocess_equal(const qg_preprocess *a, const qg_preprocess *b)
 {
     if (!a || !b || !qg_shape_equal(a->shape, b->shape)) return false;
     const qg_normalise m = a->normalise, n = b->normalise;
@@ -161,7 +161,7 @@ static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
 {
     char *text = malloc(n * QG_NUMBER_BYTES);
     if (!text) {
-        qg_state_fail(s, qg_fail(QG_EMEM, "out of memory: note '%s' of %zu numbers", key, n));
+        qg__state_fail(s, qg_fail(QG_EMEM, "out of memory: note '%s' of %zu numbers", key, n));
         return;
     }
     char *to = text;
@@ -185,7 +185,7 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
 {
     char text[TEXT_BYTES];
     if (!p) {
-        qg_state_fail(s, QG_EARG);
+        qg__state_fail(s, QG_EARG);
         return;
     }
     snprintf(text, sizeof text, "%dx%dx%d", p->shape.h, p->shape.w, p->shape.c);

@@ -54,8 +54,6 @@ const qg_preprocess *qg_loader_preprocess(const qg_loader *l);
 qg_shape             qg_preprocess_shape(const qg_preprocess *p);       /* of one image: 1,h,w,c */
 qg_normalise         qg_preprocess_normalise(const qg_preprocess *p);
 
-bool qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b); /* the same x for every image */
-
 /* Reads a PNG, JPEG or BMP file of any size, turned and resized as by qg_folder, to bytes
  * [h][w][c] of a shape with n = 1.  A color image becomes gray if c is 1; of 16 bits per value the
  * high 8 are used, and *deep, unless deep is NULL, is then true.  With NULL for bytes it reads

@@ -288,7 +288,7 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
 
 uint64_t qg__data_digest(const qg_loader *train, const qg_loader *test)
 {
-    const uint64_t digest[] = { qg_loader_digest(train), qg_loader_digest(test) };
+    const uint64_t digest[] = { qg__loader_digest(train), qg__loader_digest(test) };
     return qg_hash(QG_HASH_BASIS, digest, sizeof digest);
 }
 

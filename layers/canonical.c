@@ -120,8 +120,8 @@ static bool is_same(qg_quant a, qg_quant b)
 {
     double     of_a[QG_MAX_KEYS] = { 0 }, of_b[QG_MAX_KEYS] = { 0 };
     if (a.scheme != b.scheme || a.bits != b.bits || a.per_channel != b.per_channel) return false;
-    qg_quant_values(a, of_a);
-    qg_quant_values(b, of_b);
+    qg__quant_values(a, of_a);
+    qg__quant_values(b, of_b);
     const bool named = !a.surrogate.slope || qg__surrogate_word(a.surrogate) >= 0;
     return named && !a.surrogate.whole && !memcmp(of_a, of_b, sizeof of_a);
 }

@@ -132,10 +132,6 @@ size_t         qg_layer_packed_bytes(qg_layer *l);          /* in a packed file,
 enum { QG_ROLES = 3 };
 extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
 
-/* p with its shape in files: [out,kh,kw,in] for a kernel and for a matrix whose input is an image,
- * [out,in] for any other matrix, [c] for a vector. */
-qg_array  qg_param_array(const qg_param *p);
-
 /* Appends a layer of the given type; all fields after the head are 0.  name NULL: prefix, at
  * most 36 bytes, and a number. */
 void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
@@ -145,12 +141,8 @@ void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after,
  * return any failure. */
 qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec);
 
-/* Checks that slot->q may quantize this operand, and its arguments.  Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role);
-
 /* Declares the learned values of slot->q as "<layer>.<role>.<entry>", for example "conv1.weight.wp"; x is the shape
- * of the operand.  Fails like qg_slot_check. */
+ * of the operand.  Fails with QG_EARG: slot->q may not quantize this operand, or an argument is illegal. */
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself for {0} */

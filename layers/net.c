@@ -8,8 +8,10 @@
 
 #include "core/io/hash.h"
 #include "core/io/paths.h"
+#include "core/io/safetensors.h"
 #include "core/io/utf8.h"
 #include "core/rng.h"
+#include "core/walk.h"
 #include "layers/evaluate.h"
 
 qg_net *qg_net_new(qg_net_spec spec)
@@ -322,7 +324,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
     memset(out, 0, (size_t)net->layers * sizeof *out);
-    qg_tape_attach(t, net, out);
+    qg__tape_attach(t, net, out);
     for (int i = 0; i < net->steps; i++) {
         const qg_step *s = &net->step[i];
         qg_var        *x = s->x ? out[s->x->index] : image, *z = s->z ? out[s->z->index] : NULL;
@@ -350,7 +352,7 @@ qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
     if (!net || !name) return qg__reject_null(t, net ? "name" : "net");
     const qg_layer *l = qg__net_named(net, name);
     if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
-    qg_var *const *out = qg_tape_attached(t, net);
+    qg_var *const *out = qg__tape_attached(t, net);
     if (!out || !out[net->layers - 1]) return qg_reject(t, QG_ESTATE, "%s: the net has not run in this step", name);
     if (!has_result(net, t, l))
         return qg_reject(t, QG_EARG, "%s: is folded into another layer; declare it with qg_net_mark_output to read it", name);
@@ -359,7 +361,7 @@ qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
 
 /* --- files -------------------------------------------------------------------------------- */
 
-qg_array qg_param_array(const qg_param *p)
+qg_array qg__param_array(const qg_param *p)
 {
     const qg_shape s    = p->shape;
     const size_t   n    = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
@@ -372,9 +374,9 @@ qg_array qg_param_array(const qg_param *p)
 void qg_net_state(qg_net *net, qg_state *s)
 {
     const qg_params *params = qg_net_params(net);
-    if (!params) qg_state_fail(s, missing(net));
+    if (!params) qg__state_fail(s, missing(net));
     for (int i = 0; params && i < params->count; i++)
-        (void)qg_state_add(s, params->item[i]->name, qg_param_array(params->item[i]));
+        (void)qg_state_add(s, params->item[i]->name, qg__param_array(params->item[i]));
     (void)qg_state_set_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
 }
 

@@ -87,6 +87,14 @@ qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: 
 
 uint64_t       qg__slot_delay(const qg_net *net, qg_role role);        /* the net's, in steps */
 
+/* Checks that slot->q may quantize this operand, and its arguments.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status      qg__slot_check(qg_layer *l, const qg_slot *slot, qg_role role);
+
+/* p with its shape in files: [out,kh,kw,in] for a kernel and for a matrix whose input is an image,
+ * [out,in] for any other matrix, [c] for a vector. */
+qg_array       qg__param_array(const qg_param *p);
+
 /* qg_slot_apply as part of a qg_norm_fused: sets with->act, or with->relu while the quantizer is
  * delayed.  false: the quantizer must see all values in this step (qg_scheme.observes), so call
  * qg_slot_apply on the result of the norm.  Both give the same bits. */

@@ -30,7 +30,7 @@ static qg_status bind(qg_layer *l, const qg_slot *slot, qg_role role, qg_shape x
     return QG_OK;
 }
 
-qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
+qg_status qg__slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
 {
     qg_binding b;
     return bind(l, slot, role, l->in, &b);
@@ -67,10 +67,11 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 void qg_slot_start(qg_slot *slot, qg_tensor x)
 {
     float *value[QG_MAX_LEARNED] = { 0 };
-    if (!slot->q.scheme || !slot->q.scheme->start) return;
+    const qg__hooks hooks = slot->q.scheme ? qg__scheme_hooks(slot->q.scheme) : (qg__hooks){ 0 };
+    if (!hooks.start) return;
     for (int i = 0; i < QG_MAX_LEARNED; i++)
         if (slot->param[i]) value[i] = slot->param[i]->value;
-    slot->q.scheme->start(slot->q, x, value);
+    hooks.start(slot->q, x, value);
 }
 
 static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)

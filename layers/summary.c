@@ -81,7 +81,7 @@ size_t qg_net_float_bytes(const qg_net *net)
 size_t qg_net_packed_bytes(const qg_net *net)
 {
     size_t bytes = 0;
-    return qg_export_packed_size(net, (qg_packed_spec){ 0 }, &bytes) ? 0 : bytes;
+    return qg__export_packed_size(net, (qg_packed_spec){ 0 }, &bytes) ? 0 : bytes;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */
@@ -138,7 +138,8 @@ static void quantizer(qg_layer *l, qg_role role, FILE *out)
     fprintf(out, "%-16s %s, %d bit%s", place, scheme_name(q, role, name, sizeof name), q.bits,
             q.bits == 1 ? "" : "s");
     if (q.after) fprintf(out, ", after %" PRIu64 " steps", q.after);
-    const uint64_t frozen = q.scheme->freeze_after ? q.scheme->freeze_after(q) : 0;
+    const qg__hooks hooks  = qg__scheme_hooks(q.scheme);
+    const uint64_t  frozen = hooks.freeze_after ? hooks.freeze_after(q) : 0;
     if (frozen) fprintf(out, ", frozen after %" PRIu64 " steps", frozen);
     for (int tracked = 0; tracked < 2; tracked++) {
         const char *before = tracked ? "; tracks " : "; learns ";

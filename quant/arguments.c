@@ -56,7 +56,7 @@ const qg_key *qg_scheme_keys(const qg_scheme *scheme, qg_role role)
     return role == QG_WEIGHT && scheme->weight_keys ? scheme->weight_keys : scheme->keys;
 }
 
-void qg_quant_values(qg_quant q, double value[QG_MAX_KEYS])
+void qg__quant_values(qg_quant q, double value[QG_MAX_KEYS])
 {
     const qg_key *keys     = qg_scheme_keys(q.scheme, qg__quant_role(q));
     int           argument = 0;
@@ -120,7 +120,7 @@ qg_quant qg_quant_defaults(qg_quant q)
     const qg_key *keys     = qg_scheme_keys(q.scheme, q.role);
     int           argument = 0;
     double        value[QG_MAX_KEYS];
-    qg_quant_values(q, value);
+    qg__quant_values(q, value);
     if (q.as_paper) qg__keys_over(q.scheme->paper, keys, value);
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const field f    = field_of(&keys[i]);
@@ -136,7 +136,7 @@ qg_status qg__quant_check_keys(qg_quant q)
 {
     double        value[QG_MAX_KEYS];
     const qg_key *keys = qg_scheme_keys(q.scheme, qg__quant_role(q));
-    qg_quant_values(q, value);
+    qg__quant_values(q, value);
     return qg__keys_check(q.scheme->name, keys, value);
 }
 
@@ -188,7 +188,7 @@ void qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes)
     double        value[QG_MAX_KEYS] = { 0 };
     const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, qg__quant_role(q)) : NULL;
     if (version < QG_DEFAULTS && q.scheme && !q.scheme->before) q.as_paper = false;     /* which it says by itself */
-    if (q.scheme) qg_quant_values(q, value);
+    if (q.scheme) qg__quant_values(q, value);
     qg__keys_print_over(q.scheme ? q.scheme->name : "float", q.scheme ? under(q.scheme, q.as_paper, version) : NULL, keys, value,
                        text, bytes);
 }

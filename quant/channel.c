@@ -68,7 +68,7 @@ void qg__close_part(qg_split c, size_t channel, size_t from, size_t n, const flo
 
 /* --- statistics of a span: of a whole tensor on every thread, of one of its channels on this one --- */
 
-qg_split qg_spans(qg_quant q, qg_shape x)
+qg_split qg__spans(qg_quant q, qg_shape x)
 {
     const size_t n = qg_count(x), c = (size_t)x.c;
     if (!q.per_channel) return (qg_split){ 1, 1, n };

@@ -385,11 +385,12 @@ qg_code_set qg__form_set(qg_quant q)
 qg_status qg__form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_form  *form = q.scheme->form;
-    const qg_split c    = qg_spans(q, x.shape);
+    const qg_split c    = qg__spans(q, x.shape);
     const qg_isa    isa  = qg__isa();
     if (q.bits == QG_FLOAT_BITS)
         return qg_fail(QG_EARG, "%s: 32 bits are not rounded to codes", q.scheme->name);
-    if (q.scheme->ready && !q.scheme->ready(q, learned))
+    const qg__hooks hooks = qg__scheme_hooks(q.scheme);
+    if (hooks.ready && !hooks.ready(q, learned))
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there are no codes", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
         const qg_constants k = qg__form_constants(q, qg__span_at(isa, c, i, x.data), learned);
@@ -488,7 +489,7 @@ static bool forward_whole(qg_tape *t, const formed *f, const qg_var *x, const fl
     const size_t     row = qg_row(x->shape);
     float           *out = all.data ? qg_scratch(t, qg_count(all.shape) * sizeof *out) : NULL;
     if (!out) return false;
-    qg__form_forward(&f->b, qg_spans(f->b.q, all.shape), all.data, value, out, k, NULL);
+    qg__form_forward(&f->b, qg__spans(f->b.q, all.shape), all.data, value, out, k, NULL);
     memcpy(y->data, out + (size_t)at.first * row, qg_count(y->shape) * sizeof *out);
     return true;
 }
@@ -500,7 +501,8 @@ qg_var *qg__form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const
     const qg_surrogate s = surrogate_of(q, qg_surrogate_now(t, q));
     const float       *value[QG_MAX_LEARNED] = { NULL };
     take_learned(q, learned, value);
-    if (scheme->ready && !scheme->ready(q, value)) return qg__quant_bypass(t, q, x);
+    const qg__hooks hooks = qg__scheme_hooks(scheme);
+    if (hooks.ready && !hooks.ready(q, value)) return qg__quant_bypass(t, q, x);
     if (qg__quant_is_activation(q)) {
         const qg_activation f = scheme->activation(t, b, learned);
         return f.forward ? qg__record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
@@ -511,7 +513,7 @@ qg_var *qg__form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const
     const bool straight = trained == 0 && !scheme->mix && s.slope == qg_surrogate_identity().slope;
     qg_var    *y = qg_record(t, &scheme->ops[scheme->activation ? 1 : 0], x->shape, x, trained > 0 ? learned[0] : NULL,
                              trained > 1 ? learned[1] : NULL);
-    const qg_split spans = qg_spans(q, x->shape);
+    const qg_split spans = qg__spans(q, x->shape);
     formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;
     if (!f) return NULL;
     if (straight && !scheme->activation) qg_share_gradient(y);
@@ -549,7 +551,7 @@ static void slice_gradient(void *context, int piece, int worker)
     double      (*sum)[QG_FORM_SUMS] = p->sum + (size_t)s * f->spans.depth;
     memset(sum, 0, f->spans.depth * sizeof *sum);
     if (n == 0) return;
-    const qg_split spans = qg_spans(f->b.q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
+    const qg_split spans = qg__spans(f->b.q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
     qg__form_gradient(&f->b, f->s, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
 }
 

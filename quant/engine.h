@@ -21,6 +21,8 @@ QG_MUST_CHECK
 qg_status qg__quant_parse_as(int version, const char *text, qg_role role, qg_quant *q);
 void      qg__quant_print_as(int version, qg_quant q, char *text, size_t bytes);
 
+void      qg__quant_values(qg_quant q, double value[QG_MAX_KEYS]);     /* of the keys, in their order */
+
 /* Whether q is an elementwise function, so that its op is that of its activation; and whether qg_norm_fused can fuse q, except
  * in the steps in which it observes. */
 bool      qg__quant_is_activation(qg_quant q);
@@ -32,6 +34,16 @@ bool      qg__quant_is_delayed(qg_quant q, uint64_t step);
 
 /* The result of a quantizer that cannot quantize yet: relu if q rectifies, else x. */
 qg_var   *qg__quant_bypass(qg_tape *t, qg_quant q, qg_var *x);
+
+/* What the scheme, or its range, does with its learned values; see the fields of qg_scheme with these names. */
+typedef struct qg__hooks {
+    void     (*start)(qg_quant q, qg_tensor x, float *const *learned);
+    bool     (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
+    void     (*observe)(qg_quant q, qg_tensor x, float *const *learned);
+    bool     (*ready)(qg_quant q, const float *const *learned);
+    uint64_t (*freeze_after)(qg_quant q);
+} qg__hooks;
+qg__hooks qg__scheme_hooks(const qg_scheme *s);
 
 /* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
  * frozen, the stored value does not change, and the caller uses legal in its place. */
@@ -80,6 +92,9 @@ qg_var     *qg__record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_act
 void        qg__codes_from(size_t n, const float *y, float scale, int32_t *code);
 
 /* --- arrays, split into spans by c ------------------------------------------------------------ */
+
+/* The spans of a tensor: one, or if q.per_channel one per row of a weight or per channel of an input. */
+qg_split qg__spans(qg_quant q, qg_shape x);
 
 qg_span qg__span_at(qg_isa isa, qg_split split, size_t channel, const float *x);
 double  qg__span_sum_abs(qg_span s);            /* sum |x| */

@@ -160,7 +160,4 @@ float  qg_span_mean_abs(qg_span s);                                 /* sum |x| /
 float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
 void   qg_span_min_max(qg_span s, float *min, float *max);          /* NaN is left out; 0 and 0 without a number */
 
-/* The spans of a tensor: one, or if q.per_channel one per row of a weight or per channel of an input. */
-qg_split qg_spans(qg_quant q, qg_shape x);
-
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quant/scheme.h"
+#include "quant/engine.h"
 
 struct qg_quantizer {
     qg_binding   b;
@@ -87,15 +87,16 @@ void qg_quantizer_freeze(qg_quantizer *z)
 /* Values that the caller has set stay.  start may change its tensor, which forward overwrites. */
 static void start(qg_quantizer *z)
 {
-    const qg_scheme *scheme               = z->b.q.scheme;
-    float           *value[QG_MAX_LEARNED] = { 0 };
-    if (z->started || !scheme || !scheme->start) return;
+    float *value[QG_MAX_LEARNED] = { 0 };
+    if (z->started || !z->b.q.scheme) return;
+    const qg__hooks hooks = qg__scheme_hooks(z->b.q.scheme);
+    if (!hooks.start) return;
     for (int i = 0; i < qg_learned_count(z->b.q); i++) {
         value[i] = z->learned[i]->value;
         for (size_t k = 0; k < qg_count(z->learned[i]->shape); k++)
             if (value[i][k] != 0) return;
     }
-    scheme->start(z->b.q, (qg_tensor){ z->x->shape, z->b.q.role == QG_WEIGHT ? z->x->value : NULL }, value);
+    hooks.start(z->b.q, (qg_tensor){ z->x->shape, z->b.q.role == QG_WEIGHT ? z->x->value : NULL }, value);
 }
 
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)

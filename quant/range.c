@@ -131,7 +131,7 @@ enum { CHANNELS = 64 };         /* the most that are observed together */
 static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
-    const qg_split c     = qg_spans(q, x.shape);
+    const qg_split c     = qg__spans(q, x.shape);
     const bool     seen  = *learned[SEEN] != 0.0f;
     const float    decay = r.decay;
     bool           finite = true;
@@ -167,7 +167,7 @@ static void start_at(size_t channels, float min, float max, float *const *learne
 
 static void measure_ratio(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
 {
-    const qg_split c = qg_spans(q, x.shape);
+    const qg_split c = qg__spans(q, x.shape);
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
@@ -183,7 +183,7 @@ static void measure_ratio(qg_quant q, qg_range r, qg_tensor x, float *const *lea
 
 /* --- hooks of schemes ------------------------------------------------------------------------- */
 
-void qg_range_observe(qg_quant q, qg_tensor x, float *const *learned)
+static void observe(qg_quant q, qg_tensor x, float *const *learned)
 {
     const qg_range r = q.scheme->range(q);
     if (r.kind != QG_RANGE_LEARNED) {
@@ -191,20 +191,21 @@ void qg_range_observe(qg_quant q, qg_tensor x, float *const *learned)
         return;
     }
     if (*learned[SEEN] == 0.0f) {
-        if (r.given) start_at(qg_spans(q, x.shape).depth, r.min, r.max, learned);
+        if (r.given) start_at(qg__spans(q, x.shape).depth, r.min, r.max, learned);
         else average(q, r, x, learned);
     }
     if (x.data && *learned[SEEN] != 0.0f) measure_ratio(q, r, x, learned);
 }
 
-void qg_range_start(qg_quant q, qg_tensor x, float *const *learned)
+/* As if x were the first batch. */
+static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     *learned[SEEN] = 0.0f;
-    qg_range_observe(q, x, learned);
+    observe(q, x, learned);
 }
 
 /* A learned range observes in the step in which it starts, and every RATIO_STEPS steps. */
-bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     const qg_range r    = q.scheme->range(q);
     const uint64_t step = qg_tape_step(t);
@@ -215,10 +216,17 @@ bool qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
     return !(r.freeze_after && step >= r.freeze_after);
 }
 
-bool qg_range_ready(qg_quant q, const float *const *learned)
+static bool ready(qg_quant q, const float *const *learned)
 {
     (void)q;
     return *learned[SEEN] != 0.0f;
 }
 
-uint64_t qg_range_freeze_after(qg_quant q) { return q.scheme->range(q).freeze_after; }
+static uint64_t freeze_after(qg_quant q) { return q.scheme->range(q).freeze_after; }
+
+qg__hooks qg__scheme_hooks(const qg_scheme *s)
+{
+    if (s->range && (s->learned == qg_learned_range || s->learned == qg_tracked_range))
+        return (qg__hooks){ start, observes, observe, ready, freeze_after };
+    return (qg__hooks){ s->start, s->observes, s->observe, s->ready, s->freeze_after };
+}

@@ -5,6 +5,7 @@
 
 #include "core/kernels/parallel.h"
 #include "core/slices.h"
+#include "core/walk.h"
 #include "quant/channel.h"
 #include "quant/engine.h"
 #include "quant/reduce.h"
@@ -43,8 +44,9 @@ static bool has_observed(qg_quant q, qg_var *const *learned)
 
 bool qg__quant_observes(const qg_binding *b, const qg_tape *t, qg_var *const *learned)
 {
-    if (!b->q.scheme->observes || (b->frozen && has_observed(b->q, learned))) return false;
-    return b->q.scheme->observes(b->q, t, learned);
+    const qg__hooks hooks = qg__scheme_hooks(b->q.scheme);
+    if (!hooks.observes || (b->frozen && has_observed(b->q, learned))) return false;
+    return hooks.observes(b->q, t, learned);
 }
 
 qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q)
@@ -66,7 +68,7 @@ static bool observe(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *lear
     qg_tensor all                   = qg__whole_batch(t, x);
     if (!all.data) return false;
     for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
-    q.scheme->observe(q, all, value);
+    qg__scheme_hooks(q.scheme).observe(q, all, value);
     return true;
 }
 
@@ -156,12 +158,12 @@ static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
 {
     if (qg__slices_of(x).shared)
         return qg_reject(t, QG_EARG, "%s: its surrogate needs the whole batch, which ranks share", q.scheme->name);
-    qg_var *y = qg_record_view(t, &whole_op, x);
+    qg_var *y = qg__record_view(t, &whole_op, x);
     whole  *k = y ? qg_save(t, y, sizeof *k) : NULL;
     if (!k) return NULL;
     k->s          = qg__surrogate_at(q.surrogate, qg_tape_step(t));
     q.per_channel = true;
-    k->channels   = qg_spans(q, x->shape);
+    k->channels   = qg__spans(q, x->shape);
     return y;
 }
 
@@ -340,7 +342,7 @@ qg_var *qg__record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activat
 /* Sum and maximum of |x| over the span of number i, which has n numbers. */
 static double span_abs(qg_quant q, size_t i, const qg_point *p, double *most, double *n)
 {
-    const qg_split c       = qg_spans(q, p->shape);
+    const qg_split c       = qg__spans(q, p->shape);
     const size_t   channel = i / c.inner % c.depth;
     double         sum     = 0;
     *most = *n = 0;

@@ -124,8 +124,8 @@ struct qg_scheme {
     double  (*surrogate)(qg_quant q, size_t i, const qg_point *at, const qg_point *to);
 
     /* Where the ends come from.  constants then receives them as learned[0] and learned[1]: those of the span, as given, or as
-     * learned and made legal.  The scheme also sets QG_RANGE_LEARNED_HOOKS, QG_RANGE_OBSERVED_HOOKS or, for a range that is
-     * fixed or current, neither.  NULL: the scheme has no range. */
+     * learned and made legal.  With .learned = qg_learned_range or qg_tracked_range, start, observes, observe, ready and
+     * freeze_after are those of the range.  NULL: the scheme has no range. */
     qg_range     (*range)(qg_quant q);
 
     /* --- with a form (quant/form.h) --- */
@@ -230,9 +230,6 @@ void      qg_quant_print(qg_quant q, char *text, size_t bytes);
  * In version 1 every default but those of fake_quant was the rule of the source. */
 enum { QG_DEFAULTS = 2 };
 
-/* The values of the keys, in their order. */
-void      qg_quant_values(qg_quant q, double value[QG_MAX_KEYS]);
-
 /* ---------------------------------------------------------------------------------------------- */
 
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
@@ -268,21 +265,10 @@ qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *
 /* --- ranges (quant/range.c) --------------------------------------------------------------------- */
 
 /* min and max, trained or tracked; whether they are known; and of a trained range its span, (largest - smallest value of the
- * tensor) / (max - min), measured at the start and every 1024 steps, for information only. */
+ * tensor) / (max - min), measured at the start and every 1024 steps, for information only.  The first batch sets the range; of
+ * a tracked one, later batches enter a moving average.  A channel that contains an infinity, or nothing but NaN, is skipped, and
+ * a batch with such a channel does not count as the first. */
 extern const qg_learned qg_learned_range[], qg_tracked_range[];
-
-#define QG_RANGE_HOOKS                                                                                   \
-    .start = qg_range_start, .observes = qg_range_observes, .observe = qg_range_observe, .ready = qg_range_ready
-#define QG_RANGE_LEARNED_HOOKS  .learned = qg_learned_range, QG_RANGE_HOOKS
-#define QG_RANGE_OBSERVED_HOOKS .learned = qg_tracked_range, QG_RANGE_HOOKS, .freeze_after = qg_range_freeze_after
-
-/* The first batch sets the range, later batches enter a moving average.  A channel that contains an infinity, or
- * nothing but NaN, is skipped, and a batch with such a channel does not count as the first. */
-void     qg_range_start(qg_quant q, qg_tensor x, float *const *learned);        /* as if x were the first batch */
-void     qg_range_observe(qg_quant q, qg_tensor x, float *const *learned);
-bool     qg_range_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
-bool     qg_range_ready(qg_quant q, const float *const *learned);
-uint64_t qg_range_freeze_after(qg_quant q);
 
 /* --- parts shared by several schemes --------------------------------------------------------- */
 

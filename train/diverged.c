@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/dist/exchange.h"
+#include "core/walk.h"
 #include "layers/plan.h"
 
 static bool all_finite(const float *x, size_t n)
@@ -35,7 +36,7 @@ static const qg_param *culprit(const qg_net *net, const qg_layer *l)
 
 void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES])
 {
-    qg_var *const *out  = qg_tape_attached(t, net);
+    qg_var *const *out  = qg__tape_attached(t, net);
     const qg_var  *last = NULL;
     memset(text, 0, QG__DIVERGED_BYTES);
     for (int i = 0; out && i < net->steps && !*text; i++) {

@@ -26,7 +26,7 @@ static uint64_t hash_text(uint64_t h, const char *text) { return qg_hash(h, text
 static uint64_t hash_loader(uint64_t h, const qg_loader *l)
 {
     const qg_loader_spec s        = qg__loader_spec(l);
-    const uint64_t       number[] = { qg_loader_digest(l), qg_loader_class_digest(l), s.seed };
+    const uint64_t       number[] = { qg__loader_digest(l), qg__loader_class_digest(l), s.seed };
     const int            count[]  = { qg_loader_classes(l), s.batch, s.in_order, (int)s.normalise.kind, s.augment.pad,
                                       (int)s.augment.border, s.augment.flip, s.augment.cutout };
     const float          range[]  = { s.normalise.low, s.normalise.high };
@@ -255,7 +255,7 @@ static void put_quantizer(FILE *out, qg_quant q)
     const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, q.role) : NULL;
     size_t        n    = (size_t)snprintf(text, sizeof text, "%.63s", q.scheme ? q.scheme->name : "float");
     qg_quant      known;
-    if (keys) qg_quant_values(q, value);
+    if (keys) qg__quant_values(q, value);
     for (int i = 0, before = ':'; i < qg_keys_count(keys) && n < sizeof text; i++) {
         if (!strcmp(keys[i].name, "as") || !strncmp(keys[i].name, "surrogate", 9) || !qg__key_has_effect(keys, i, value)) continue;
         if (!is_legal(&keys[i], value[i])) continue;

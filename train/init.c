@@ -124,7 +124,7 @@ static void add_misfit(misfits *bad, const char *name, const char *text)
 static void compare(const qg_param *p, const qg_named_array *e, misfits *bad)
 {
     char           text[512], here[128], there[128];
-    const qg_array mine = qg_param_array(p);
+    const qg_array mine = qg__param_array(p);
     if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
     print_shape(&mine, here);
     if (e) print_shape(&e->array, there);

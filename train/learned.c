@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quant/engine.h"
+
 static const double FAR = 100;          /* times what a scale would start with */
 
 /* Numbers of all that a slot learns and tracks. */
@@ -116,7 +118,7 @@ static const float *suggest(const qg__learned_list *l, const qg__learned_item *v
         to += qg_count(slot->param[k]->shape);
     }
     memset(l->scratch + n, 0, (size_t)(to - (l->scratch + n)) * sizeof *to);
-    slot->q.scheme->start(slot->q, x, value);
+    qg__scheme_hooks(slot->q.scheme).start(slot->q, x, value);
     return value[v->at];
 }
 
@@ -124,7 +126,7 @@ static bool is_far(const qg__learned_list *l, qg__learned_item *v, char *text, s
 {
     const qg_learned *entry = v->entry;
     const qg_param   *p     = v->param;
-    if (!(entry->least > 0) || entry->tracked || !v->slot->q.scheme->start) return false;
+    if (!(entry->least > 0) || entry->tracked || !qg__scheme_hooks(v->slot->q.scheme).start) return false;
     const float *start = suggest(l, v, 1);
     for (size_t k = 0; k < qg_count(p->shape); k++) {
         const bool   known = start[k] > entry->least;

@@ -1,5 +1,6 @@
 /* qg_run_quantize: a run of no steps, whose net has the weights of another one and quantizers,
  * calibrated but not trained. */
+#include "layers/models/parts.h"
 #include "train/runs.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static qg_status decide_ends(quantization *z)
     const qg_recipe *was = &z->of->recipe, *r = &z->config;
     if (qg__recipe_value(z->asked->changes, "first-last") || was->weight.scheme ||
         was->input.scheme || was->gradient.scheme ||
-        !qg_model_keeps_ends(r->weight, r->input, r->gradient))
+        !qg__model_keeps_ends(r->weight, r->input, r->gradient))
         return QG_OK;
     return qg__recipe_put(&z->config, qg__recipe_key("first-last"), "float");
 }
@@ -89,7 +90,7 @@ static qg_status configure(quantization *z)
 /* Whether the images are those of the run, whose statistics the normalisation has. */
 static qg_status check_images(const quantization *z)
 {
-    const uint64_t is[] = { qg__data_digest(z->train, z->test), qg_loader_class_digest(z->train) };
+    const uint64_t is[] = { qg__data_digest(z->train, z->test), qg__loader_class_digest(z->train) };
     const char    *was[] = { z->of->recipe.data_digest, z->of->recipe.class_digest };
     static const char *const what[] = { "images", "names of the classes" };
     const qg_recipe         *r = &z->config;

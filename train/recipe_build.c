@@ -1,4 +1,5 @@
 /* What a recipe describes: loaders, net, optimizer, training. */
+#include "layers/plan.h"
 #include "train/recipe_keys.h"
 
 #include <string.h>
@@ -73,7 +74,7 @@ static qg_status check_quantizers(const qg_recipe *r, const qg_net *net)
         qg_layer *l = qg_net_layer(net, k);
         for (int i = 0; i < QG_ROLES; i++) {
             const qg_slot  *slot   = qg_layer_slot(l, qg_roles[i]);
-            const qg_status status = slot ? qg_slot_check(l, slot, qg_roles[i]) : QG_OK;
+            const qg_status status = slot ? qg__slot_check(l, slot, qg_roles[i]) : QG_OK;
             if (status) return status;
             weights |= slot && slot->q.scheme && qg_roles[i] == QG_WEIGHT;
             inputs |= slot && slot->q.scheme && qg_roles[i] == QG_INPUT;

@@ -7,6 +7,7 @@
 #include "core/io/number.h"
 #include "core/kernels/parallel.h"
 #include "layers/layer.h"
+#include "layers/models/parts.h"
 #include "layers/models/text.h"
 #include "quant/engine.h"
 #include "train/distil.h"
@@ -16,7 +17,7 @@
 
 static qg_status parse_net(const char *text, qg__chosen_model *m, char *canonical, size_t bytes)
 {
-    if (qg_net_text_check(text)) return QG_EARG;
+    if (qg__net_text_check(text)) return QG_EARG;
     snprintf(m->text, sizeof m->text, "%s", text);
     snprintf(canonical, bytes, "%s", text);
     return QG_OK;
@@ -48,7 +49,7 @@ qg_status qg__model_parse(const char *text, qg__chosen_model *m, char *canonical
     const size_t  length = strlen(name);
     if (qg_keys_parse(name, text[length] ? text + length + 1 : NULL, keys, value)) return QG_EARG;
     for (int k = 0; k < QG_MODEL_KEYS; k++) {
-        const int i  = qg_keys_find(keys, qg_model_keys[k], strlen(qg_model_keys[k]));
+        const int i  = qg_keys_find(keys, qg__model_keys[k], strlen(qg__model_keys[k]));
         m->option[k] = i < 0 ? 0 : value[i];
     }
     qg_keys_print(name, keys, value, canonical, bytes);

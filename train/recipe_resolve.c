@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/models/parts.h"
 #include "quant/scheme.h"
 #include "train/recipe_keys.h"
 
@@ -61,7 +62,7 @@ static qg_status set_fallback(qg_recipe *r, const char *name, const char *text)
 /* Version 1 of the defaults quantized them for every scheme. */
 static const char *first_last_of(const qg_recipe *r)
 {
-    return r->defaults != 1 && qg_model_keeps_ends(r->weight, r->input, r->gradient) ? "float" : "quantized";
+    return r->defaults != 1 && qg__model_keeps_ends(r->weight, r->input, r->gradient) ? "float" : "quantized";
 }
 
 /* stored: that of a run, or NULL. */

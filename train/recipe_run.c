@@ -97,7 +97,7 @@ static qg_status note_ranks(qg_recipe *r, bool goes_on)
 
 qg_status qg__recipe_note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
 {
-    const uint64_t names  = qg_loader_class_digest(train);
+    const uint64_t names  = qg__loader_class_digest(train);
     char           steps[16];
     qg_status      status = note_digest(r, goes_on, "data-digest", "images", qg__data_digest(train, test));
     if (!status && names) status = note_digest(r, goes_on, "class-digest", "names of the classes", names);

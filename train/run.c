@@ -182,7 +182,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
     char  *text;
     size_t n;
     if (!qg_loader_class_names(images)) return;
-    if (qg__text_print(print_classes, images, &text, &n)) qg_state_fail(s, qg_errcode());
+    if (qg__text_print(print_classes, images, &text, &n)) qg__state_fail(s, qg_errcode());
     qg_state_set_note(s, "class-names", text);
     free(text);
 }
@@ -191,7 +191,7 @@ static void note_classes(qg_state *s, const qg_loader *images)
 static void note_net(qg_state *s, const qg__run *r)
 {
     char *operands = qg__run_operands(r->net), *net = r->lacks_net ? NULL : qg_net_print(r->net);
-    if (!operands || (!net && !r->lacks_net && qg_errcode() == QG_EMEM)) qg_state_fail(s, qg_errcode());
+    if (!operands || (!net && !r->lacks_net && qg_errcode() == QG_EMEM)) qg__state_fail(s, qg_errcode());
     qg_state_set_note(s, "operands", operands);
     qg_state_set_note(s, QG__RUN_NET, net);
     qg_state_set_note(s, QG__RUN_NO_NET, net || r->lacks_net ? NULL : qg_errmsg());

@@ -388,7 +388,7 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
  * their names, so other names mean other numbers. */
 static bool has_classes(const qg_recipe *c, const qg_loader *images)
 {
-    const uint64_t names = qg_loader_class_digest(images);
+    const uint64_t names = qg__loader_class_digest(images);
     char           found[32];
     snprintf(found, sizeof found, "%016" PRIx64, names);
     return !names || !c->class_digest || !strcmp(c->class_digest, found);
@@ -496,7 +496,7 @@ static qg_status check_preprocessing(qg_run *r, const qg_recipe *student, const 
     const char *is = qg__recipe_value(&r->recipe, "normalise"), *of = qg__recipe_value(student, "normalise");
     const qg_preprocess *p = qg_run_preprocess(r);
     if (!p) return qg_errcode();
-    if (qg_preprocess_equal(p, qg_loader_preprocess(images))) return QG_OK;
+    if (qg__preprocess_equal(p, qg_loader_preprocess(images))) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", qg_run_file(r), is, of,
                    strcmp(is, of) ? "" : ", with other statistics");
 }

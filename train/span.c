@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/engine.h"
 #include "quant/scheme.h"
 #include "train/run.h"
 
@@ -14,7 +15,7 @@ static uint64_t epoch_steps(const qg__run *r)
 /* Whether q quantizes an input and must see a batch first, in the step in which it starts. */
 static bool needs_batch(const qg_quant *q, qg_role role)
 {
-    if (role != QG_INPUT || !q->scheme->observes) return false;
+    if (role != QG_INPUT || !qg__scheme_hooks(q->scheme).observes) return false;
     for (int i = 0; i < qg_learned_count(*q); i++)
         if (!q->scheme->learned[i].tracked)
             return true; /* tracked values are observed before it starts */

@@ -30,7 +30,7 @@ static const qg_array *find(const qg_archive *a, const char *name)
     return e && e->viewable && e->array.dtype == QG_F32 ? &e->array : NULL;
 }
 
-/* The shape of a parameter, of which the array is qg_param_array.  false: it is none. */
+/* The shape of a parameter, of which the array is qg__param_array.  false: it is none. */
 static bool shape_of(const qg_array *a, qg_shape *s)
 {
     size_t d[4] = { 1, 1, 1, 1 };

@@ -79,7 +79,7 @@ static qg_status add_row(gradcheck_report *r, subject k)
  * share what is learned. */
 static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, const plain *f, int learned)
 {
-    const size_t numbers = f ? qg_spans(q, (qg_shape){ TENSOR_ROWS, 1, 1, TENSOR_ROW }).depth : 0;
+    const size_t numbers = !f ? 0 : !q.per_channel ? 1 : q.role == QG_WEIGHT ? TENSOR_ROWS : TENSOR_ROW;
     for (int i = 0; i <= learned; i++) {
         char        name[NAME_BYTES];
         subject     k  = { .name = name, .q = q, .numbers = numbers, .plain = f, .checked = i };

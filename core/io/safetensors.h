@@ -25,6 +25,9 @@ QG_MUST_CHECK
 qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
                                 const qg_note *notes, size_t note_count);
 
+/* Makes s fail with the message just set. */
+void      qg__state_fail(qg_state *s, qg_status why);
+
 QG_MUST_CHECK
 qg_status qg__state_save_in(const qg_state *s, int dir, const char *path);
 QG_MUST_CHECK

@@ -142,7 +142,7 @@ static qg_status remove_note(qg_state *s, const char *key)
     return QG_OK;
 }
 
-void qg_state_fail(qg_state *s, qg_status why)
+void qg__state_fail(qg_state *s, qg_status why)
 {
     if (s && !s->status && why) stick(s, why);
 }

@@ -52,7 +52,6 @@ qg_state   *qg_state_new(void);
 qg_status   qg_state_add(qg_state *s, const char *name, qg_array a);
 qg_status   qg_state_set_note(qg_state *s, const char *key, const char *value);
 const char *qg_state_find_note(const qg_state *s, const char *key); /* NULL: absent */
-void        qg_state_fail(qg_state *s, qg_status why);           /* make it fail with the message just set */
 void        qg_state_free(qg_state *s);
 
 /* Write the list to path, all or nothing: the bytes go to path.PID-N.tmp, which is flushed to the disk and renamed.

@@ -65,7 +65,7 @@ static qg_status records_of(const qg_net *net, qg_packed_spec spec, bool sizes_o
     return status ? status : check_spec(net, spec, sizes_only);
 }
 
-qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
+qg_status qg__export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
 {
     qg__records     s;
     const qg_status status = records_of(net, spec, true, &s);

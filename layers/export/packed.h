@@ -41,11 +41,6 @@ typedef struct qg_packed_spec {
 QG_MUST_CHECK
 qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec spec);
 
-/* The bytes of that file.  Needs no trained net: it fails as above, but not with QG_ESTATE or QG_ENAN.  A spec of {0} gives
- * the bytes without normalisation and notes, as qg_net_packed_bytes. */
-QG_MUST_CHECK
-qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes);
-
 /* The file in memory, from malloc. */
 QG_MUST_CHECK
 qg_status qg_export_packed_bytes(const qg_net *net, qg_packed_spec spec, unsigned char **file, size_t *bytes);

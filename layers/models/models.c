@@ -26,7 +26,7 @@ const qg_model *qg_model_find(const char *name)
     return NULL;
 }
 
-const char *const qg_model_keys[QG_MODEL_KEYS] = {
+const char *const qg__model_keys[QG_MODEL_KEYS] = {
     [QG_MODEL_DEPTH]         = "depth",
     [QG_MODEL_WIDTH]         = "width",
     [QG_MODEL_DROPOUT]       = "dropout",
@@ -40,11 +40,11 @@ static qg_status settle(const qg_model *m, double option[QG_MODEL_KEYS])
 {
     double value[QG_MAX_KEYS] = { 0 };
     for (int k = 0; k < QG_MODEL_KEYS; k++) {
-        const int i = qg_keys_find(m->keys, qg_model_keys[k], strlen(qg_model_keys[k]));
+        const int i = qg_keys_find(m->keys, qg__model_keys[k], strlen(qg__model_keys[k]));
         if (i < 0 && option[k] == 0) continue;
         if (i < 0)
             return qg_fail(QG_EARG, "%s: option %s is set to %g, but the model does not have it", m->name,
-                           qg_model_keys[k], option[k]);
+                           qg__model_keys[k], option[k]);
         if (option[k] == 0) option[k] = m->keys[i].fallback;
         value[i] = option[k];
     }
@@ -90,14 +90,14 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
 
 static bool keeps_ends(qg_quant q) { return q.scheme && q.scheme->float_ends; }
 
-bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient)
+bool qg__model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient)
 {
     return keeps_ends(weight) || keeps_ends(input) || keeps_ends(gradient);
 }
 
 bool qg__model_has_float_ends(const qg_model_spec *s)
 {
-    return s->first_last == QG_FIRST_LAST_AUTO ? qg_model_keeps_ends(s->weight, s->input, s->gradient)
+    return s->first_last == QG_FIRST_LAST_AUTO ? qg__model_keeps_ends(s->weight, s->input, s->gradient)
                                                : s->first_last == QG_FIRST_LAST_FLOAT;
 }
 

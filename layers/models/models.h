@@ -23,8 +23,6 @@ typedef enum qg_model_key {
     QG_MODEL_KEYS
 } qg_model_key;
 
-extern const char *const qg_model_keys[QG_MODEL_KEYS];      /* their names: "width" */
-
 typedef enum qg_residual_order {
     QG_POST_ACTIVATION,             /* conv - bn - act - conv - bn, + shortcut, act     [1512.03385] */
     QG_PRE_ACTIVATION               /* bn - act - conv - bn - act - conv, + shortcut    [1603.05027] */
@@ -39,7 +37,7 @@ typedef enum qg_shortcut_kind {
 } qg_shortcut_kind;
 
 typedef enum qg_first_last {
-    QG_FIRST_LAST_AUTO,             /* float if qg_model_keeps_ends says so, else quantized */
+    QG_FIRST_LAST_AUTO,             /* float if one of the schemes keeps the ends in float (qg_scheme.float_ends), else quantized */
     QG_FIRST_LAST_FLOAT,
     QG_FIRST_LAST_QUANTIZED
 } qg_first_last;
@@ -83,8 +81,5 @@ extern const qg_model  qg_model_text;
 /* Declares the model's net, which the caller builds.  NULL: out of memory, or QG_EARG: the model does not
  * have an option, an option is out of range, or an exception names a layer that does not exist. */
 qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
-
-/* Whether one of these is a scheme with which models keep their first and last layer in float (qg_scheme.float_ends). */
-bool qg_model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient);
 
 #endif

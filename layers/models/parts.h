@@ -22,6 +22,11 @@ extern const qg_model qg__model_tfc, qg__model_sfc, qg__model_lfc, qg__model_cnv
 #define QG_MNIST_IMAGE { 1, 28, 28, 1 }
 #define QG_CIFAR_IMAGE { 1, 32, 32, 3 }
 
+extern const char *const qg__model_keys[QG_MODEL_KEYS];     /* the names of options: "width" */
+
+/* Whether one of these is a scheme with which models keep their first and last layer in float (qg_scheme.float_ends). */
+bool            qg__model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient);
+
 /* The options of a model whose only option is its width, a multiple of the paper's channels; and n of these channels. */
 extern const qg_key qg__model_width_keys[];
 int             qg__model_scaled(const qg_model_spec *spec, int n);
@@ -43,6 +48,10 @@ qg__model_quants qg__model_quant(const qg_model_spec *spec, const char *name, bo
 /* The same for "conv3" or "fc3". */
 qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number,
                                     bool first, bool last);
+
+/* Checks that text is a net, as qg_net_from_text does. */
+QG_MUST_CHECK
+qg_status       qg__net_text_check(const char *text);
 
 /* Declares the net of a text. */
 qg_net         *qg__net_from_text(const char *text, const qg_model_spec *spec);

@@ -360,7 +360,7 @@ qg_net *qg__net_from_text(const char *text, const qg_model_spec *spec)
     return NULL;
 }
 
-qg_status qg_net_text_check(const char *text)
+qg_status qg__net_text_check(const char *text)
 {
     qg__part *part = NULL;
     int       count;

@@ -49,12 +49,9 @@
 
 enum { QG_NET_TEXT_PARTS = 4096 };          /* the most that a text may have, counted with repetitions */
 
-/* Checks that text is a net.  Fails with QG_EARG: the message shows what is wrong and at which character. */
-QG_MUST_CHECK
-qg_status qg_net_text_check(const char *text);
-
-/* Declares the net, which the caller builds; spec.classes 0: whatever the text says.  NULL as
- * qg_net_text_check, and as qg_model_declare. */
-qg_net   *qg_net_from_text(const char *text, qg_model_spec spec);
+/* Declares the net, which the caller builds; spec.classes 0: whatever the text says.
+ *
+ * Fails    NULL.  QG_EARG: text is no net; the message shows what is wrong and at which character.  As qg_model_declare. */
+qg_net *qg_net_from_text(const char *text, qg_model_spec spec);
 
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/slices.h"
+#include "core/walk.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -111,7 +112,7 @@ static qg_var *apply_gradient(qg_tape *t, const qg_binding *b, qg_var *x, qg_var
 {
     (void)learned;
     if (!x->needs_grad) return x;
-    qg_var   *y = qg_record_view(t, &gradient_op, x);
+    qg_var   *y = qg__record_view(t, &gradient_op, x);
     gradient *g = y ? qg_save(t, y, sizeof *g) : NULL;
     if (!g) return NULL;
     *g = (gradient){ b->q.bits, b->q.arg[NO_NOISE] == 0, qg_tape_key(t) };

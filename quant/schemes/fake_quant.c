@@ -112,7 +112,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 {
     const double all = (double)(q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
     const double n   = at->numbers ? (double)at->numbers : all;
-    const double g   = grad_scale(q, n / (double)qg_spans(q, at->shape).depth);
+    const double g   = grad_scale(q, n / (double)qg__spans(q, at->shape).depth);
     float        end[2] = { (float)at->learned[AT_MIN], (float)at->learned[AT_MAX] };
     qg_levels    u;
     qg__range_ends(range(q), (qg_span){ .n = 0 }, end);
@@ -136,7 +136,7 @@ static qg_code_set codes(qg_quant q)
 /* With a single range the learned values say where its codes begin. */
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg_split  c = qg_spans(q, x.shape);
+    const qg_split  c = qg__spans(q, x.shape);
     const qg_status s = qg__form_encode(q, x, learned, out);
     if (s || c.depth > 1 || kind_of(q) == QG_RANGE_CURRENT) return s;
     const qg_levels u = qg__form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned).uniform;
@@ -180,7 +180,7 @@ static qg_quant complete(qg_quant q);
 const qg_scheme qg__fake_quant_scheme = {
     SCHEME,
     INPUTS_TOO,
-    QG_RANGE_LEARNED_HOOKS,
+    .learned     = qg_learned_range,
     .variant     = "range=learned",
     .granularity = QG_EITHER_SCALE,
     .explain =
@@ -208,7 +208,7 @@ const qg_scheme qg__fake_quant_scheme = {
 static const qg_scheme observed_range = {
     SCHEME,
     INPUTS_TOO,
-    QG_RANGE_OBSERVED_HOOKS,
+    .learned     = qg_tracked_range,
     .variant     = "range=observed",
     .granularity = QG_EITHER_SCALE,
     .explain =
@@ -226,7 +226,7 @@ static const qg_scheme observed_range = {
 static const qg_scheme percentile_range = {
     SCHEME,
     INPUTS_TOO,
-    QG_RANGE_OBSERVED_HOOKS,
+    .learned     = qg_tracked_range,
     .variant     = "range=percentile",
     .granularity = QG_EITHER_SCALE,
     .explain =

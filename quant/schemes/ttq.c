@@ -38,7 +38,7 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 /* With the mean |w| of each side, q is the least-squares fit of w. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
-    const qg_split spans = qg_spans(q, x.shape);
+    const qg_split spans = qg__spans(q, x.shape);
     for (size_t s = 0; s < spans.depth; s++) {
         const qg_span w       = qg__span_at(qg__isa(), spans, s, x.data);
         const float  *row     = x.data + s * w.n, d = delta(w, (float)q.arg[THRESHOLD]);
@@ -61,7 +61,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
     const double d = q.arg[THRESHOLD] * qg__point_max_abs(q, i, at), w = at->x[i], moved = to->x[i] - w;
-    const double n = (double)qg_count(at->shape) / (double)qg_spans(q, at->shape).depth;
+    const double n = (double)qg_count(at->shape) / (double)qg__spans(q, at->shape).depth;
     const double g = q.arg[SCALED] != 0 ? 1 / sqrt(n) : 1;
     if (!(fabs(w) > d)) return moved;
     const int side = w > 0 ? WP : WN;

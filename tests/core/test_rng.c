@@ -1,3 +1,4 @@
+#include "datasets/dataset.h"
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -74,8 +75,8 @@ static void a_permutation_holds_each_index_once(void **state)
         const size_t n = sizes[s];
         uint32_t     order[1000], again[1000];
         int          seen[1000] = { 0 };
-        qg_permutation(5, n, order);
-        qg_permutation(5, n, again);
+        qg__permutation(5, n, order);
+        qg__permutation(5, n, again);
         assert_memory_equal(order, again, n * sizeof *order);
         for (size_t i = 0; i < n; i++) {
             assert_true(order[i] < n);
@@ -91,7 +92,7 @@ static void every_order_is_as_likely(void **state)
     int count[256] = { 0 }, orders = 0;
     for (uint64_t k = 0; k < N; k++) {
         uint32_t o[4];
-        qg_permutation(qg_rng_fork(3, k), 4, o);
+        qg__permutation(qg_rng_fork(3, k), 4, o);
         count[o[0] | o[1] << 2 | o[2] << 4 | o[3] << 6]++;
     }
     for (int i = 0; i < 256; i++) {
@@ -109,7 +110,7 @@ static void streams_and_orders_stay_what_they_are(void **state)
     uint32_t       order[9];
     assert_true(qg_rng_fork(7, 1) == 0x8285D842DC7B2BF4u);
     assert_true(qg_rng_fork(7, 4) == 0x6986DC2CB5E335BDu);
-    qg_permutation(5, 9, order);
+    qg__permutation(5, 9, order);
     assert_memory_equal(order, want, sizeof want);
     assert_true(fabs((double)qg_normal(7, 0) - 1.36499226) < 1e-6);     /* log and cos are libm's */
 }

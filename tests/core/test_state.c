@@ -289,7 +289,7 @@ static void null_state(void **state)
     qg_state *s = qg_state_new();
     assert_null(qg_state_find_note(s, NULL));
     qg_state_free(s);
-    qg_state_fail(NULL, QG_EARG);
+    qg__state_fail(NULL, QG_EARG);
     qg_fail(QG_ENAN, "the first failure");
     assert_int_equal(qg_state_add(NULL, "w", array_of(QG_F32, NULL, 0)), QG_EMEM);
     assert_int_equal(qg_state_set_note(NULL, "k", "v"), QG_EMEM);

@@ -6,15 +6,6 @@
 #include "core/status.h"
 #include "core/io/utf8.h"
 
-static void every_status_has_a_text(void **state)
-{
-    for (int s = QG_OK; s <= QG_ENAN; s++)
-        assert_string_not_equal(qg_status_text((qg_status)s), "unknown status");
-    assert_string_equal(qg_status_text(QG_OK), "ok");
-    assert_string_equal(qg_status_text(QG_EMEM), "out of memory");
-    assert_string_equal(qg_status_text((qg_status)99), "unknown status");
-}
-
 static void fail_returns_its_status_and_keeps_the_text(void **state)
 {
     assert_int_equal(qg_fail(QG_EARG, "lr %d is not above %s", -3, "zero"), QG_EARG);
@@ -93,7 +84,6 @@ static void each_thread_has_its_own_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_a_text),
         cmocka_unit_test(fail_returns_its_status_and_keeps_the_text),
         cmocka_unit_test(long_text_is_cut),
         cmocka_unit_test(names_in_a_message_are_shown),

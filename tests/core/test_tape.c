@@ -1,3 +1,4 @@
+#include "core/walk.h"
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -218,7 +219,7 @@ static void vars_live_until_the_next_begin_and_memory_is_reused(void **state)
     qg_var  *v = qg_relu(f->t, qg_parameter(f->t, f->w));
     for (int i = 0; i < 100; i++) qg_scale(f->t, v, (float)i);
     assert_close(v->data, (float[]){ 1, 0, 3, 0 }, 4, 0);
-    const size_t peak   = qg_tape_peak(f->t);
+    const size_t peak   = qg__tape_peak(f->t);
     const float *values = v->data;
     for (uint64_t step = 1; step < 5; step++) {
         qg_tape_begin(f->t, QG_TRAIN, 1, step);
@@ -226,7 +227,7 @@ static void vars_live_until_the_next_begin_and_memory_is_reused(void **state)
         assert_ptr_equal(now->data, values);
         assert_true((now == v) == (step == 4));         /* a place has a var for each of four steps */
         for (int i = 0; i < 100; i++) qg_scale(f->t, now, (float)i);
-        assert_int_equal(qg_tape_peak(f->t), peak);
+        assert_int_equal(qg__tape_peak(f->t), peak);
     }
 }
 
@@ -239,15 +240,15 @@ static void the_peak_is_of_one_moment(void **state)
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *v = qg_scale(t, qg_input(t, (qg_tensor){ SCALAR, &x }), 2);
     assert_non_null(qg_scratch(t, 8 * MIB));
-    assert_in_range(qg_tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
+    assert_in_range(qg__tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
     v = qg_scale(t, v, 2);
     assert_non_null(qg_save(t, v, 6 * MIB));
-    assert_in_range(qg_tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
+    assert_in_range(qg__tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
     assert_non_null(qg_scratch(t, 3 * MIB));
-    assert_in_range(qg_tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
+    assert_in_range(qg__tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
     qg_tape_begin(t, QG_TRAIN, 1, 1);
     assert_non_null(qg_scale(t, qg_input(t, (qg_tensor){ SCALAR, &x }), 2));
-    assert_in_range(qg_tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
+    assert_in_range(qg__tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
     qg_tape_free(t);
 }
 
@@ -262,10 +263,10 @@ static void gradient_buffers_are_used_again(void **state)
     qg_var *v = qg_parameter(t, w);
     for (int i = 0; i < DEPTH; i++) v = qg_scale(t, v, 1);
     v                    = sum(t, &sum_adds, v, NULL);
-    const size_t forward = qg_tape_peak(t);
+    const size_t forward = qg__tape_peak(t);
     assert_ok(qg_backward(t, v));
     /* An op's own gradient and its operand's: two buffers serve the whole chain. */
-    assert_in_range(qg_tape_peak(t) - forward, C * sizeof(float), 2 * C * sizeof(float) + 4096);
+    assert_in_range(qg__tape_peak(t) - forward, C * sizeof(float), 2 * C * sizeof(float) + 4096);
     qg_tape_free(t);
     qg_params_release(&p);
 }
@@ -276,7 +277,7 @@ typedef enum weighing { SIGN, SIGN_THAT_IS_READ_AGAIN, HALF_SIGN, VIEW } weighin
 static qg_var *weight(qg_tape *t, const qg_param *w, weighing how, int *runs)
 {
     qg_var *v = qg_parameter(t, w);
-    if (how == VIEW) return qg_record_view(t, &half_op, v);
+    if (how == VIEW) return qg__record_view(t, &half_op, v);
     if (how != HALF_SIGN) return sign(t, v, runs);
     qg_var *y = qg_record(t, &half_op, v->shape, v, NULL, NULL);
     for (size_t i = 0; i < qg_count(v->shape); i++) y->data[i] = v->data[i] < 0 ? -1.0f : 1.0f;
@@ -300,9 +301,9 @@ static void assert_taken(weighing how, size_t least)
     qg_var *q = weight(t, w, how, &runs);
     qg_var *y = sum(t, &sum_assigns, qg_dense(t, v, q, NULL), NULL);
     if (how == SIGN_THAT_IS_READ_AGAIN) y = qg_add(t, y, sum(t, &sum_assigns, q, NULL));
-    const size_t forward = qg_tape_peak(t), array = N * C * sizeof(float);
+    const size_t forward = qg__tape_peak(t), array = N * C * sizeof(float);
     assert_ok(qg_backward(t, y));
-    assert_in_range(qg_tape_peak(t) - forward, least * array, least * array + N * N * sizeof(float) + SLACK);
+    assert_in_range(qg__tape_peak(t) - forward, least * array, least * array + N * N * sizeof(float) + SLACK);
     assert_memory_equal(saved, w->value, array);
     assert_true(!q->data == (how == SIGN || how == HALF_SIGN));
     for (int c = 0; c < C; c++) {           /* and is no other for that */
@@ -563,12 +564,12 @@ static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
 {
     fixture *f = *state;
     qg_var  *x = qg_scale(f->t, qg_parameter(f->t, f->w), 3);
-    qg_var  *y = qg_record_view(f->t, &half_op, x);
+    qg_var  *y = qg__record_view(f->t, &half_op, x);
     assert_ptr_equal(y->data, x->data);
     assert_true(y->needs_grad && qg_shape_equal(y->shape, x->shape));
     assert_ok(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)));
     assert_grad(f, 4.5f, 4.5f, 4.5f, 4.5f);     /* 3 (1/2 + 1) */
-    assert_null(qg_record_view(f->t, &half_op, NULL));
+    assert_null(qg__record_view(f->t, &half_op, NULL));
     assert_ok(qg_tape_status(f->t));
 }
 

@@ -169,7 +169,7 @@ static void test_keyed_by_image_and_epoch(void **state)
     /* Shuffled, in batches of 31, after a seek into the second epoch. */
     qg_loader *s = coded((qg_loader_spec){ .batch = 31, .seed = 5, .augment = ALL });
     uint32_t   order[N];
-    qg_permutation(qg_rng_fork(qg_rng_fork(5, QG_STREAM_SHUFFLE), 1), N, order);
+    qg__permutation(qg_rng_fork(qg_rng_fork(5, QG_STREAM_SHUFFLE), 1), N, order);
     assert_ok(qg_loader_seek(s, 1, 4));
     int at = 4 * 31;
     for (qg_batch b; qg_loader_next(s, &b);)

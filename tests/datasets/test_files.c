@@ -67,7 +67,7 @@ static uint64_t all_of(qg_loader_spec spec)
     if (!l) fail_msg("%s", qg_errmsg());
     assert_ok(qg_loader_seek(l, 3, 1));
     for (qg_loader *of = l; of; of = of == l ? qg_loader_validation(l) : NULL) {
-        const uint64_t digest = qg_loader_digest(of);
+        const uint64_t digest = qg__loader_digest(of);
         const qg_shape shape  = qg_loader_shape(of);
         h = qg_hash(qg_hash(h, &digest, sizeof digest), &shape, sizeof shape);
         for (int epoch = 0; epoch < 2; epoch++)

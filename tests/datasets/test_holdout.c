@@ -1,4 +1,5 @@
 /* Images held out for validation: which, how many of each class, and what they leave behind. */
+#include "datasets/normalise.h"
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -78,7 +79,7 @@ static uint64_t held_digest(uint64_t seed, int threads)
     qg_set_threads(threads);
     qg_loader     *l = numbered(uneven, 4,
                                 (qg_loader_spec){ .batch = 7, .seed = seed, .validation = { .images = 50 } });
-    const uint64_t digest = qg_loader_digest(qg_loader_validation(l));
+    const uint64_t digest = qg__loader_digest(qg_loader_validation(l));
     qg_loader_free(l);
     qg_set_threads(0);
     return digest;
@@ -95,7 +96,7 @@ static void the_digest_is_that_of_the_whole_set(void **state)
 {
     qg_loader *all  = numbered(uneven, 4, (qg_loader_spec){ .batch = 7 });
     qg_loader *part = numbered(uneven, 4, (qg_loader_spec){ .batch = 7, .validation = { .images = 50 } });
-    assert_true(qg_loader_digest(all) == qg_loader_digest(part));
+    assert_true(qg__loader_digest(all) == qg__loader_digest(part));
     assert_null(qg_loader_validation(all));
     assert_null(qg_loader_validation(NULL));
     qg_loader_free(all), qg_loader_free(part);
@@ -113,7 +114,7 @@ static void the_statistics_are_those_of_the_rest(void **state)
     qg_loader   *l    = numbered(uneven, 4, (qg_loader_spec){ .batch = 200, .seed = 4, .validation = part,
                                                               .normalise = { .kind = QG_PER_CHANNEL } });
     qg_loader   *v    = qg_loader_validation(l);
-    assert_true(qg_preprocess_equal(qg_loader_preprocess(l), qg_loader_preprocess(v)));
+    assert_true(qg__preprocess_equal(qg_loader_preprocess(l), qg_loader_preprocess(v)));
     qg_batch b, bytes;
     assert_true(qg_loader_next(v, &b) && qg_loader_next(qg_loader_validation(raw), &bytes));
     for (int i = 0; i < 2 * b.x.shape.n; i++) {         /* rounded to float a few times */

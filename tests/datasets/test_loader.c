@@ -313,7 +313,7 @@ static void test_labels_take_two_bytes(void **state)
     /* Labels that differ in the high byte alone. */
     const uint16_t other[4] = { 0, 0, 65534, 512 };
     qg_loader     *one = qg_arrays(shape, x, y, 65535, spec), *two = qg_arrays(shape, x, other, 65535, spec);
-    assert_true(qg_loader_digest(one) != qg_loader_digest(two));
+    assert_true(qg__loader_digest(one) != qg__loader_digest(two));
     qg_loader_free(one), qg_loader_free(two);
 }
 
@@ -330,7 +330,7 @@ static void test_digests_by_definition(void **state)
         for (int k = 0; k < 8; k++)
             of[k] = qg_hash(qg_hash(QG_HASH_BASIS, &x[k], 1), &y[k], counts[i] > 256 ? 2 : 1);
         qg_loader *l = qg_arrays(shape, x, y, counts[i], (qg_loader_spec){ .batch = 1 });
-        assert_true(qg_loader_digest(l) ==
+        assert_true(qg__loader_digest(l) ==
                     qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of, sizeof of));
         qg_loader_free(l);
     }
@@ -415,15 +415,15 @@ static void test_chosen_classes_are_renumbered(void **state)
         }
     assert_int_equal(n, 9);
     assert_memory_equal(qg_loader_class_names(l), "5\0002", 4);
-    assert_true(qg_loader_digest(l) == qg_loader_digest(twice));
+    assert_true(qg__loader_digest(l) == qg__loader_digest(twice));
     qg_loader_free(twice);
 
     qg_loader *whole  = numbered(33, (qg_loader_spec){ .batch = 4 });
     qg_loader *chosen = numbered(33, (qg_loader_spec){ .batch = 4, .classes = all, .n_classes = 7 });
-    assert_true(qg_loader_digest(whole) == qg_loader_digest(chosen) &&
-                qg_loader_digest(whole) != qg_loader_digest(l));
-    assert_true(!qg_loader_class_digest(whole) &&
-                qg_loader_class_digest(chosen) != qg_loader_class_digest(l));
+    assert_true(qg__loader_digest(whole) == qg__loader_digest(chosen) &&
+                qg__loader_digest(whole) != qg__loader_digest(l));
+    assert_true(!qg__loader_class_digest(whole) &&
+                qg__loader_class_digest(chosen) != qg__loader_class_digest(l));
     qg_loader_free(whole), qg_loader_free(chosen), qg_loader_free(l);
 }
 
@@ -465,7 +465,7 @@ static void test_digests_tell_sets_apart(void **state)
         if (i == 3) set.labels[30] = 1;
         if (i == 4) set.shape.n = 30;
         qg_loader *l = qg__loader_new(set, (qg_loader_spec){ .batch = 4 });
-        seen[n++]    = qg_loader_digest(l);
+        seen[n++]    = qg__loader_digest(l);
         for (int k = 0; k < n - 1; k++) assert_true(seen[k] != seen[n - 1]);
         qg_loader_free(l);
     }
@@ -475,8 +475,8 @@ static void test_digests_tell_sets_apart(void **state)
     qg_loader *b = numbered(65,
                             (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
     qg_set_threads(0);
-    assert_true(qg_loader_digest(a) == qg_loader_digest(b));
-    assert_true(qg_loader_digest(NULL) == 0);
+    assert_true(qg__loader_digest(a) == qg__loader_digest(b));
+    assert_true(qg__loader_digest(NULL) == 0);
     qg_loader_free(a);
     qg_loader_free(b);
 }

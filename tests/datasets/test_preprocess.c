@@ -1,3 +1,4 @@
+#include "datasets/normalise.h"
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -239,15 +240,15 @@ static void what_is_stored_is_equal(void **state)
         for (int k = 0; k < KINDS; k++) {
             qg_loader     *l = loader(kinds[i]), *other = loader(kinds[k]);
             qg_preprocess *p = stored(l);
-            assert_int_equal(qg_preprocess_equal(p, qg_loader_preprocess(other)), i == k);
+            assert_int_equal(qg__preprocess_equal(p, qg_loader_preprocess(other)), i == k);
             qg_preprocess_free(p), qg_loader_free(other), qg_loader_free(l);
         }
     qg_loader *l = loader((qg_normalise){ .kind = QG_PER_CHANNEL }), *fewer;
     fewer        = qg_synthetic(qg_preprocess_shape(qg_loader_preprocess(l)), 3, 2,
                                 (qg_loader_spec){ .batch = 1, .normalise = { .kind = QG_PER_CHANNEL } });
     assert_false(
-        qg_preprocess_equal(qg_loader_preprocess(fewer), qg_loader_preprocess(l))); /* other statistics */
-    assert_false(qg_preprocess_equal(NULL, qg_loader_preprocess(l)));
+        qg__preprocess_equal(qg_loader_preprocess(fewer), qg_loader_preprocess(l))); /* other statistics */
+    assert_false(qg__preprocess_equal(NULL, qg_loader_preprocess(l)));
     qg_loader_free(fewer), qg_loader_free(l);
 }
 

@@ -5,9 +5,10 @@
 
 #include "cli/config/models.h"
 #include "cli/config/options.h"
-#include "train/recipe_keys.h"
+#include "layers/models/parts.h"
 #include "layers/models/text.h"
 #include "tests/fuzz/fuzz.h"
+#include "train/recipe_keys.h"
 
 /* The options of a model are written into the text of its net. */
 static void declare_model(const qg__chosen_model *m)
@@ -55,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     char *text = fuzz_text(bytes, n);
     parse(text);
-    if (fuzz_ok(qg_net_text_check(text))) {
+    if (fuzz_ok(qg__net_text_check(text))) {
         declare(text, false);
         declare(text, true);
     }

@@ -8,6 +8,7 @@
 
 #include "cli/config/schemes.h"
 #include "infer/infer.h"
+#include "layers/export/graph.h"
 #include "layers/export/packed.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
@@ -282,7 +283,7 @@ static uint64_t run_packed(const job *j, const batch *b)
     if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS, .floats_only = true },
                                         &file, &bytes)))
         return 0;
-    MUST(!qg_export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) &&
+    MUST(!qg__export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) &&
          declared == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
     void *at = aligned_alloc(64, memory);

@@ -21,7 +21,7 @@ static void scheme(const char *text, qg_role role)
     q.role = role;
     if (!fuzz_ok(qg__quant_check(q)) || !q.scheme) return;
     double value[QG_MAX_KEYS];
-    qg_quant_values(q, value);
+    qg__quant_values(q, value);
     MUST(!qg__quant_check_keys(q));
 }
 

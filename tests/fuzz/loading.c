@@ -1,5 +1,6 @@
 #include "tests/fuzz/loading.h"
 
+#include "datasets/dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 qg_loader_spec fuzz_loading(uint8_t choice)
@@ -20,7 +21,7 @@ void fuzz_load(qg_loader *l)
     enum { MOST_BATCHES = 4 };
     if (!fuzz_got(l)) return;
     const qg_shape set    = qg_loader_shape(l);
-    const uint64_t digest = qg_loader_digest(l);
+    const uint64_t digest = qg__loader_digest(l);
     qg_batch       b;
     for (int epoch = 0; epoch < 2; epoch++) {
         int images = 0, batches = 0;
@@ -33,5 +34,5 @@ void fuzz_load(qg_loader *l)
         MUST(images <= set.n && (batches == MOST_BATCHES || images == set.n));
         MUST(!qg_loader_seek(l, (uint64_t)epoch + 1, 0));
     }
-    MUST(digest == qg_loader_digest(l));
+    MUST(digest == qg__loader_digest(l));
 }

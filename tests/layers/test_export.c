@@ -6,6 +6,7 @@
 
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
+#include "core/walk.h"
 #include "infer/kernels/isa.h"
 #include "infer/net.h"
 #include "layers/export/packed.h"
@@ -112,7 +113,7 @@ static void load(engine *e, const qg_net *net, const char *what)
     unsigned char *file;
     size_t         bytes, declared, memory;
     if (qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1, .floats_only = true }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
-    assert_ok(qg_export_packed_size(net, (qg_packed_spec){ .step = 1 }, &declared));
+    assert_ok(qg__export_packed_size(net, (qg_packed_spec){ .step = 1 }, &declared));
     assert_int_equal(bytes, declared);
     assert_int_equal(bytes, qg_net_packed_bytes(net));
     qg_infer_status s = qg_infer_size(file, bytes, &memory);
@@ -259,7 +260,7 @@ static found check(rig *r, const char *what)
     assert_int_equal(row, qg_row(y->shape));
     memcpy(expected, y->data, (size_t)all * row * sizeof *expected);
     if (c.n < all) evaluated(r, c.n);
-    c.out = qg_tape_attached(r->t, r->net);
+    c.out = qg__tape_attached(r->t, r->net);
     const int fewer[] = { c.n, some, c.n < all ? all : 0 };
     for (int i = 0; i < COUNT(fewer); i++) {
         const int n = fewer[i];

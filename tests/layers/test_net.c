@@ -1,3 +1,4 @@
+#include "core/walk.h"
 #include "tests/support/testing.h"
 
 #include <limits.h>
@@ -245,7 +246,7 @@ static void null_flows(void **state)
     qg_net_free(NULL);
     assert_int_equal(qg_net_layers(NULL), 0), assert_null(qg_net_layer(NULL, 0));
     assert_null(qg_layer_product(NULL)), assert_null(qg_params_find(NULL, "w"));
-    assert_int_equal(qg_tape_status(NULL), QG_ESTATE), assert_int_equal(qg_tape_peak(NULL), 0);
+    assert_int_equal(qg_tape_status(NULL), QG_ESTATE), assert_int_equal(qg__tape_peak(NULL), 0);
     qg_tape_profile(NULL, NULL);
     assert_null(qg_adam(NULL, (qg_adam_spec){ .beta1 = 2 })), assert_null(qg_sgd(NULL, (qg_sgd_spec){ .momentum = 2 }));
     assert_string_equal(qg_errmsg(), "untouched");

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "core/io/file.h"
-#include "layers/layer.h"
-#include "layers/net.h"
+#include "layers/plan.h"
 #include "tests/support/foreign.h"
 #include "tests/support/nets.h"
 #include "tests/support/room.h"
@@ -258,7 +257,7 @@ static void weights_are_saved_with_the_rank_of_their_layer(void **state)
     };
     assert_non_null(p);
     for (int i = 0; i < COUNT(want); i++) {
-        const qg_array a = qg_param_array(qg_params_find(p, want[i].name));
+        const qg_array a = qg__param_array(qg_params_find(p, want[i].name));
         assert_int_equal(a.rank, want[i].rank);
         for (int k = 0; k < a.rank; k++) assert_int_equal(a.dims[k], want[i].dims[k]);
     }

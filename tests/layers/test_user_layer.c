@@ -399,12 +399,11 @@ static void a_wrong_graph_is_refused(void **state)
                                      .pack = rows[i].pack };
         qg_net             *net =
             qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 6 });
-        size_t bytes;
         qg_net_append(net, &type, NULL, "gate", NULL);
         qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
         assert_non_null(qg_net_build(net));
-        assert_failed(qg_export_packed_size(net, (qg_packed_spec){ 0 }, &bytes), QG_EARG,
-                      rows[i].says);
+        assert_int_equal(qg_net_packed_bytes(net), 0);
+        assert_failed(qg_errcode(), QG_EARG, rows[i].says);
         qg_net_free(net);
     }
 }

@@ -43,7 +43,7 @@ static void assert_whole(qg_quant q, qg_role role, qg_shape shape)
         with.role = role;
         open_rig(&r[w], with, role, shape);
         fill_uniform(r[w].x->value, n, -1.2f, 1.2f, 5);
-        if (q.scheme->start) start_rig(&r[w], true);
+        if (qg__scheme_hooks(q.scheme).start) start_rig(&r[w], true);
         r[w].dy = malloc(n * sizeof *r[w].dy);
         fill_uniform(r[w].dy, n, -1, 1, 6);
         calls = 0;

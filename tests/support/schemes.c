@@ -37,7 +37,7 @@ void start_rig(rig *r, bool with_values)
 {
     float *value[QG_MAX_LEARNED] = { 0 };
     for (int i = 0; i < QG_MAX_LEARNED && r->learned[i]; i++) value[i] = r->learned[i]->value;
-    r->q.scheme->start(r->q, (qg_tensor){ r->x->shape, with_values ? r->x->value : NULL }, value);
+    qg__scheme_hooks(r->q.scheme).start(r->q, (qg_tensor){ r->x->shape, with_values ? r->x->value : NULL }, value);
 }
 
 void close_rig(rig *r)
@@ -75,7 +75,7 @@ void fill_rig(rig *r, qg_quant q, qg_shape shape, uint64_t key)
 {
     open_rig(r, q, qg__quant_role(q), shape);
     fill_uniform(r->x->value, r->n, -1.2f, 1.2f, key);
-    if (q.scheme->start) start_rig(r, true);
+    if (qg__scheme_hooks(q.scheme).start) start_rig(r, true);
     r->dy = malloc(r->n * sizeof *r->dy);
     assert_non_null(r->dy);
     fill_uniform(r->dy, r->n, -1, 1, key + 1);
