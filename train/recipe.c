@@ -218,12 +218,6 @@ const char *qg_recipe_get(qg_recipe *r, const char *key)
     return full ? full->text[o - qg_recipe_keys] : NULL;
 }
 
-char *qg_recipe_print(qg_recipe *r)
-{
-    const qg_recipe *full = qg__recipe_full(r);
-    return full ? qg__recipe_print(full, 0) : NULL;
-}
-
 qg_recipe *qg_recipe_of_run(const char *dir)
 {
     qg__run_paths p;

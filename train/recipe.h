@@ -84,9 +84,6 @@ qg_status   qg_recipe_read(qg_recipe *r, const char *path);
  * it has none, or the recipe has failed, or names no model.  It belongs to r, until a key is set. */
 const char *qg_recipe_get(qg_recipe *r, const char *key);
 
-/* The text of a file with all values, for qg_recipe_read.  Memory: the caller's, from malloc.  NULL: as qg_recipe_get; QG_EMEM. */
-char       *qg_recipe_print(qg_recipe *r);
-
 /* The recipe of the run in a directory, as its config.toml states it.  Fails with NULL.  QG_EIO, QG_EARG: as qg_recipe_read;
  * QG_EFORMAT: the file names no model; QG_EMEM. */
 qg_recipe  *qg_recipe_of_run(const char *dir);
@@ -105,24 +102,20 @@ const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_r
 QG_MUST_CHECK
 qg_status   qg_recipe_check(qg_recipe *r);
 
-/* What the recipe describes.  train and test are the loaders of its data: the test images are preprocessed as the training images
- * are, which must be given.  net is built for such images; image.n, the number of training images, sets how long an epoch is.
+/* Its net, built for such images; image.n, the number of training images, sets how long an epoch is.
  *
- * Memory   The caller's.  Fails with NULL, as qg_data_train, qg_model_declare, qg_net_build and the optimizers. */
-qg_loader  *qg_recipe_train(qg_recipe *r);
-qg_loader  *qg_recipe_test(qg_recipe *r, const qg_loader *train);
+ * Memory   The caller's.  Fails with NULL, as qg_recipe_check, qg_model_declare and qg_net_build. */
 qg_net     *qg_recipe_net(qg_recipe *r, qg_shape image, int classes);
-qg_optim   *qg_recipe_optim(qg_recipe *r, qg_params *p);
 
 /* Trains in spec.dir with qg_fit, or continues the run there.  Of spec it takes dir, mode, init, budget, stop and events; the
  * recipe decides all else.  A run that continues may get more epochs (see qg_fit); other keys must be those of the run, or unset.
  *
- * Fails    As qg_recipe_check, qg_recipe_train and qg_fit.  QG_EARG: the run in dir has another value of a key; its images or its
+ * Fails    As qg_recipe_check, qg_data_train and qg_fit.  QG_EARG: the run in dir has another value of a key; its images or its
  *          initial weights are others. */
 QG_MUST_CHECK
 qg_status   qg_recipe_fit(qg_recipe *r, qg_fit_spec spec, qg_fit_result *result);
 
-/* The same in two steps, for programs that look at the training before it begins, or measure something meanwhile:
+/* The same in two steps, for programs that look at the training before it begins, or do it themselves:
  *
  *     qg_training *t = qg_recipe_build(r, (qg_fit_spec){ .dir = "runs/twn" });
  *     if (t) qg_net_summary(t->net, stdout);
@@ -134,13 +127,15 @@ typedef struct qg_training {
     qg_loader  *train, *test;       /* the validation images are qg_loader_validation(train) */
     qg_net     *net;                /* with its initial weights; qg_fit loads those of a checkpoint */
     qg_optim   *optim;
-    qg_fit_spec fit;                /* for qg_fit, with all that spec had; its dir and events may still change */
+    qg_fit_spec fit;                /* for qg_fit, with what it took of spec; .dir and .events may still change */
     int         init_arrays;        /* how many .init has given; 0: there is no .init */
     const char *init_kept;          /* "conv2.weight.wp, ..": values that quantizers learn, and .init does not have */
     const char *init_unused;        /* values of .init that no quantizer of the net learns */
 } qg_training;
 
-/* NULL: failed, as qg_recipe_fit.  Memory: the caller's; qg_training_free. */
+/* Without spec.dir, nothing is known of a run that continues.
+ *
+ * Memory   The caller's; qg_training_free.  Fails with NULL, as qg_recipe_fit. */
 qg_training *qg_recipe_build(qg_recipe *r, qg_fit_spec spec);
 void         qg_training_free(qg_training *t);              /* NULL is ignored */
 

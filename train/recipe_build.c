@@ -225,20 +225,6 @@ bool qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch)
     return epochs == r->epochs || (epochs < r->epochs && r->patience && epochs - best_epoch >= r->patience);
 }
 
-/* --- of recipes as objects ---------------------------------------------------------------- */
-
-qg_loader *qg_recipe_train(qg_recipe *r)
-{
-    const qg_recipe *full = qg__recipe_full(r);
-    return full ? qg__recipe_data(full, false, NULL) : NULL;
-}
-
-qg_loader *qg_recipe_test(qg_recipe *r, const qg_loader *train)
-{
-    const qg_recipe *full = qg__recipe_full(r);
-    return full ? qg__recipe_test_of(full, train) : NULL;
-}
-
 qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)
 {
     const qg_recipe *full = qg__recipe_full(r);
@@ -247,10 +233,4 @@ qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)
     sized.data.image   = (qg_shape){ 1, image.h, image.w, image.c };
     sized.data.classes = classes;
     return qg__recipe_check(&sized) ? NULL : qg__recipe_net(full, image, classes);
-}
-
-qg_optim *qg_recipe_optim(qg_recipe *r, qg_params *p)
-{
-    const qg_recipe *full = qg__recipe_full(r);
-    return full && !qg__recipe_trains(full) ? qg__recipe_optim(full, p) : NULL;
 }

@@ -164,9 +164,9 @@ static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec 
 {
     qg_recipe stored = { .epochs = 0 };
     bool      usage;
-    qg_status status = spec->dir ? qg__run_paths_of(spec->dir, &t->paths) : qg_fail(QG_EARG, "fit: dir is missing");
+    qg_status status = spec->dir ? qg__run_paths_of(spec->dir, &t->paths) : QG_OK;
     if (status) return status;
-    t->goes_on = spec->mode == QG_FIT_RESUME && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
+    t->goes_on = spec->mode == QG_FIT_RESUME && spec->dir && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
     if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
     if (!status)
         status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe, &usage);
@@ -196,7 +196,7 @@ static qg_status make(training *t, const qg_fit_spec *spec)
     if (status) return status;
     t->of.net = qg__recipe_net(r, qg_loader_shape(t->of.train), qg_loader_classes(t->of.train));
     if (!t->of.net) return qg_errcode();
-    if (spec->mode == QG_FIT_RESUME) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
+    if (spec->mode == QG_FIT_RESUME && spec->dir) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
     if (!status) status = qg__recipe_init(r, t->of.net, spec->init, t->goes_on, begun, &t->init);
     if (!status) status = qg__recipe_teacher(r, t->goes_on, t->of.train, &t->teacher);
     if (status) return status;

@@ -109,28 +109,69 @@ static void test_the_first_failure_is_kept(void **state)
     assert_int_equal(qg_recipe_set(r, "batch", "0"), QG_EARG);
     assert_failed(qg_recipe_check(r), QG_EARG, "unknown key 'modell'; available: model, data,");
     assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("none") }, &result), QG_EARG, "unknown key 'modell'");
-    assert_null(qg_recipe_train(r));
+    assert_null(qg_recipe_build(r, (qg_fit_spec){ .dir = NULL }));
     assert_null(qg_recipe_net(r, (qg_shape){ 1, 28, 28, 1 }, 10));
     qg_recipe_free(r);
     assert_int_equal(qg_recipe_set(NULL, "model", "lenet5"), QG_EMEM);
     assert_int_equal(qg_recipe_fit(NULL, (qg_fit_spec){ .dir = at("none") }, &result), QG_EMEM);
 }
 
-/* What a recipe describes, one thing after the other. */
-static void test_a_recipe_builds_what_it_describes(void **state)
+static void test_a_training_can_be_looked_at_before_it_begins(void **state)
 {
-    qg_recipe *r     = small();
-    qg_loader *train = qg_recipe_train(r), *test = qg_recipe_test(r, train);
-    qg_net    *net   = train ? qg_recipe_net(r, qg_loader_shape(train), qg_loader_classes(train)) : NULL;
-    qg_optim  *optim = net ? qg_recipe_optim(r, qg_net_params(net)) : NULL;
-    if (!test || !optim) fail_msg("%s", qg_errmsg());
-    assert_int_equal(qg_loader_shape(train).n, N_TRAIN);
-    assert_int_equal(qg_loader_shape(test).n, N_TEST);
-    assert_true(qg_optim_lr(optim) == 0.01f);
+    qg_recipe   *r = small();
+    qg_training *t = qg_recipe_build(r, (qg_fit_spec){ .dir = NULL });
+    if (!t) fail_msg("%s", qg_errmsg());
+    assert_int_equal(qg_loader_shape(t->train).n, N_TRAIN);
+    assert_int_equal(qg_loader_shape(t->test).n, N_TEST);
+    assert_true(qg_optim_lr(t->optim) == 0.01f);
+    assert_int_equal(t->init_arrays, 0);
+    assert_non_null(qg_recipe_get(t->recipe, "data-digest"));
+    assert_null(qg_recipe_get(r, "data-digest"));
+    assert_failed(qg_fit(t->net, t->fit, NULL), QG_EARG, "dir");
+    qg_training_free(t);
     qg_recipe_set(r, "optimizer", "bop");
-    assert_null(qg_recipe_optim(r, qg_net_params(net)));
+    assert_null(qg_recipe_build(r, (qg_fit_spec){ .dir = NULL }));
     assert_non_null(strstr(qg_errmsg(), "bop only trains weights of the scheme bop"));
-    qg_optim_free(optim), qg_net_free(net), qg_loader_free(test), qg_loader_free(train), qg_recipe_free(r);
+    qg_training_free(NULL);
+    qg_recipe_free(r);
+}
+
+/* A key of the table, and options of a program's own. */
+static void test_a_value_has_one_spelling(void **state)
+{
+    static const qg_recipe_key levels = { .name = "levels", .kind = QG_RECIPE_INTEGER, .value = "N", .min = 2, .max = 9 };
+    static const qg_recipe_key side   = { .name = "side", .kind = QG_RECIPE_WORD, .value = "left|right" };
+    char                       text[QG_RECIPE_VALUE_BYTES];
+    const qg_recipe_key       *lr = qg_recipe_keys;
+    while (strcmp(lr->name, "lr")) lr++;
+    assert_ok(qg_recipe_key_check(lr, "0.10", text));
+    assert_string_equal(text, "0.1");
+    assert_failed(qg_recipe_key_check(lr, "0", text), QG_EARG, "lr must be positive, not 0");
+    assert_ok(qg_recipe_key_check(&levels, "+3", text));
+    assert_string_equal(text, "3");
+    assert_failed(qg_recipe_key_check(&levels, "10", text), QG_EARG, "levels 10 is not in 2..9");
+    assert_failed(qg_recipe_key_check(&side, "rihgt", text), QG_EARG, "side 'rihgt' is not one of left|right");
+}
+
+/* What differs between a recipe and a run, or between two recipes. */
+static void test_the_keys_that_differ_are_named(void **state)
+{
+    qg_recipe    *r = small();
+    qg_fit_result result;
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("compared") }, &result));
+    qg_recipe *run = qg_recipe_of_run(at("compared"));
+    if (!run) fail_msg("%s", qg_errmsg());
+    assert_string_equal(qg_recipe_difference(r, run, NULL)->name, "data-digest");
+    assert_null(qg_recipe_difference(r, run, qg_recipe_difference(r, run, NULL)));
+    qg_recipe_set(r, "layer", "fc1:weight=twn");
+    qg_recipe_set(r, "lr", "0.5");
+    const qg_recipe_key *k = qg_recipe_difference(r, run, NULL);
+    assert_string_equal(k->name, "layer");
+    assert_int_equal(k->is & (QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN), QG_RECIPE_IDENTITY);
+    assert_string_equal(qg_recipe_difference(run, r, k)->name, "lr");
+    assert_null(qg_recipe_of_run(at("none")));
+    assert_null(qg_recipe_difference(r, NULL, NULL));
+    qg_recipe_free(run), qg_recipe_free(r);
 }
 
 int main(void)
@@ -141,7 +182,9 @@ int main(void)
         cmocka_unit_test(test_values_are_what_was_set_or_follows),
         cmocka_unit_test(test_what_is_set_precedes_a_file),
         cmocka_unit_test(test_the_first_failure_is_kept),
-        cmocka_unit_test(test_a_recipe_builds_what_it_describes),
+        cmocka_unit_test(test_a_training_can_be_looked_at_before_it_begins),
+        cmocka_unit_test(test_a_value_has_one_spelling),
+        cmocka_unit_test(test_the_keys_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
