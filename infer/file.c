@@ -101,20 +101,23 @@ qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
     };
 }
 
-size_t qg__step_floats(const qg__packed_step *r)
+size_t qg__step_own_floats(const qg__packed_step *r)
 {
-    const size_t    c = (size_t)r->c, oc = (size_t)r->oc;
-    const qg__codes q = qg__quantizer(r);
-    size_t          n = q.count ? (size_t)q.count - 1 : 0;
-    if (q.count && r->coding == QG__AS_FLOATS) n += (size_t)q.count;
+    const size_t c = (size_t)r->c;
     switch ((qg__kind)r->kind) {
-    case QG__PRODUCT: return n + (r->two_sided ? 3 : 2) * oc;
+    case QG__PRODUCT: return (r->two_sided ? 3 : 2) * (size_t)r->oc;
     case QG__AFFINE: return 2 * c;
     case QG__PRELU: return c;
     case QG__RPRELU: return 3 * c;
     case QG__CLIP: return 2;
-    default: return n;
+    default: return 0;
     }
+}
+
+size_t qg__step_floats(const qg__packed_step *r)
+{
+    const size_t codes = (size_t)qg__quantizer(r).count;
+    return qg__step_own_floats(r) + (codes ? codes - 1 + (r->coding == QG__AS_FLOATS ? codes : 0) : 0);
 }
 
 size_t qg__row_numbers(const qg__packed_step *r)
@@ -323,8 +326,8 @@ static bool are_ascending(const uint8_t *b, size_t n)
 static bool floats_are_legal(const qg__packed_step *r, const uint8_t *b)
 {
     const qg__codes q    = qg__quantizer(r);
-    const size_t    all  = qg__step_floats(r), thresholds = q.count ? (size_t)q.count - 1 : 0;
-    const size_t    own  = all - thresholds - (q.count && r->coding == QG__AS_FLOATS ? (size_t)q.count : 0);
+    const size_t    all  = qg__step_floats(r), own = qg__step_own_floats(r);
+    const size_t    thresholds = q.count ? (size_t)q.count - 1 : 0;
     if (r->kind == QG__CLIP) return get_float(b) < get_float(b + 4);
     return are_finite(b, own) && are_ascending(b + 4 * own, thresholds) &&
            are_finite(b + 4 * (own + thresholds), all - own - thresholds);

@@ -109,7 +109,8 @@ typedef struct qg__packed_step {
                                    at most 256 and two_sided 0 */
 } qg__packed_step;
 
-size_t qg__step_floats(const qg__packed_step *r);       /* numbers of its list */
+size_t qg__step_floats(const qg__packed_step *r);       /* numbers of its list, */
+size_t qg__step_own_floats(const qg__packed_step *r);   /* and those before the thresholds */
 size_t qg__row_numbers(const qg__packed_step *r);       /* of one output of a product, with its zero point;
                                                            else 0 */
 size_t qg__row_bytes(const qg__packed_step *r);

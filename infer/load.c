@@ -171,9 +171,7 @@ static void load_step(loading *l, int i)
     void                 *packed = take(&l->r, weight_bytes);
     if (l->net) {
         const qg__codes q = qg__quantizer(&r);
-        const size_t codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0)
-                                     : 0;
-        const float    *threshold = number + listed - codes;
+        const float    *threshold = number + qg__step_own_floats(&r);
         qg__infer_step *s = &l->net->step[i];
         *s       = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed };
         s->name  = l->text + (l->at.text - l->f->text);

@@ -23,7 +23,7 @@ mpi:   ## the program and the static library for several processes over MPI
 mpi-delay: mpi   ## the same with links of any latency and bandwidth, which QGRAD_LINK says (tests/ranks.sh hosts)
 	+@$(SUB) $(BUILD)/qgrad-mpi-delay $(BUILD)/qgrad-bench-mpi-delay
 
-MPI_FLAGS = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags mpi-c)) -DQG_WITH_MPI $(if $(findstring delay,$@),-DQG_WITH_DELAY)
+MPI_FLAGS = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags mpi-c)) -DQG_WITH_MPI $(if $(findstring delay,$@),-DQG_WITH_DELAY -include tests/support/delay.h)
 define MPI_RULE
 $(BUILD)/core/dist/ranks.$(1).o: core/dist/ranks.c Makefile packaging/flags.mk
 	@mkdir -p $$(@D)

@@ -575,10 +575,8 @@ static int emit(qg_graph *g, qg_layer *l, qg__coding form)
 static qg_status check_numbers(const qg__record *s)
 {
     const qg__packed_step *r = &s->r;
-    const bool             quantizes = r->q_count && r->kind != QG__MAXPOOL;
-    const size_t all = qg__step_floats(r), thresholds = quantizes ? (size_t)r->q_count - 1 : 0;
-    const size_t own =
-        all - thresholds - (quantizes && r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
+    const size_t all = qg__step_floats(r), own = qg__step_own_floats(r);
+    const size_t thresholds = all > own ? (size_t)r->q_count - 1 : 0;
     for (size_t i = 0; i < all; i++) {
         const bool threshold = i >= own && i < own + thresholds;
         if (threshold ? isnan(s->floats[i]) : !isfinite(s->floats[i]))

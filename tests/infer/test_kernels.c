@@ -19,7 +19,6 @@
 #include "infer/kernels/int8.h"
 #include "infer/kernels/isa.h"
 #include "infer/kernels/real.h"
-#include "infer/kernels/reference.h"
 #include "tests/support/bits.h"
 #include "tests/support/environment.h"
 
@@ -210,6 +209,26 @@ static void integers_ref(const qg__geometry *g, int n, const int16_t *x, const i
         for (int r = 0; r < g->oh; r++)
             for (int q = 0; q < g->ow; q++)
                 for (int o = 0; o < g->oc; o++) *acc++ = integer(g, r, q, x, w + (size_t)o * qg__row(g));
+}
+
+static float real(const qg__geometry *g, int r, int q, const float *x, const float *w)
+{
+    float  sum = 0;
+    size_t pixel;
+    for (int i = 0; i < g->kh; i++)
+        for (int j = 0; j < g->kw; j++, w += g->c)
+            if (inside(g, r, q, i, j, &pixel))
+                for (int c = 0; c < g->c; c++) sum += w[c] * x[pixel * (size_t)g->c + (size_t)c];
+    return sum;
+}
+
+/* The same of floats, each sum a chain of products and additions in the order kernel row, column, channel. */
+static void reals_ref(const qg__geometry *g, int n, const float *x, const float *w, float *y)
+{
+    for (int m = 0; m < n; m++, x += qg__pixels(g) * (size_t)g->c)
+        for (int r = 0; r < g->oh; r++)
+            for (int q = 0; q < g->ow; q++)
+                for (int o = 0; o < g->oc; o++) *y++ = real(g, r, q, x, w + (size_t)o * qg__row(g));
 }
 
 static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, const int8_t *x, size_t n_w,
@@ -483,7 +502,7 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         float *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
         for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)i, k) - 1;
         for (size_t k = 0; k < n_w; k++) w[k] = (float)drawn(p.w, DRAWN, 5 + (uint64_t)i, k);
-        qg__reals_ref(g, s[0], x, w, want);
+        reals_ref(g, s[0], x, w, want);
         table of[TABLES];
         for (int t = 0, tables = tables_of(of); t < tables; t++) {
             const qg__real_kernels *k      = of[t].real;
