@@ -99,8 +99,8 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     r->file          = which == QG_RUN_BEST ? QG__RUN_BEST : QG__RUN_LAST;
     if (!status) status = qg__file_exists_in(QG_BY_PATH, r->paths.file[QG__RUN_CONFIG], &has);
     if (status) return status;
-    const char         *path = r->paths.file[r->file];
-    const qg__run_file  file = r->file;
+    const qg__run_file file = r->file;
+    const char        *path = r->paths.file[file];
     if (!has && !is_file(path)) return nothing_there(name);
     if (!has) status = take_noted(r, path);
     else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
@@ -171,7 +171,6 @@ void qg_run_close(qg_run *r)
 
 const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
 const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
-qg_run_weights qg_run_which(const qg_run *r) { return r->starts ? QG_RUN_START : r->file == QG__RUN_BEST ? QG_RUN_BEST : QG_RUN_LAST; }
 const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
 const char *qg_run_config(const qg_run *r) { return r->said; }
 qg_shape    qg_run_image(const qg_run *r) { return r->image; }
@@ -322,6 +321,7 @@ qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
     const int    most   = images_at_once(r->image);
     const size_t row    = qg_row(r->image);
     qg_status    status = QG_OK;
+    if (n < 1) return QG_OK;
     if (!r->x) r->x = malloc((size_t)most * row * sizeof *r->x);
     if (!r->x) return qg_fail(QG_EMEM, "out of memory for %d images", most);
     for (int i = 0; i < n && !status; i += most)

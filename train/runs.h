@@ -40,10 +40,9 @@ void        qg_run_close(qg_run *r);                        /* NULL is ignored *
 
 const char *qg_run_directory(const qg_run *r);              /* as it was named, without slashes at the end; that of a checkpoint */
 const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
-qg_run_weights qg_run_which(const qg_run *r);               /* which weights it has: of a checkpoint of its own, as that notes */
 
-/* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "net", which a run of qg_fit has; NULL:
- * none. */
+/* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "kind", "checkpoint" or, of best weights,
+ * "weights", and "net", which a run of qg_fit has; NULL: none. */
 const char *qg_run_get(const qg_run *r, const char *key);
 const char *qg_run_note(const qg_run *r, const char *key);
 

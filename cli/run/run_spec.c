@@ -27,7 +27,11 @@ qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYT
     return QG_OK;
 }
 
-const char *run_file_name(const qg_run *r) { return run_file_names[qg_run_which(r) == QG_RUN_BEST ? RUN_BEST : RUN_LAST]; }
+const char *run_file_name(const qg_run *r)
+{
+    const char *kind = qg_run_note(r, "kind");
+    return run_file_names[kind && !strcmp(kind, "weights") ? RUN_BEST : RUN_LAST];
+}
 
 bool run_data_names_files(const char *data) { return !strncmp(data, "arrays", 6) && (!data[6] || data[6] == ':'); }
 

@@ -46,7 +46,6 @@ static void test_a_run_says_what_it_is(void **state)
     assert_string_equal(qg_run_column_name(r, 0), "epoch");
     assert_null(qg_run_column_name(r, -1));
     assert_null(qg_run_column_name(r, 1000));
-    assert_int_equal(qg_run_which(r), QG_RUN_BEST);
     assert_null(qg_run_column(r, "speed", &epochs));
     assert_non_null(strstr(qg_errmsg(), "metrics.csv: has no column 'speed'"));
     qg_run_close(r);
@@ -55,7 +54,6 @@ static void test_a_run_says_what_it_is(void **state)
     r = qg_run_open(at("alone/any.name"), QG_RUN_BEST);
     if (!r) fail_msg("%s", qg_errmsg());
     assert_string_equal(qg_run_note(r, "kind"), "checkpoint");
-    assert_int_equal(qg_run_which(r), QG_RUN_LAST);     /* as it notes */
     assert_string_equal(qg_run_get(r, "weight"), "twn");
     assert_int_equal(qg_run_steps(r), 2 * N_TRAIN / 24);
     assert_int_equal(qg_run_result(qg_run_directory(r), &result), QG_EIO);
@@ -138,7 +136,6 @@ static void test_a_run_knows_its_first_weights(void **state)
     assert_true(r && begun && qg_run_net(r) && qg_run_net(ended));
     const uint64_t is = qg_params_digest(qg_net_params(qg_run_net(r)));
     assert_true(is == qg_params_digest(qg_net_params(begun)) && is != qg_params_digest(qg_net_params(qg_run_net(ended))));
-    assert_int_equal(qg_run_which(r), QG_RUN_START);
     assert_int_equal(qg_run_steps(r), 0);
     qg_net_free(begun), qg_recipe_free(recipe), qg_run_close(r), qg_run_close(ended);
 
