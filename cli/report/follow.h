@@ -7,7 +7,6 @@
 #define CLI_REPORT_FOLLOW_H
 
 #include "cli/report/gather.h"
-#include "cli/report/mistakes.h"
 
 #define KEPT_PAGE "report.html"
 

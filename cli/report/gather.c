@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 
 /* --- weights -------------------------------------------------------------------------------- */

@@ -52,6 +52,22 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images);
 void      shown_run_release(shown_run *r);      /* the net, which a page does not need */
 void      shown_run_free(shown_run *r);
 
+/* --- mistakes (cli/report/mistakes.c) --------------------------------------------------------- */
+
+enum { WORST_IMAGES = 24 };
+
+typedef struct mistakes {
+    const char    *split;                   /* "test" or "validation"; NULL: nothing is known */
+    qg_assessment all;
+    char          *picture[WORST_IMAGES];   /* of all.worst: "data:image/png;base64,.."; NULL: none */
+} mistakes;                                 /* {0} is empty */
+
+/* After the last image: makes the pictures from the images, which are .in_order.  Each is stretched to its own extremes, since
+ * they are normalised; large ones are made smaller.  Fails with QG_EMEM, and as qg_loader_image. */
+QG_MUST_CHECK
+qg_status mistakes_draw(mistakes *m, qg_loader *images);
+void      mistakes_end(mistakes *m);
+
 /* What a column says of its layer: "zeros", "flipped", "code.0", "weight.wp"; the dot before it ends the name of the layer,
  * which may have dots itself.  NULL: it is of the whole run. */
 const char *metric_column_part(const char *name);

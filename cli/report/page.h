@@ -7,7 +7,6 @@
 #define CLI_REPORT_PAGE_H
 
 #include "cli/report/gather.h"
-#include "cli/report/mistakes.h"
 #include "cli/run/output.h"
 #include "cli/svg.h"
 
