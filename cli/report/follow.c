@@ -1,7 +1,10 @@
 #include "cli/report/follow.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/report/page.h"
 
@@ -50,7 +53,7 @@ static void print_codes(const follower *f, qg_run *run)
     fflush(f->out);
 }
 
-static qg_status write_page(follower *f, shown_run *r)
+static qg_status write_page(follower *f, shown_run *r, int dir)
 {
     char      path[QG__PATH_BYTES];
     qg_status s = f->images && f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
@@ -60,7 +63,7 @@ static qg_status write_page(follower *f, shown_run *r)
     shown_group *alone = s ? NULL : shown_groups(r, 1, &group, &groups);
     if (!s && !alone) s = qg_errcode();
     if (!s) s = page_write(&(page){ .run = r, .runs = 1, .group = alone, .groups = 1, .in = &group, .mistakes = f->found.split ? &f->found : NULL },
-                           path, OUTPUT_KEPT_PAGE);
+                           dir, path, OUTPUT_KEPT_PAGE);
     shown_groups_free(alone, 1);
     return s;
 }
@@ -68,11 +71,14 @@ static qg_status write_page(follower *f, shown_run *r)
 static qg_status look(follower *f, const char *dir, bool epoch)
 {
     shown_run r;
-    qg_status s = shown_run_read(&r, dir, f->layer);
+    const int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);       /* what is there when all has been read may be another */
+    qg_status s  = shown_run_read(&r, dir, f->layer);
+    if (!s && at < 0) s = qg_fail(QG_EIO, "cannot open %s: %s", dir, strerror(errno));
     if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
     if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* else measured again */
     if (!s && epoch && f->codes) print_codes(f, r.run);
-    if (!s) s = write_page(f, &r);
+    if (!s) s = write_page(f, &r, at);
+    if (at >= 0) close(at);
     shown_run_free(&r);
     mistakes_end(&f->found);
     f->uncounted = NULL;

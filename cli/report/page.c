@@ -342,4 +342,13 @@ static qg_status print(const void *what, FILE *out)
     return QG_OK;
 }
 
-qg_status page_write(const page *p, const char *path, output_kind kind) { return output_print(path, kind, print, p); }
+qg_status page_write(const page *p, int dir, const char *path, output_kind kind)
+{
+    char     *text;
+    size_t    n;
+    qg_status s = qg__text_print(print, p, &text, &n);
+    if (s) return s;
+    s = output_write_in(dir, path, kind, text, n);
+    free(text);
+    return s;
+}

@@ -24,9 +24,9 @@ typedef struct page {
  * one by one, if there are more of them. */
 enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 
-/* Writes it as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE. */
+/* Writes it as a file, OUTPUT_PAGE or OUTPUT_KEPT_PAGE, in an open directory or QG_BY_PATH (core/io/file.h). */
 QG_MUST_CHECK
-qg_status page_write(const page *p, const char *path, output_kind kind);
+qg_status page_write(const page *p, int dir, const char *path, output_kind kind);
 
 /* --- between the files of its sections -------------------------------------------------------- */
 

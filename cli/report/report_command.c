@@ -6,6 +6,7 @@
 #include "cli/print.h"
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
+#include "core/io/file.h"
 
 /* The test images of a run with validation are read when it is complete. */
 static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
@@ -111,7 +112,7 @@ static int report(const config *asked, reported *r)
                      .in       = r->in,
                      .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
                      .mistakes = r->found };
-    if (!s) s = page_write(&p, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
+    if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (s) return options_report("qgrad report", s == QG_EARG);
     if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;

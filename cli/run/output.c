@@ -90,15 +90,20 @@ static qg_status write_stream(const char *path, const struct stat *s, const char
     return fd >= 0 && !n ? QG_OK : qg_fail(QG_EIO, "cannot write '%s': %s", path, strerror(why));
 }
 
-qg_status output_write(const char *path, output_kind kind, const void *bytes, size_t n)
+qg_status output_write_in(int dir, const char *path, output_kind kind, const void *bytes, size_t n)
 {
     struct stat     s;
     const qg_status status = output_check(path, kind);
     if (status) return status;
     if (!stat(path, &s) && is_stream(kind, &s)) return write_stream(path, &s, bytes, n);
-    qg_file *f = qg__file_begin(path);
+    qg_file *f = qg__file_begin_in(dir, path);
     qg__file_put(f, bytes, n);
     return qg__file_commit(f);
+}
+
+qg_status output_write(const char *path, output_kind kind, const void *bytes, size_t n)
+{
+    return output_write_in(QG_BY_PATH, path, kind, bytes, n);
 }
 
 qg_status output_print(const char *path, output_kind kind, qg_status (*print)(const void *what, FILE *out), const void *what)

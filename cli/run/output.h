@@ -28,6 +28,10 @@ qg_status output_check(const char *path, output_kind kind);
 QG_MUST_CHECK
 qg_status output_write(const char *path, output_kind kind, const void *bytes, size_t n);
 
+/* The same in an open directory, wherever that is now (core/io/file.h). */
+QG_MUST_CHECK
+qg_status output_write_in(int dir, const char *path, output_kind kind, const void *bytes, size_t n);
+
 /* Writes what print writes to out (qg__text_print).  Fails as output_write and as print does, and with QG_EMEM. */
 QG_MUST_CHECK
 qg_status output_print(const char *path, output_kind kind, qg_status (*print)(const void *what, FILE *out), const void *what);
