@@ -78,64 +78,6 @@ static void catch_signals(sweep *s)
     sigdelset(&s->mask, SIGCHLD);
 }
 
-/* --- directories -------------------------------------------------------------------------- */
-
-static bool is_varied(const sweep *s, const option *o) { return lists_count(s->asked, o) > 1; }
-
-static bool is_path(const option *o) { return o->kind == QG_RECIPE_TEXT && o->is & QG_RECIPE_COMMAS; }
-
-static void append_value(char *text, size_t bytes, const option *o, const char *value)
-{
-    char name[QG_RECIPE_VALUE_BYTES];
-    if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
-    if (!strcmp(o->name, "model")) place_append(text, bytes, o->name, name);
-    else if (is_path(o)) place_append_path(text, bytes, o->name, value);
-    else place_append(text, bytes, o->name, value);
-}
-
-/* runs/sweep-MODEL-CHANGES-LISTS.  What a list contains is not part of it, so a list may grow. */
-static qg_status name_sweep(sweep *s)
-{
-    const config *a = s->asked;
-    char          name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
-    if (config_text(a, "out")) return run_directory("out", config_text(a, "out"), s->out);
-    for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
-        for (int i = 0; i < OPTIONS; i++) {
-            const option *o = option_at(i);
-            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "data-dir") || lists_is_free(o);
-            if (!a->values[i] || quiet || is_varied(s, o) != (pass == 1)) continue;
-            lists_value(a, 0, o, value);
-            if (pass == 1) place_append(name, sizeof name, "", o->name);
-            else if (!strcmp(o->name, "recipe") || !strcmp(o->name, "data")) place_append(name, sizeof name, "", value);
-            else if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
-            else append_value(name, sizeof name, o, value);
-        }
-    for (const char *item = config_text(a, "layer"); item && *item; item = qg__lines_next(item)) {
-        snprintf(value, sizeof value, "%.*s", (int)strcspn(item, "\n"), item);
-        place_append(name, sizeof name, "layer", value);
-    }
-    place_shorten(name);
-    snprintf(s->out, sizeof s->out, "runs/sweep%s%s", *name ? "-" : "", name);
-    return QG_OK;
-}
-
-/* OUT/LISTS-seed-SEED, and OUT/RECIPE/LISTS-seed-SEED with --recipe, as train calls it. */
-static qg_status name_run(const sweep *s, int k, const config *one, char dir[QG__PATH_BYTES])
-{
-    const char *recipe = config_text(one, "recipe");
-    char name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
-    for (int i = 0; i < OPTIONS; i++) {
-        const option *o = option_at(i);
-        if (!is_varied(s, o) || !strcmp(o->name, "seed") || !strcmp(o->name, "recipe")) continue;
-        lists_value(s->asked, k, o, value);
-        append_value(name, sizeof name - 64, o, value);
-    }
-    place_shorten(name);
-    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, recipe ? "/" : "", recipe ? recipe : "", name,
-                           *name ? "-" : "", qg_recipe_get(one->recipe, "seed"));
-    return n < QG__PATH_BYTES ? QG_OK : qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
-}
-
 /* --- what is there ------------------------------------------------------------------------ */
 
 /* Whether dir has a finished run. */
@@ -175,7 +117,7 @@ static void spell(const sweep *s, int k, char *text, size_t bytes)
     *text = '\0';
     for (int i = 0; i < OPTIONS; i++) {
         const size_t used = strlen(text);
-        if (!is_varied(s, option_at(i))) continue;
+        if (lists_count(s->asked, option_at(i)) < 2) continue;
         lists_value(s->asked, k, option_at(i), value);
         snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", option_at(i)->name, value);
     }
@@ -205,7 +147,7 @@ static qg_status examine(const sweep *s, job *j, config *one)
     qg_status status = lists_pick(s->asked, j->combination, one);
     if (!status) status = config_read(one, &usage);
     if (!status) status = qg_recipe_check(one->recipe);
-    if (!status) status = name_run(s, j->combination, one, dir);
+    if (!status) status = place_of_combination(s->out, s->asked, j->combination, one, dir);
     if (status) return status;
     const char *first = config_text(one, "init") ? NULL : qg_recipe_get(one->recipe, "init-recipe");
     j->dir            = copy(dir);
@@ -232,7 +174,7 @@ static qg_status prepare(sweep *s)
     qg_status status = lists_combinations(s->asked, &s->combinations);
     if (!status && first >= s->combinations)
         status = qg_fail(QG_EARG, "array: %d is not in 1..%d, the numbers of the combinations", config_integer(s->asked, "array"), s->combinations);
-    if (!status) status = name_sweep(s);
+    if (!status) status = place_of_sweep(s->asked, s->out);
     if (status) return status;
     s->jobs = config_integer(s->asked, "array") ? 1 : s->combinations;
     s->job  = calloc((size_t)s->jobs, sizeof *s->job);
@@ -256,56 +198,37 @@ static qg_status prepare(sweep *s)
 
 /* --- trainings ---------------------------------------------------------------------------- */
 
-/* The words of a command line, which ends with NULL. */
-typedef struct words {
-    char **word;
-    size_t count;
-    bool   failed;
-} words;
-
+/* A word of a command line, which ends with a zero. */
 QG_PRINTF(2, 3)
-static void add_word(words *w, const char *fmt, ...)
+static void add_word(FILE *out, const char *fmt, ...)
 {
-    char    text[QG__PATH_BYTES + 64];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vfprintf(out, fmt, args);
     va_end(args);
-    char **grown = w->failed ? NULL : realloc(w->word, (w->count + 2) * sizeof *grown);
-    char  *one   = grown ? strdup(text) : NULL;
-    if (grown) w->word = grown;
-    if (one) w->word[w->count++] = one;
-    if (one) w->word[w->count] = NULL;
-    w->failed = !one;
+    fputc('\0', out);
 }
 
-static void free_words(words *w)
+static void add_option(FILE *out, const option *o, const char *text)
 {
-    for (size_t i = 0; i < w->count; i++) free(w->word[i]);
-    free(w->word);
-    *w = (words){ 0 };
-}
-
-static void add_option(words *w, const option *o, const char *text)
-{
-    if (o->kind == QG_RECIPE_FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->name);
+    if (o->kind == QG_RECIPE_FLAG && !strcmp(text, "true")) add_word(out, "--%s", o->name);
     if (o->kind == QG_RECIPE_FLAG) return;
     for (const char *line = text; *line; line = qg__lines_next(line)) {
-        add_word(w, "--%s=%.*s", o->name, (int)strcspn(line, "\n"), line);
+        add_word(out, "--%s=%.*s", o->name, (int)strcspn(line, "\n"), line);
         if (o->kind != QG_RECIPE_LIST) return;
     }
-    if (!*text) add_word(w, "--%s=", o->name);
+    if (!*text) add_word(out, "--%s=", o->name);
 }
 
 /* The options of combination k, as train takes them. */
-static qg_status add_options(const sweep *s, int k, words *w)
+static qg_status add_options(const sweep *s, int k, FILE *out)
 {
     config          one    = { 0 };
     const qg_status status = lists_pick(s->asked, k, &one);
     for (int i = 0; i < OPTIONS && !status; i++) {
-        const char *name = option_at(i)->name, *text = config_text_of(&one, option_at(i));
-        const bool  own = !strcmp(name, "out") || !strcmp(name, "budget") || !strcmp(name, "json");
-        if (text && !own) add_option(w, option_at(i), text);
+        const char *name = option_at(i)->name;
+        const bool  own  = !strcmp(name, "out") || !strcmp(name, "budget") || !strcmp(name, "json");
+        if (one.text[i] && !own) add_option(out, option_at(i), one.text[i]);
     }
     config_free(&one);
     return status;
@@ -317,22 +240,47 @@ static double time_left(const sweep *s)
     return config_text(s->asked, "budget") ? config_number(s->asked, "budget") - (qg__now() - s->began) : INFINITY;
 }
 
-static qg_status command(const sweep *s, const job *j, words *w)
+typedef struct command {
+    const sweep *sweep;
+    const job   *job;
+    double       left;          /* seconds */
+    bool         resumes;
+} command;
+
+static qg_status print_command(const void *what, FILE *out)
 {
-    add_word(w, "%s", s->program), add_word(w, "train");
-    const qg_status status = add_options(s, j->combination, w);
-    add_word(w, "--out=%s", j->dir), add_word(w, "--json");
-    if (has_run(j->dir)) add_word(w, "--resume");
-    if (s->threads) add_word(w, "--threads=%d", s->threads);
-    if (j->source) add_word(w, "--init=%s", j->source);
-    if (isfinite(time_left(s))) add_word(w, "--budget=%.0f", fmax(1, ceil(time_left(s))));
-    return status ? status : w->failed ? qg_fail(QG_EMEM, "out of memory for a command line") : QG_OK;
+    const command *c = what;
+    const job     *j = c->job;
+    add_word(out, "%s", c->sweep->program), add_word(out, "train");
+    const qg_status status = add_options(c->sweep, j->combination, out);
+    add_word(out, "--out=%s", j->dir), add_word(out, "--json");
+    if (c->resumes) add_word(out, "--resume");
+    if (c->sweep->threads) add_word(out, "--threads=%d", c->sweep->threads);
+    if (j->source) add_word(out, "--init=%s", j->source);
+    if (isfinite(c->left)) add_word(out, "--budget=%.0f", fmax(1, ceil(c->left)));
+    return status;
+}
+
+/* The words of the command line that trains a job; the first one begins the text that has all of them.  NULL: failed. */
+static char **words_of(const sweep *s, const job *j)
+{
+    const command c = { s, j, time_left(s), has_run(j->dir) };
+    char         *text, **word = NULL;
+    size_t        n, count = 0;
+    if (qg__text_print(print_command, &c, &text, &n)) return NULL;
+    for (size_t i = 0; i < n; i++) count += !text[i];
+    word = malloc((count + 1) * sizeof *word);
+    if (!word) free(text), (void)qg_fail(QG_EMEM, "out of memory for a command line");
+    if (!word) return NULL;
+    word[count] = NULL;
+    for (size_t i = 0; i < count; i++, text += strlen(text) + 1) word[i] = text;
+    return word;
 }
 
 static void log_path(const job *j, char path[QG__PATH_BYTES + 8]) { snprintf(path, QG__PATH_BYTES + 8, "%s.log", j->dir); }
 
 /* In the child.  What it prints goes to the log, because the table is all that the sweep prints. */
-static void become(const sweep *s, const job *j, const words *w)
+static void become(const sweep *s, const job *j, char **word)
 {
     extern char **environ;
     const int     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -343,8 +291,8 @@ static void become(const sweep *s, const job *j, const words *w)
     dup2(j->log, STDOUT_FILENO), dup2(j->log, STDERR_FILENO);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
-    self_execute(w->word, environ);
-    execvp(s->program, w->word);
+    self_execute(word, environ);
+    execvp(s->program, word);
     fprintf(stderr, "cannot execute %s: %s\n", s->program, strerror(errno));
     _exit(EXIT_FAILED);
 }
@@ -370,18 +318,19 @@ static qg_status open_log(job *j)
 
 static qg_status begin(const sweep *s, job *j)
 {
-    words     w      = { 0 };
-    qg_status status = command(s, j, &w);
+    char    **word   = words_of(s, j);
+    qg_status status = word ? QG_OK : qg_errcode();
     j->was_finished  = is_finished(j->dir);
     if (!status) status = open_log(j);
     if (!status) {
         fflush(NULL);
         j->pid = fork();
-        if (j->pid == 0) become(s, j, &w);
+        if (j->pid == 0) become(s, j, word);
         if (j->pid > 0) j->state = BUSY;
         else status = qg_fail(QG_EIO, "cannot start a process: %s", strerror(errno)), close(j->log);
     }
-    free_words(&w);
+    if (word) free(word[0]);
+    free(word);
     return status;
 }
 

@@ -123,10 +123,18 @@ const qg_recipe_key *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *as
     return NULL;
 }
 
+static bool differ(const qg_recipe *a, const qg_recipe *b, int i)
+{
+    const qg_recipe_key *o = &qg_recipe_keys[i];
+    const char          *x = meant(a, o), *y = meant(b, o);
+    return (a->text[i] || b->text[i]) && (!x || !y || !is_said(o, x, y) || !is_said(o, y, x));
+}
+
 const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *b, unsigned with, unsigned without)
 {
-    const qg_recipe_key *o = qg__recipe_conflict(a, b, with, without);
-    return o ? o : qg__recipe_conflict(b, a, with, without);
+    for (int i = 0; i < QG__RECIPE_KEYS; i++)
+        if (is_among(&qg_recipe_keys[i], with, without) && differ(a, b, i)) return &qg_recipe_keys[i];
+    return NULL;
 }
 
 void qg__recipe_clear(qg_recipe *r)
@@ -240,13 +248,6 @@ qg_recipe *qg_recipe_of_run(const char *dir)
 static bool lacks(const qg_recipe *run, const qg_recipe *asked, int i)
 {
     return run->of_run && qg_recipe_keys[i].absent && !run->text[i] && !asked->text[i];
-}
-
-static bool differ(const qg_recipe *a, const qg_recipe *b, int i)
-{
-    const qg_recipe_key *o = &qg_recipe_keys[i];
-    const char          *x = meant(a, o), *y = meant(b, o);
-    return (a->text[i] || b->text[i]) && (!x || !y || !is_said(o, x, y) || !is_said(o, y, x));
 }
 
 /* Whether a recipe that was combined as the version of an unfinished run would have is that of the run. */

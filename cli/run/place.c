@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/config/lists.h"
 #include "cli/config/models.h"
 #include "cli/run/run_spec.h"
 #include "core/io/hash.h"
@@ -18,7 +19,8 @@
 /* Bytes of one component of a path, which may have 255 and gets a number or ".old-2". */
 enum { NAME_BYTES = 200 };
 
-void place_append(char *text, size_t bytes, const char *name, const char *value)
+/* ["-"] NAME=VALUE, in characters that no shell and no path interprets. */
+static void append(char *text, size_t bytes, const char *name, const char *value)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+=-";
     const size_t      used    = strlen(text);
@@ -27,21 +29,23 @@ void place_append(char *text, size_t bytes, const char *name, const char *value)
         if (!strchr(plain, *c)) *c = '-';
 }
 
-void place_shorten(char *name)
+/* Cuts a name that is too long for a directory, and marks it by a hash of the whole. */
+static void shorten(char *name)
 {
     if (strlen(name) < NAME_BYTES) return;
     const uint64_t hash = qg_hash(QG_HASH_BASIS, name, strlen(name));
     snprintf(name + NAME_BYTES - 10, 10, "-%08" PRIx32, (uint32_t)hash);
 }
 
-void place_append_path(char *text, size_t bytes, const char *name, const char *path)
+/* The same with the last component of a path. */
+static void append_path(char *text, size_t bytes, const char *name, const char *path)
 {
     char last[QG_RECIPE_VALUE_BYTES];
     snprintf(last, sizeof last, "%s", path);
     size_t n = strlen(last);
     while (n > 1 && last[n - 1] == '/') last[--n] = '\0';
     const char *slash = strrchr(last, '/');
-    place_append(text, bytes, name, slash && slash[1] ? slash + 1 : last);
+    append(text, bytes, name, slash && slash[1] ? slash + 1 : last);
 }
 
 /* What the run would be without the changes. */
@@ -72,12 +76,12 @@ static void append_changes(const config *asked, qg_recipe *base, char *text, siz
         for (const char *line = value; *line; line = qg__lines_next(line)) {
             char item[QG_RECIPE_VALUE_BYTES];
             snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-            place_append(text, bytes, strcmp(o->name, "data") ? o->name : "", item);
+            append(text, bytes, strcmp(o->name, "data") ? o->name : "", item);
         }
     }
     const char *init = config_text(asked, "init"), *teacher = config_text(asked, "teacher");
-    if (init && !qg_recipe_get(base, "init-recipe")) place_append_path(text, bytes, "init", init);
-    if (teacher) place_append_path(text, bytes, "teacher", teacher);
+    if (init && !qg_recipe_get(base, "init-recipe")) append_path(text, bytes, "init", init);
+    if (teacher) append_path(text, bytes, "teacher", teacher);
 }
 
 qg_status place_name(const config *asked, char dir[QG__PATH_BYTES])
@@ -88,15 +92,68 @@ qg_status place_name(const config *asked, char dir[QG__PATH_BYTES])
     const qg_status status                   = seed ? baseline(asked, &base) : qg_errcode();
     if (!status && !recipe) {
         model_file_name(qg_recipe_get(asked->recipe, "model"), name, sizeof name);
-        place_append(name, sizeof name, "", qg_recipe_get(asked->recipe, "weight"));
+        append(name, sizeof name, "", qg_recipe_get(asked->recipe, "weight"));
     }
     if (!status) append_changes(asked, base.recipe, name, sizeof name - 64);
-    place_shorten(name);
+    shorten(name);
     if (!status && recipe) snprintf(dir, QG__PATH_BYTES, "runs/%s/%s%sseed-%s", recipe, name, *name ? "-" : "", seed);
     else if (!status) snprintf(dir, QG__PATH_BYTES, "runs/%s-%s", name, seed);
     config_free(&base);
     return status;
 }
+
+/* --- names of sweeps ---------------------------------------------------------------------- */
+
+static void append_value(char *text, size_t bytes, const option *o, const char *value)
+{
+    char name[QG_RECIPE_VALUE_BYTES];
+    if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name), value = name;
+    if (o->kind == QG_RECIPE_TEXT && o->is & QG_RECIPE_COMMAS) append_path(text, bytes, o->name, value);
+    else append(text, bytes, o->name, value);
+}
+
+qg_status place_of_sweep(const config *asked, char dir[QG__PATH_BYTES])
+{
+    char        name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
+    const char *out                      = config_text(asked, "out");
+    if (out) return run_directory("out", out, dir);
+    for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
+        for (int i = 0; i < OPTIONS; i++) {
+            const option *o     = option_at(i);
+            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "data-dir") || lists_is_free(o);
+            if (!asked->values[i] || quiet || (lists_count(asked, o) > 1) != (pass == 1)) continue;
+            lists_value(asked, 0, o, value);
+            if (pass == 1) append(name, sizeof name, "", o->name);
+            else if (!strcmp(o->name, "recipe") || !strcmp(o->name, "data")) append(name, sizeof name, "", value);
+            else if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
+            else append_value(name, sizeof name, o, value);
+        }
+    for (const char *item = config_text(asked, "layer"); item && *item; item = qg__lines_next(item)) {
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(item, "\n"), item);
+        append(name, sizeof name, "layer", value);
+    }
+    shorten(name);
+    snprintf(dir, QG__PATH_BYTES, "runs/sweep%s%s", *name ? "-" : "", name);
+    return QG_OK;
+}
+
+qg_status place_of_combination(const char *out, const config *asked, int k, const config *one, char dir[QG__PATH_BYTES])
+{
+    const char *recipe                   = config_text(one, "recipe");
+    char        name[QG__PATH_BYTES / 2] = "", value[QG_RECIPE_VALUE_BYTES];
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = option_at(i);
+        if (lists_count(asked, o) < 2 || !strcmp(o->name, "seed") || !strcmp(o->name, "recipe")) continue;
+        lists_value(asked, k, o, value);
+        append_value(name, sizeof name - 64, o, value);
+    }
+    shorten(name);
+    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", out, recipe ? "/" : "", recipe ? recipe : "", name,
+                           *name ? "-" : "", qg_recipe_get(one->recipe, "seed"));
+    return n < QG__PATH_BYTES ? QG_OK : qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+}
+
+/* --- directories -------------------------------------------------------------------------- */
 
 qg_status place_take(char dir[QG__PATH_BYTES], bool claim)
 {

@@ -11,14 +11,15 @@
 QG_MUST_CHECK
 qg_status place_name(const config *asked, char dir[QG__PATH_BYTES]);
 
-/* Appends to text: ["-"] NAME=VALUE, in characters of such a name. */
-void      place_append(char *text, size_t bytes, const char *name, const char *value);
+/* The directory of a sweep: --out, or runs/sweep-MODEL-CHANGES-LISTS.  What a list contains is not part of it, so a list may grow.
+ * Fails with QG_EARG: the path is too long. */
+QG_MUST_CHECK
+qg_status place_of_sweep(const config *asked, char dir[QG__PATH_BYTES]);
 
-/* The same with the last component of a path. */
-void      place_append_path(char *text, size_t bytes, const char *name, const char *path);
-
-/* Cuts a name that is too long for a directory, and marks it by a hash of the whole. */
-void      place_shorten(char *name);
+/* The directory of its combination k, whose options are in *one: OUT/LISTS-seed-SEED, and OUT/RECIPE/LISTS-seed-SEED with --recipe, as
+ * train calls it.  Fails in the same way. */
+QG_MUST_CHECK
+qg_status place_of_combination(const char *out, const config *asked, int k, const config *one, char dir[QG__PATH_BYTES]);
 
 /* Turns dir into the first of dir, dir-2, dir-3, .. that does not exist, and, if claim, makes this directory, so that no
  * two processes take the same one.  Fails with QG_EARG (the path is too long), QG_ESTATE (all exist), QG_EIO. */
