@@ -94,7 +94,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
     qg_array *backprop_wrt_min, qg_array *backprop_wrt_max);
 
-/* ---- on n floats, by all threads: the parts of the operators above and of differentiable layers ---- */
+/* ---- on n floats, by all threads: the forward parts of the operators above ---- */
 
 /* A nudged range. */
 typedef struct qg_fake_quant_range {
@@ -115,19 +115,6 @@ void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float 
 /* The codes of the results of these two functions, for 8 bits or fewer:
  *     code = round(y / scale) + zero_point;  the zero point for NaN */
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
-
-/* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n
- * alone.  Pass NULL for both dmin and dmax to skip the sums. */
-void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
-                            float *dx, double *dmin, double *dmax);
-
-/* The same for rows of d channels, each with its own range r [d], by the per channel (multiply) rule; adds to dx,
- * dmin [d] and dmax [d]. */
-void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
-                            float *y);
-void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
-                                     const float *x, const float *g, float *dx, double *dmin,
-                                     double *dmax);
 
 /* ---- on a tape ---- */
 
