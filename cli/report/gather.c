@@ -99,6 +99,7 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     r->last = r->run ? qg_run_open(dir, QG_RUN_LAST) : NULL;
     if (!r->last) return qg_errcode();
     r->dir      = qg_run_directory(r->run);
+    r->recipe   = qg_run_config(r->run) ? NULL : qg_recipe_of_run(r->dir);
     qg_status s = qg_run_result(r->dir, &r->result);
     if (!s && !qg_run_column(r->run, "epoch", &r->epochs)) s = qg_errcode();
     if (!s && !qg_run_classes(r->run))
@@ -196,6 +197,7 @@ void shown_run_free(shown_run *r)
 {
     shown_run_release(r);
     qg_run_close(r->run);
+    qg_recipe_free(r->recipe);
     free(r->summary);
     free(r->layer);
     free(r->input);
@@ -215,11 +217,16 @@ const char *metric_column_part(const char *name)
 
 /* --- runs that differ in their seeds alone ---------------------------------------------------- */
 
-/* What a checkpoint notes of its training, a line for each key. */
+/* Checkpoints note their training with a line for each key; versions differ in their keys. */
 static bool are_together(const shown_run *one, const shown_run *other)
 {
     static const char key[] = "seed = ";
     const char       *a = qg_run_note(one->run, "recipe"), *b = qg_run_note(other->run, "recipe");
+    if (one->recipe && other->recipe) {
+        const qg_recipe_key *k = NULL;
+        while ((k = qg_recipe_difference(one->recipe, other->recipe, k)) && (!(k->is & QG_RECIPE_IDENTITY) || !strcmp(k->name, "seed"))) continue;
+        return !k;
+    }
     while (*a && *b) {
         const size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
         const bool   seeds = !strncmp(a, key, strlen(key)) && !strncmp(b, key, strlen(key));

@@ -29,6 +29,7 @@ typedef struct shown_run {
     const char   *dir;                  /* of run */
     qg_fit_result result;
     qg_run       *run;                  /* what it notes */
+    qg_recipe    *recipe;               /* NULL: a program's, or there is only its checkpoint */
     qg_run       *last;                 /* the same with the net and its last weights; NULL after shown_run_release */
     char         *summary;              /* of the net; NULL: another program's */
     size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
