@@ -243,13 +243,9 @@ static int evaluate(evaluation *e)
 {
     const config *asked = e->asked;
     const int     worst = config_flag(asked, "json") && !config_text(asked, "worst") ? WORST : config_integer(asked, "worst");
-    if (!config_text(asked, "run")) {
-        qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-        return options_report("qgrad eval", true);
-    }
     qg_status status = load(e);
     if (!status) status = qg_run_evaluate(e->run, e->test, (qg_run_evaluate_spec){ .worst = worst, .net = e->other }, &e->all);
-    if (status) return qg_print_error("qgrad eval");
+    if (status) return options_report("qgrad eval", !config_text(asked, "run"));
     print(e);
     return EXIT_DONE;
 }

@@ -65,7 +65,6 @@ static void take_notes(exporter *e)
     e->spec.step = qg_run_steps(e->run);
 }
 
-/* The formats, in the order of the words of --to. */
 static qg_status write_packed(exporter *e)
 {
     unsigned char *file;
@@ -76,8 +75,6 @@ static qg_status write_packed(exporter *e)
     free(file);
     return status;
 }
-
-static qg_status (*const writers[])(exporter *e) = { write_packed };
 
 static void print(const exporter *e)
 {
@@ -112,7 +109,7 @@ static int export_run(exporter *e)
     if (!status) status = take_normalisation(e);
     if (status) return qg_print_error("qgrad export");
     take_notes(e);
-    if (writers[config_word(e->asked, "to")](e)) return qg_print_error("qgrad export");
+    if (write_packed(e)) return qg_print_error("qgrad export");
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }

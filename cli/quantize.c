@@ -17,13 +17,12 @@ typedef struct quantization {
 
 static qg_status choose_directory(quantization *z)
 {
-    char      of[QG__PATH_BYTES];
-    bool      exists;
-    qg_status status = run_directory("run", qg_run_directory(z->of), of);
-    if (!status && config_text(z->asked, "out")) status = run_directory("out", config_text(z->asked, "out"), z->dir);
+    const char *of = qg_run_directory(z->of), *slash = strrchr(of, '/'), *name = slash ? slash + 1 : of;
+    const char *out = config_text(z->asked, "out");
+    bool        exists;
+    qg_status   status = out ? run_directory("out", out, z->dir) : QG_OK;
     if (status) return status;
-    const char *slash = strrchr(of, '/'), *name = slash ? slash + 1 : of;
-    if (!config_text(z->asked, "out")) {
+    if (!out) {
         if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
             return qg_fail(QG_EARG, "out: %s has no name for the new run to derive its own from; pass --out", of);
         if (snprintf(z->dir, sizeof z->dir, "%s-quantized", of) >= QG__PATH_BYTES)
@@ -36,8 +35,7 @@ static qg_status choose_directory(quantization *z)
 static qg_status configure(quantization *z, bool *usage)
 {
     *usage = !config_text(z->asked, "run");
-    if (!config_text(z->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    z->of = run_open(z->asked);
+    z->of  = run_open(z->asked);
     return z->of ? choose_directory(z) : qg_errcode();
 }
 

@@ -48,6 +48,10 @@ const char *run_data_name(const char *data, char name[64])
 
 qg_run *run_open(const config *asked)
 {
+    if (!config_text(asked, "run")) {
+        qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
+        return NULL;
+    }
     qg_run     *r       = qg_run_open(config_text(asked, "run"), config_flag(asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     const char *threads = r ? qg_run_get(r, "threads") : NULL;
     if (r) qg_set_threads(config_text(asked, "threads") ? config_integer(asked, "threads") : threads ? atoi(threads) : 0);
