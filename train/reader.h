@@ -78,11 +78,6 @@ QG_MUST_CHECK
 qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student, const qg_loader *images);
 void      qg__reader_clear(qg_run *r);              /* qg_run_close of a run that is not from malloc */
 
-/* The teacher that the recipe names, if it names one, and its digest; its location may change, its weights may not.  teacher is empty,
- * and to be cleared also after a failure.  Fails with QG_EARG, and as qg__reader_teach. */
-QG_MUST_CHECK
-qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher);
-
 /* --- a net that only another program can declare (train/stored_net.c) ------------------------ */
 
 /* Checkpoints of a program that calls qg_fit note the text of its net, unless a layer or a scheme is its own or an earlier version

@@ -188,8 +188,6 @@ QG_MUST_CHECK
 qg_status   qg__recipe_trains(const qg_recipe *r);
 QG_MUST_CHECK
 qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what the model is asked about */
-QG_MUST_CHECK
-qg_status   qg__recipe_check_cache(const qg_recipe *r);         /* which is part of it */
 
 /* A stored recipe with what its version meant by the keys that it lacks. */
 QG_MUST_CHECK
@@ -235,17 +233,6 @@ qg_status   qg__recipe_same(const qg_recipe *r, const char *said, const char *pa
 /* qg__recipe_fit, and the configuration in checkpoints and in config.toml; borrows r.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status   qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec);
-
-/* Notes in r the digests of the images, which decide about a run as its keys do but are no keys of a new one, the number of ranks,
- * and what delays in epochs mean in steps.  goes_on: the file of a run that goes on, whose images these must be; NULL: a new one.
- * Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status   qg__recipe_note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test);
-
-/* Starts net from the weights in source, and notes their digest; their path is not part of a recipe.  NULL: the recipe must need
- * none, or the run has a checkpoint.  Fails with QG_EARG: the run started from others; and as qg__init_weights. */
-QG_MUST_CHECK
-qg_status   qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool goes_on, bool has_checkpoint, qg__init_report *init);
 
 /* Of an object: its failure, with the message; what it means, which belongs to r, or NULL, failed. */
 QG_MUST_CHECK

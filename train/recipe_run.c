@@ -95,7 +95,9 @@ static qg_status note_ranks(qg_recipe *r, bool goes_on)
     return qg__recipe_put(r, qg__recipe_key("ranks"), here);
 }
 
-qg_status qg__recipe_note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
+/* The digests of the images, which decide about a run as its keys do but are no keys of a new one, the number of ranks, and what
+ * delays in epochs mean in steps.  goes_on: the file of a run that goes on, whose images these must be; NULL: a new one. */
+static qg_status note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
 {
     const uint64_t names  = qg__loader_class_digest(train);
     char           steps[16];
@@ -118,7 +120,9 @@ static qg_status begin_without(const qg_recipe *r, bool has_checkpoint)
                    qg__recipe_value(r, "seed"));
 }
 
-qg_status qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool goes_on, bool has_checkpoint, qg__init_report *init)
+/* Starts net from the weights in source, and notes their digest; their path is not part of a recipe.  NULL: the recipe must need
+ * none, or the run has a checkpoint. */
+static qg_status note_init(qg_recipe *r, qg_net *net, const char *source, bool goes_on, bool has_checkpoint, qg__init_report *init)
 {
     const char *stored = r->init_digest;
     if (!source) return begin_without(r, has_checkpoint);
@@ -132,22 +136,21 @@ qg_status qg__recipe_init(qg_recipe *r, qg_net *net, const char *source, bool go
     return qg__recipe_put(r, qg__recipe_key("init-digest"), init->digest);
 }
 
-qg_status qg__recipe_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher)
+/* The teacher that the recipe names, if it names one, and its digest; its location may change, its weights may not. */
+static qg_status note_teacher(qg_recipe *r, bool goes_on, const qg_loader *images, qg_run *teacher)
 {
     const char *name = r->teacher_run, *stored = r->teacher_digest;
     char        found[17];
-    qg_status   status = QG_OK;
     if (!name && !stored && !qg__recipe_value(r, "distil")) return QG_OK;
     if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
-    status = qg__reader_teach(teacher, name, r, images);
+    const qg_status status = qg__reader_teach(teacher, name, r, images);
     if (status) return qg_fail(status, "--teacher: %s", qg_errmsg());
     qg__digest(teacher->net, found);
     if (goes_on && !stored) return qg_fail(QG_EARG, "--teacher: the run started without a teacher, and cannot take one now");
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s", name,
                        found, stored);
-    if (!qg__recipe_value(r, "distil")) status = qg__recipe_put(r, qg__recipe_key("distil"), "");
-    return status ? status : qg__recipe_put(r, qg__recipe_key("teacher-digest"), found);
+    return qg__recipe_put(r, qg__recipe_key("teacher-digest"), found);
 }
 
 /* --- one training ------------------------------------------------------------------------- */
@@ -185,7 +188,7 @@ static qg_status open_images(training *t)
     qg_preprocess_free(stored);
     t->of.test = qg__recipe_test_of(r, t->of.train);
     if (!t->of.test) return qg_errcode();
-    return qg__recipe_note_data(r, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->of.train, t->of.test);
+    return note_data(r, t->goes_on ? t->paths.file[QG__RUN_CONFIG] : NULL, t->of.train, t->of.test);
 }
 
 static qg_status make(training *t, const qg_fit_spec *spec)
@@ -197,8 +200,8 @@ static qg_status make(training *t, const qg_fit_spec *spec)
     t->of.net = qg__recipe_net(r, qg_loader_shape(t->of.train), qg_loader_classes(t->of.train));
     if (!t->of.net) return qg_errcode();
     if (spec->mode == QG_FIT_RESUME && spec->dir) status = qg__file_exists_in(QG_BY_PATH, t->paths.file[QG__RUN_LAST], &begun);
-    if (!status) status = qg__recipe_init(r, t->of.net, spec->init, t->goes_on, begun, &t->init);
-    if (!status) status = qg__recipe_teacher(r, t->goes_on, t->of.train, &t->teacher);
+    if (!status) status = note_init(r, t->of.net, spec->init, t->goes_on, begun, &t->init);
+    if (!status) status = note_teacher(r, t->goes_on, t->of.train, &t->teacher);
     if (status) return status;
     t->of.optim = qg__recipe_optim(r, qg_net_params(t->of.net));
     return t->of.optim ? qg__recipe_spec(r, &t->of.fit) : qg_errcode();
