@@ -51,7 +51,7 @@ typedef struct qg_recipe_key {
     const char    *name;            /* "weight-decay" */
     qg_recipe_kind kind;
     unsigned       is;              /* bits */
-    const char    *value;           /* how help writes the value, "N"; of QG_RECIPE_WORD the words, "sgd|adam"; NULL: flag */
+    const char    *value;           /* its placeholder in help, "N"; of QG_RECIPE_WORD the words, "sgd|adam"; of a flag NULL */
     double         min, max;
     const char    *fallback;        /* the value unless the program or the model's own recipe sets the key; NULL: unset */
     const char    *absent;          /* what it was in runs of versions without this key; NULL: fallback */
@@ -60,8 +60,8 @@ typedef struct qg_recipe_key {
 
 extern const qg_recipe_key qg_recipe_keys[];        /* ends with a name of NULL */
 
-/* Checks a value, and writes its one spelling: "0.10" becomes "0.1".  key may also describe an option of the program's own, of any
- * kind but the last two; its kind then decides.  Fails with QG_EARG: the message names key, value and the legal values. */
+/* Checks a value and writes its canonical text: "0.10" becomes "0.1".  A program may also describe options of its own as keys, of any
+ * kind but QG_RECIPE_VALUE and QG_RECIPE_LIST.  Fails with QG_EARG: the message names the key, the value and the legal values. */
 QG_MUST_CHECK
 qg_status   qg_recipe_key_check(const qg_recipe_key *key, const char *text, char canonical[QG_RECIPE_VALUE_BYTES]);
 
@@ -88,13 +88,13 @@ const char *qg_recipe_get(qg_recipe *r, const char *key);
  * QG_EFORMAT: the file names no model; QG_EMEM. */
 qg_recipe  *qg_recipe_of_run(const char *dir);
 
-/* The next key after `after`, or the first one after NULL, whose value differs; NULL: there is none, or a recipe has failed.
+/* The first key after `after` whose values in a and b differ; after NULL: the first of all.  NULL: no more, or a recipe has failed.
  *
  *     for (const qg_recipe_key *k = NULL; (k = qg_recipe_difference(r, run, k));)
  *         if (k->is & QG_RECIPE_IDENTITY && !(k->is & QG_RECIPE_PER_RUN)) ..     the run is not what r describes
  *
- * With the recipe of a run in b, a key that its version did not have counts only if it was set in a; and what a run of an older
- * version that is not finished calls by a name means what it did then, in a as well. */
+ * If b is the recipe of a run of an older version (qg_recipe_of_run), a key which that version lacked is compared only if a sets it;
+ * and if the run is not finished, names in a that have changed their meaning since have the old one. */
 const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after);
 
 /* Whether all values are compatible: the layers that layer and freeze name exist, each quantizer is legal where the model uses it,
