@@ -9,10 +9,6 @@
 #include "infer/format.h"
 #include "infer/infer.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__file {
     const uint8_t *bytes;
     size_t         n;
@@ -36,9 +32,5 @@ qg__product qg__product_of(const qg__packed_step *r, qg__codes x);
 
 /* Bytes of an image of this size. */
 size_t      qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

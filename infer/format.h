@@ -61,10 +61,6 @@
 
 #include "infer/product.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { QG__FORMAT_VERSION = 2, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32,
        QG__MOST_CODES = 256, QG__MOST_STEPS = 1 << 14 };
 
@@ -114,9 +110,5 @@ size_t qg__step_own_floats(const qg__packed_step *r);   /* and those before the 
 size_t qg__row_numbers(const qg__packed_step *r);       /* of one output of a product, with its zero point;
                                                            else 0 */
 size_t qg__row_bytes(const qg__packed_step *r);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

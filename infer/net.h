@@ -9,10 +9,6 @@
 #include "infer/file.h"
 #include "infer/kernels/requantize.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How the results of a product, or floats, become the value of a step. */
 typedef enum qg__route {
     QG__ROUTE_FLOATS,       /* z */
@@ -93,9 +89,5 @@ void   qg__op_run(const qg__infer_step *s, int n, const void *x, const float *z,
 /* Floats of so many pixels to the value of the step, by its route, which is none of sums.  z may be y. */
 void   qg__quantize(const qg__infer_step *s, size_t pixels, const float *z, void *y);
 size_t qg__pixel_bytes(const qg__infer_step *s);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

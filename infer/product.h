@@ -31,10 +31,6 @@
 #include "infer/kernels/geometry.h"
 #include "infer/kernels/requantize.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum qg__coding {
     QG__AS_FLOATS,      /* float [n][h][w][c] */
     QG__AS_BITS,        /* packed bits of qg__alphabet_of (infer/kernels/codes.h) */
@@ -85,9 +81,5 @@ void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t 
 
 /* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
 void   qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -8,10 +8,6 @@
 
 #include "infer/product.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__slice {
     qg__coding from, to;            /* the same, or bits and bytes */
     qg__codes  x;
@@ -27,9 +23,5 @@ typedef struct qg__slice {
 size_t qg__slice_source_bytes(const qg__slice *s);
 size_t qg__slice_bytes(const qg__slice *s);
 void   qg__slice_copy(const qg__slice *s, const void *image, void *slice);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -275,15 +275,6 @@ void qg__file_put(qg_file *f, const void *bytes, size_t n)
     f->used += n;
 }
 
-static void close_and_remove(qg_file *f)
-{
-    if (f->fd >= 0) {
-        close(f->fd);
-        unlinkat(at_of(f->dir), f->tmp, 0);
-    }
-    free(f);
-}
-
 qg_status qg__file_commit(qg_file *f)
 {
     if (!f) return QG_EMEM;
@@ -291,18 +282,11 @@ qg_status qg__file_commit(qg_file *f)
     if (!f->failed && fsync(f->fd)) give_up(f, strerror(errno));
     const int at = at_of(f->dir);
     if (!f->failed && renameat(at, f->tmp, at, name_of(f->dir, f->path))) give_up(f, strerror(errno));
-    if (f->failed) {
-        const qg_status s = qg_fail(QG_EIO, "cannot write '%s': %s", f->path, f->reason);
-        close_and_remove(f);
-        return s;
-    }
-    close(f->fd);
-    const qg_status s = qg__file_flush_name_in(f->dir, f->path);    /* a rename reaches the disk when its directory does */
+    if (f->fd >= 0) close(f->fd);
+    if (f->failed && f->fd >= 0) unlinkat(at, f->tmp, 0);
+    /* A rename reaches the disk when its directory does. */
+    const qg_status s = f->failed ? qg_fail(QG_EIO, "cannot write '%s': %s", f->path, f->reason)
+                                  : qg__file_flush_name_in(f->dir, f->path);
     free(f);
     return s;
-}
-
-void qg__file_discard(qg_file *f)
-{
-    if (f) close_and_remove(f);
 }

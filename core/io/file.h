@@ -55,15 +55,15 @@ void      qg__reader_close(qg_reader *r);
  *     if (qg__file_commit(f)) ...
  *
  * The bytes go to a temporary file in the same directory, path.PID-N.tmp, where N is the first number from 0 that
- * gives a new file.  commit flushes them to the disk, renames the file and flushes the directory; discard removes the
- * temporary file.  Either frees f.  Any number of threads and processes may write the same path at the same time: the
- * last one that commits remains.  A process that is killed leaves one temporary file for each file that it was
- * writing; qg__file_sweep_in removes them.  A path that is a symbolic link is replaced, not followed.
+ * gives a new file.  commit flushes them to the disk, renames the file, flushes the directory and frees f.  Any
+ * number of threads and processes may write the same path at the same time: the last one that commits remains.  A
+ * process that is killed leaves one temporary file for each file that it was writing; qg__file_sweep_in removes them.
+ * A path that is a symbolic link is replaced, not followed.
  *
- * Memory   dir is borrowed until commit or discard.
+ * Memory   dir is borrowed until commit.
  * Fails    Sticky: the first failure of begin or put is kept and commit reports it: QG_EIO with the path and
  *          the reason, or QG_EMEM.  Then the temporary file is gone and the old file is as it was.  begin returns NULL
- *          only without memory; put and discard ignore NULL, commit(NULL) is QG_EMEM.  If the directory
+ *          only without memory; put ignores NULL, commit(NULL) is QG_EMEM.  If the directory
  *          cannot be flushed, commit fails with QG_EIO although the file is whole: a power loss may bring
  *          back the old one.  A file system that cannot flush directories is no failure, nor is a directory that
  *          may be written but not read.
@@ -75,7 +75,6 @@ qg_file  *qg__file_begin_in(int dir, const char *path);
 void      qg__file_put(qg_file *f, const void *bytes, size_t n);
 QG_MUST_CHECK
 qg_status qg__file_commit(qg_file *f);
-void      qg__file_discard(qg_file *f);
 
 /* Removes the temporary files of killed writers of path, and path.tmp, as earlier versions named theirs.  Only
  * for a caller who knows that no other process is writing path, such as the holder of a lock. */

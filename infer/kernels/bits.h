@@ -22,10 +22,6 @@
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__bit_product {
     qg__geometry g;
     qg__alphabet w, x;
@@ -62,9 +58,5 @@ typedef void qg__bits_part(const qg__bit_product *p, int n, const uint64_t *x, c
                            int32_t *acc, void *scratch);
 void qg__bits_in_parts(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
                        void *scratch, qg__bits_part *part);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

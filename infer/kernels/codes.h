@@ -23,10 +23,6 @@
 
 #include "core/kernels/cpu.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { QG__MOST_PLANES = 4, QG__MOST_THRESHOLDS = (1 << QG__MOST_PLANES) - 1 };
 
 typedef enum qg__alphabet_kind { QG__ODD, QG__UNSIGNED, QG__SIGNED, QG__TERNARY } qg__alphabet_kind;
@@ -148,9 +144,5 @@ typedef struct qg__pack_kernels {
 } qg__pack_kernels;
 
 QG_DECLARE_KERNELS(qg__pack_kernels, qg__pack_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -16,10 +16,6 @@
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__each_product {
     qg__geometry   g;
     qg__codes      w;           /* at most 256 for codes */
@@ -44,9 +40,5 @@ typedef struct qg__each_kernels {
 } qg__each_kernels;
 
 QG_DECLARE_KERNELS(qg__each_kernels, qg__each_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

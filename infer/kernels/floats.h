@@ -14,10 +14,6 @@
 
 #include "core/kernels/cpu.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__float_kernels {
     bool (*are_finite)(size_t n, const float *x);
     void (*relu)(size_t n, const float *x, float *y);                       /* NaN stays */
@@ -41,9 +37,5 @@ typedef struct qg__float_kernels {
 } qg__float_kernels;
 
 QG_DECLARE_KERNELS(qg__float_kernels, qg__float_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -16,10 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* oh and ow need not follow from the other sizes: windows may lie partly or completely outside of the image
  * on every side. */
 typedef struct qg__geometry {
@@ -77,9 +73,5 @@ void qg__lines(const qg__geometry *g, int n, void (*visit)(void *context, const 
 
 /* sums[y] = sum over the taps of output y that are inside the image of x[pixel]; x and sums have n images. */
 void qg__window_sums(const qg__geometry *g, int n, const int32_t *x, int32_t *sums);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -24,10 +24,6 @@
 #include "infer/kernels/geometry.h"
 #include "infer/kernels/requantize.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__int8_product {
     qg__geometry   g;
     int            x_zero;      /* 0 .. 255 */
@@ -51,9 +47,5 @@ typedef struct qg__int8_kernels {
 } qg__int8_kernels;
 
 QG_DECLARE_KERNELS(qg__int8_kernels, qg__int8_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -22,10 +22,6 @@
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__real_product {
     qg__geometry   g;
     qg__codes      w;
@@ -46,9 +42,5 @@ typedef struct qg__real_kernels {
 } qg__real_kernels;
 
 QG_DECLARE_KERNELS(qg__real_kernels, qg__real_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

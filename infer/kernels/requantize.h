@@ -9,10 +9,6 @@
 
 #include "infer/kernels/codes.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { QG__MOST_FOUND = 256 };
 
 /* How the code of a number is found: by the thresholds, or by a formula alone.  All but bisection must have
@@ -70,9 +66,5 @@ typedef struct qg__requantize_kernels {
 } qg__requantize_kernels;
 
 QG_DECLARE_KERNELS(qg__requantize_kernels, qg__requantize_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

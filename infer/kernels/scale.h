@@ -17,10 +17,6 @@
 
 #include "core/kernels/cpu.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct qg__scale_kernels {
     void (*reals)(size_t pixels, int c, const float *a, const float *b, const float *acc, float *z);
     void (*integers)(size_t pixels, int c, const float *a, const float *b, const int32_t *acc, float *z);
@@ -31,9 +27,5 @@ typedef struct qg__scale_kernels {
 } qg__scale_kernels;
 
 QG_DECLARE_KERNELS(qg__scale_kernels, qg__scale_kernels);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
