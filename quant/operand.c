@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/io/safetensors.h"
 #include "quant/engine.h"
 
 /* A rank of 0 .. QG_MAX_RANK, a size that fits memory, data unless empty. */
@@ -14,7 +15,7 @@ static qg_status check_view(const char *op, const char *name, const qg_array *a)
     if (a->rank < 0 || a->rank > QG_MAX_RANK)
         return qg_fail(QG_ESHAPE, "%s: rank of %s is %d, must be 0 .. %d", op, name, a->rank,
                        QG_MAX_RANK);
-    const size_t width = qg_dtype_bytes(a->dtype);
+    const size_t width = qg__dtype_bytes(a->dtype);
     if (width == 0) return qg_fail(QG_EARG, "%s: %s has an unknown dtype", op, name);
     size_t n = 1;
     for (int i = 0; i < a->rank; i++) {
@@ -36,9 +37,9 @@ static qg_status check_dtype(const char *op, const qg__operand *row)
         if (!(left >> d & 1)) continue;
         left &= ~(1u << d);
         const char *before = used == 0 ? "" : left ? ", " : " or ";
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", before, qg_dtype_name((qg_dtype)d));
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", before, qg__dtype_name((qg_dtype)d));
     }
-    return qg_fail(QG_EARG, "%s: dtype of %s is %s, must be %s", op, row->name, qg_dtype_name(row->a->dtype), text);
+    return qg_fail(QG_EARG, "%s: dtype of %s is %s, must be %s", op, row->name, qg__dtype_name(row->a->dtype), text);
 }
 
 static qg_status check_rank(const char *op, const char *name, const qg_array *a, int rank)

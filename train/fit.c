@@ -341,7 +341,7 @@ static qg_status take_from_first(fit *f, const qg_state *s, qg_status of_first)
     if (qg_ranks() == 1) return status;
     if (qg_ranks_any(status)) return status ? status : qg_fail(QG_ESTATE, "rank 0 cannot read the files of the run");
     for (size_t i = 0; i < n && !status; i++)
-        status = qg_ranks_broadcast(entry[i].array.data, qg_array_count(&entry[i].array) * qg_dtype_bytes(entry[i].array.dtype));
+        status = qg_ranks_broadcast(entry[i].array.data, qg_array_count(&entry[i].array) * qg__dtype_bytes(entry[i].array.dtype));
     return status ? status : qg_ranks_broadcast(&f->run.record.steps, sizeof f->run.record.steps);
 }
 

@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 
-const char *qg_dtype_name(qg_dtype d)
+#include "core/io/safetensors.h"
+
+const char *qg__dtype_name(qg_dtype d)
 {
     switch (d) {
 #define X(code, text, bytes)                                                                       \
@@ -13,7 +15,7 @@ const char *qg_dtype_name(qg_dtype d)
     return "?";
 }
 
-size_t qg_dtype_bytes(qg_dtype d)
+size_t qg__dtype_bytes(qg_dtype d)
 {
     switch (d) {
 #define X(code, text, bytes)                                                                       \

@@ -45,9 +45,7 @@ typedef struct qg_split {
     size_t outer, depth, inner;
 } qg_split;
 
-const char *qg_dtype_name(qg_dtype d);          /* "F32", as safetensors spells it */
-size_t      qg_dtype_bytes(qg_dtype d);
-size_t      qg_array_count(const qg_array *a);  /* elements; 1 for rank 0 */
+size_t qg_array_count(const qg_array *a);       /* elements; 1 for rank 0 */
 
 /* "[20,5,5,1]", for messages.  Returns text. */
 enum { QG__SHAPE_BYTES = QG_MAX_RANK * 21 + 3 };

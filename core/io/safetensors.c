@@ -373,7 +373,7 @@ const qg_named_array *qg_archive_find(const qg_archive *a, const char *name)
     return a && name && a->count ? bsearch(&key, a->entries, a->count, sizeof key, by_name) : NULL;
 }
 
-const qg_note *qg_archive_notes(const qg_archive *a, size_t *count)
+const qg_note *qg__archive_notes(const qg_archive *a, size_t *count)
 {
     *count = a ? a->note_count : 0;
     return a ? a->notes : NULL;
@@ -471,10 +471,10 @@ static void put_entry(sink *out, const qg_named_array *e, size_t offset)
 static const qg_named_array *next_in_file(const list *l, const qg_named_array *e)
 {
     size_t i    = e ? (size_t)(e - l->entries) + 1 : 0;
-    size_t size = e ? qg_dtype_bytes(e->array.dtype) : 8;
+    size_t size = e ? qg__dtype_bytes(e->array.dtype) : 8;
     for (; size > 0; size /= 2, i = 0)
         for (; i < l->count; i++)
-            if (qg_dtype_bytes(l->entries[i].array.dtype) == size) return &l->entries[i];
+            if (qg__dtype_bytes(l->entries[i].array.dtype) == size) return &l->entries[i];
     return NULL;
 }
 

@@ -37,6 +37,12 @@ qg_status qg__state_load_in(qg_state *s, int dir, const char *path);
 QG_MUST_CHECK
 qg_status qg__state_load_part(qg_state *s, const char *path);
 
+/* All notes, sorted by key. */
+const qg_note *qg__archive_notes(const qg_archive *a, size_t *count);
+
+const char *qg__dtype_name(qg_dtype d);         /* "F32", as the format spells it */
+size_t      qg__dtype_bytes(qg_dtype d);
+
 /* The arrays of the list, in the order in which they were added. */
 const qg_named_array *qg__state_entries(const qg_state *s, size_t *count);
 

@@ -74,13 +74,13 @@ static qg_status describe(const char *name, const qg_array *a, qg_named_array *e
         return qg_fail(QG_EARG, "array name '%s' is reserved by the format", name);
     if (a->rank < 0 || a->rank > QG_MAX_RANK)
         return qg_fail(QG_EARG, "array '%s' has rank %d, must be 0..8", name, a->rank);
-    size_t n = qg_dtype_bytes(a->dtype);
+    size_t n = qg__dtype_bytes(a->dtype);
     if (n == 0) return qg_fail(QG_EARG, "array '%s' has unknown dtype %d", name, (int)a->dtype);
     for (int i = 0; i < a->rank; i++)
         if (__builtin_mul_overflow(n, a->dims[i], &n))
             return qg_fail(QG_EARG, "array '%s' is larger than memory can be", name);
     if (n && !a->data) return qg_fail(QG_EARG, "array '%s' has no data", name);
-    *e = (qg_named_array){ .name = name, .dtype = qg_dtype_name(a->dtype), .viewable = true, .array = *a, .bytes = n };
+    *e = (qg_named_array){ .name = name, .dtype = qg__dtype_name(a->dtype), .viewable = true, .array = *a, .bytes = n };
     return QG_OK;
 }
 
@@ -264,7 +264,7 @@ static qg_status fill(qg_state *s, const qg_archive *a)
     size_t                n, copied = 0;
     qg_status             status = QG_OK;
     qg_note              *notes  = NULL;
-    const qg_note        *from   = qg_archive_notes(a, &n);
+    const qg_note        *from   = qg__archive_notes(a, &n);
     for (size_t i = 0; i < n && !status; i++)
         status = put_note(&notes, &copied, from[i].key, from[i].value);
     if (status) {

@@ -98,9 +98,8 @@ typedef struct qg_archive qg_archive;
 qg_archive *qg_archive_open(const char *path);
 void        qg_archive_free(qg_archive *a);
 
-/* All arrays, sorted by name; all notes, sorted by key; one of them, or NULL if absent. */
+/* All arrays, sorted by name; one of them, or a note; NULL if absent. */
 const qg_named_array *qg_archive_entries(const qg_archive *a, size_t *count);
-const qg_note        *qg_archive_notes(const qg_archive *a, size_t *count);
 const qg_named_array *qg_archive_find(const qg_archive *a, const char *name);
 const char           *qg_archive_noted(const qg_archive *a, const char *key);
 

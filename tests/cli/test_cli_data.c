@@ -1,4 +1,5 @@
 /* The data sets, --normalise and --augment of the program build/qgrad, or $QGRAD. */
+#include "core/io/safetensors.h"
 #include "tests/support/testing.h"
 
 #include <signal.h>
@@ -96,7 +97,7 @@ static void forget_images(const char *path)
     assert_non_null(a);
     const qg_named_array *entry = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
-    const qg_note *note = qg_archive_notes(a, &n);
+    const qg_note *note = qg__archive_notes(a, &n);
     for (size_t i = 0; i < n; i++)
         if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes") && strncmp(note[i].key, "normalise", 9))
             qg_state_set_note(s, note[i].key, note[i].value);
@@ -598,7 +599,7 @@ static void write_told(const char *from, const char *to, const char *more)
     qg_state             *s = qg_state_new();
     const qg_named_array *entry = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
-    const qg_note *note = qg_archive_notes(a, &n);
+    const qg_note *note = qg__archive_notes(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
     snprintf(recipe, sizeof recipe, "%s%s", more, qg_archive_noted(a, "recipe"));
     qg_state_set_note(s, "recipe", recipe);

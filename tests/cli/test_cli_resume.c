@@ -1,4 +1,5 @@
 /* Runs that stop and go on, are killed, meet each other, lose files or find damaged ones. */
+#include "core/io/safetensors.h"
 #include "tests/support/testing.h"
 
 #include <fcntl.h>
@@ -282,7 +283,7 @@ static void forge(const char *path, const char *name, long at, int change)
     const qg_named_array *e = qg_archive_find(a, name), *entry = qg_archive_entries(a, &n);
     ((unsigned char *)e->array.data)[at < 0 ? at + (long)e->bytes : at] ^= (unsigned char)change;
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
-    const qg_note *note = qg_archive_notes(a, &n);
+    const qg_note *note = qg__archive_notes(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
     assert_ok(qg_state_save(s, path));
     qg_state_free(s);

@@ -63,9 +63,9 @@ static void touch(const qg_archive *a)
         for (size_t k = 0; k < e[i].bytes; k++) sum = sum + p[k];
         if (e[i].viewable)
             assert_int_equal(e[i].bytes,
-                             qg_array_count(&e[i].array) * qg_dtype_bytes(e[i].array.dtype));
+                             qg_array_count(&e[i].array) * qg__dtype_bytes(e[i].array.dtype));
     }
-    const qg_note *notes = qg_archive_notes(a, &n);
+    const qg_note *notes = qg__archive_notes(a, &n);
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(qg_archive_noted(a, notes[i].key), notes[i].value);
         sum = sum + (unsigned)strlen(notes[i].value);

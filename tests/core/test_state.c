@@ -38,7 +38,7 @@ static qg_state *all_types(unsigned char data[ARRAYS][ARRAY_BYTES])
     static const size_t sizes[] = { 1, 3, 31, 33, 63, 65, 64, 2, 5, 7 };
     qg_state           *s       = qg_state_new();
     for (int i = 0; i < 10; i++)
-        qg_state_add(s, qg_dtype_name(dtypes[i]), array_of(dtypes[i], data[i], sizes[i]));
+        qg_state_add(s, qg__dtype_name(dtypes[i]), array_of(dtypes[i], data[i], sizes[i]));
     qg_state_add(s, "empty", (qg_array){ QG_F32, 3, { 3, 0, 31 }, NULL });
     qg_state_add(s, "scalar", (qg_array){ QG_F64, 0, { 0 }, data[11] });
     qg_state_add(s, "", (qg_array){ QG_U8, 8, { 1, 2, 3, 1, 1, 5, 1, 2 }, data[12] });

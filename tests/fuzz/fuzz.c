@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/io/safetensors.h"
 #include "core/kernels/parallel.h"
 #include "tests/support/room.h"
 
@@ -152,7 +153,7 @@ static qg_array new_array(draws *d, qg_dtype dtype, int rank, const size_t *dims
         if (what == 1) a.dims[a.rank++] = (size_t)draw(d, 0, 2);
         if (what == 2 && rank) a.dims[draw(d, 0, rank - 1)] = (size_t)draw(d, 0, 5);
     }
-    const size_t bytes = qg_array_count(&a) * qg_dtype_bytes(a.dtype);
+    const size_t bytes = qg_array_count(&a) * qg__dtype_bytes(a.dtype);
     a.data             = malloc(bytes);         /* of no byte, too: an array may be empty */
     MUST(n_arrays < MOST_ARRAYS && (a.data || !bytes));
     arrays[n_arrays].data     = a.data;
@@ -166,7 +167,7 @@ qg_array fuzz_input(draws *d, qg_dtype dtype, int rank, const size_t *dims)
     const qg_array a = new_array(d, dtype, rank, dims, false);
     const size_t   n = qg_array_count(&a);
     if (a.dtype == QG_F32) for (size_t i = 0; i < n; i++) ((float *)a.data)[i] = draw_float(d);
-    else for (size_t i = 0; i < n * qg_dtype_bytes(a.dtype); i++) ((uint8_t *)a.data)[i] = draw_byte(d);
+    else for (size_t i = 0; i < n * qg__dtype_bytes(a.dtype); i++) ((uint8_t *)a.data)[i] = draw_byte(d);
     return a;
 }
 

@@ -19,10 +19,10 @@ static void check_entries(const qg_archive *a)
         MUST(qg__utf8_valid(e[i].name, strlen(e[i].name)) && (i == 0 || strcmp(e[i - 1].name, e[i].name) < 0));
         fuzz_touch(e[i].array.data, e[i].bytes);
         if (!e[i].viewable) continue;
-        MUST(qg_array_count(&e[i].array) * qg_dtype_bytes(e[i].array.dtype) == e[i].bytes);
-        MUST((uintptr_t)e[i].array.data % qg_dtype_bytes(e[i].array.dtype) == 0);
+        MUST(qg_array_count(&e[i].array) * qg__dtype_bytes(e[i].array.dtype) == e[i].bytes);
+        MUST((uintptr_t)e[i].array.data % qg__dtype_bytes(e[i].array.dtype) == 0);
     }
-    const qg_note *note = qg_archive_notes(a, &m);
+    const qg_note *note = qg__archive_notes(a, &m);
     for (size_t i = 0; i < m; i++) MUST(qg_archive_noted(a, note[i].key) == note[i].value);
 }
 
@@ -31,7 +31,7 @@ static void write_and_read(const qg_archive *a)
 {
     size_t                n, m, n_read, m_read;
     const qg_named_array *e    = qg_archive_entries(a, &n);
-    const qg_note        *note = qg_archive_notes(a, &m);
+    const qg_note        *note = qg__archive_notes(a, &m);
     for (size_t i = 0; i < n; i++)
         if (!e[i].viewable) return;
     char path[ROOM_BYTES];
@@ -40,7 +40,7 @@ static void write_and_read(const qg_archive *a)
     qg_archive *b = qg_archive_open(path);
     MUST(b);
     const qg_named_array *read = qg_archive_entries(b, &n_read);
-    const qg_note        *kept = qg_archive_notes(b, &m_read);
+    const qg_note        *kept = qg__archive_notes(b, &m_read);
     MUST(n_read == n);
     for (size_t i = 0; i < n; i++) {
         MUST(!strcmp(read[i].name, e[i].name) && read[i].array.dtype == e[i].array.dtype &&

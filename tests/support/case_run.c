@@ -1,3 +1,4 @@
+#include "core/io/safetensors.h"
 #include "tests/support/cases.h"
 
 #include "tests/support/case_state.h"
@@ -41,7 +42,7 @@ static void compare(test_case *c, const cJSON *json, const cJSON *want)
     const cJSON    *data = cJSON_GetObjectItemCaseSensitive(want, "data");
     qg_array        b    = { 0 };
     if (!case__dtype(want, &b.dtype) || b.dtype != a->dtype) {
-        case_complain(c, "%s: dtype is %s, expected another", got->name, qg_dtype_name(a->dtype));
+        case_complain(c, "%s: dtype is %s, expected another", got->name, qg__dtype_name(a->dtype));
         return;
     }
     if (!case__shape(want, &b) || a->rank != b.rank ||

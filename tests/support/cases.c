@@ -1,5 +1,6 @@
 #include "tests/support/cases.h"
 
+#include "core/io/safetensors.h"
 #include "tests/support/case_state.h"
 
 #include <limits.h>
@@ -31,7 +32,7 @@ bool case_ready(const test_case *c)
 
 bool case__touched(const qg_array *a)
 {
-    const size_t bytes = a->data ? qg_array_count(a) * qg_dtype_bytes(a->dtype) : 0;
+    const size_t bytes = a->data ? qg_array_count(a) * qg__dtype_bytes(a->dtype) : 0;
     for (size_t b = 0; b < bytes; b++)
         if (((const unsigned char *)a->data)[b] != CASE_POISON) return true;
     return false;
@@ -283,7 +284,7 @@ bool case__fills(const qg_array *a, size_t n)
 
 static void allocate(test_case *c, const char *name, qg_array *a)
 {
-    size_t bytes = qg_dtype_bytes(a->dtype);
+    size_t bytes = qg__dtype_bytes(a->dtype);
     for (int i = 0; i < a->rank; i++) {
         if (a->dims[i] == 0) return;
         if (bytes <= most_bytes) bytes = a->dims[i] > most_bytes ? SIZE_MAX : bytes * a->dims[i];
@@ -359,8 +360,8 @@ const qg_array *case_input_of(test_case *c, const char *name, qg_dtype dtype)
 {
     const qg_array *a = case_input(c, name);
     if (a->dtype != dtype)
-        case_complain(c, "input %s: dtype is %s, not %s", name, qg_dtype_name(a->dtype),
-                      qg_dtype_name(dtype));
+        case_complain(c, "input %s: dtype is %s, not %s", name, qg__dtype_name(a->dtype),
+                      qg__dtype_name(dtype));
     return a;
 }
 
