@@ -13,8 +13,8 @@ comma   := ,
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
 CFLAGS   ?= -O3 -g
-# Neither flag changes a result: they say that nobody reads errno or the exception flags.
-FP       := -fno-math-errno -fno-trapping-math
+# Nobody reads errno or the exception flags.  The compiler fuses no product with a sum: kernels say where (core/kernels/fma.h).
+FP       := -fno-math-errno -fno-trapping-math -ffp-contract=off
 BLAS_INC := $(shell pkg-config --cflags-only-I openblas 2>/dev/null)
 BLAS_LIB := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
@@ -56,19 +56,15 @@ BENCH_OBJ := $(call objects,$(filter-out tools/bench/main.c,$(wildcard tools/ben
 # A field that is left out is 0, its default.
 DEFAULTS := -Wno-missing-field-initializers
 
-# Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it
-# to use the FMA units; anywhere else it would change the last bit of a quantizer.
-CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c tools/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
-
 # Objects depend on the flags: a run must not record a commit whose flags were others.
 $(BUILD)/%.o: %.c Makefile packaging/flags.mk
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(DEFAULTS) $(CONTRACT) -MMD -MP -c -o $@ $<
+	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(DEFAULTS) -MMD -MP -c -o $@ $<
 
 define ISA_RULE
 $$(BUILD)/%.$(1).o: %.c Makefile packaging/flags.mk
 	@mkdir -p $$(@D)
-	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
+	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 

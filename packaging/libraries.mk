@@ -27,7 +27,7 @@ MPI_FLAGS = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags mpi-c)) -DQG_W
 define MPI_RULE
 $(BUILD)/core/dist/ranks.$(1).o: core/dist/ranks.c Makefile packaging/flags.mk
 	@mkdir -p $$(@D)
-	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(MPI_FLAGS) $$(CFLAGS) -ffp-contract=off -MMD -MP -c -o $$@ $$<
+	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(MPI_FLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
 $(BUILD)/libqgrad-$(1).a: $(patsubst %/core/dist/ranks.o,%/core/dist/ranks.$(1).o,$(LIB_OBJ))
 	$$(archive)
 $(BUILD)/qgrad-$(1): $(BUILD)/cli/main.o

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/kernels/conv_tile.h"
+#include "core/kernels/fma.h"
 
 /* --- forward and input gradient ----------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ INLINE void tile(int pixels, int vectors, int step, const product *m, const floa
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] += x[step ? p * step : x_at[p]] * wv[v];
+                for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(splat(x[step ? p * step : x_at[p]]), wv[v], sum[p][v]);
         }
     }
     UNROLL
@@ -372,7 +373,7 @@ INLINE void weight_tile(int rows, int vectors, const correlation *m)
                 UNROLL
                 for (int r = 0; r < rows; r++)
                     UNROLL
-                    for (int v = 0; v < vectors; v++) sum[r][v] += x[r] * d[v];
+                    for (int v = 0; v < vectors; v++) sum[r][v] = fma_of(splat(x[r]), d[v], sum[r][v]);
             }
         }
     UNROLL

@@ -1,6 +1,7 @@
 #include "core/kernels/depthwise_kernel.h"
 
 #include "core/kernels/conv_tile.h"
+#include "core/kernels/fma.h"
 
 /* A tile is pixels x vectors of running sums.  Each tap loads its weights once for all pixels, and the multiply-adds
  * read their inputs from memory: one load each.  Two vectors of eight are a line of the cache.  It is used whole when it
@@ -73,7 +74,7 @@ INLINE void add_taps(int pixels, int vectors, int lanes, const results *m, const
         UNROLL
         for (int p = 0; p < pixels; p++)
             UNROLL
-            for (int v = 0; v < vectors; v++) sum[p][v] += load(x + p * x_col + v * VL, lanes) * wv[v];
+            for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(load(x + p * x_col + v * VL, lanes), wv[v], sum[p][v]);
     }
 }
 
@@ -97,7 +98,7 @@ INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m,
         for (int j = 0; j < THREE; j++)
             UNROLL
             for (int v = 0; v < vectors; v++)
-                if (q >= j && q - j < pixels) sum[q - j][v] += xv[v] * wv[j][v];
+                if (q >= j && q - j < pixels) sum[q - j][v] = fma_of(xv[v], wv[j][v], sum[q - j][v]);
     }
 }
 
@@ -214,12 +215,12 @@ static void multiply(const results *m)
 
 static void add_products(int n, const float *restrict a, const float *restrict b, float *restrict sum)
 {
-    for (int k = 0; k < n; k++) sum[k] += a[k] * b[k];
+    for (int k = 0; k < n; k++) sum[k] = fma_of_floats(a[k], b[k], sum[k]);
 }
 
 static void add_scaled(int n, float a, const float *restrict b, float *restrict sum)
 {
-    for (int k = 0; k < n; k++) sum[k] += a * b[k];
+    for (int k = 0; k < n; k++) sum[k] = fma_of_floats(a, b[k], sum[k]);
 }
 
 /* The pixel of x at tap (i, j) of result (r, q); NULL: it is outside. */
@@ -324,7 +325,7 @@ INLINE void add_pixel(int rows, int j0, int j1, int lanes, const correlation *m,
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
-        for (int j = j0; j < j1; j++) sum[i][j] += load(x + (at + i * m->x_row + (ptrdiff_t)j * m->c), lanes) * d;
+        for (int j = j0; j < j1; j++) sum[i][j] = fma_of(load(x + (at + i * m->x_row + (ptrdiff_t)j * m->c), lanes), d, sum[i][j]);
 }
 
 INLINE void weight_tile(int rows, int cols, int lanes, int skip, const correlation *m, int k)

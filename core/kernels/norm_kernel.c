@@ -1,6 +1,6 @@
 #include "core/kernels/norm_kernel.h"
 
-#include "core/kernels/simd.h"
+#include "core/kernels/fma.h"
 
 static inline const uint8_t *bytes_at(const uint8_t *which, int k) { return which ? which + k : NULL; }
 
@@ -16,14 +16,14 @@ static inline void sums_lane(size_t rows, int c, int n, const float *x, float *s
     for (; r + 2 <= rows; r += 2) {
         const vf d = load(x + r * (size_t)c, n) - shift, e = load(x + (r + 1) * (size_t)c, n) - shift;
         s += d;
-        q += d * d;
+        q = fma_of(d, d, q);
         s1 += e;
-        q1 += e * e;
+        q1 = fma_of(e, e, q1);
     }
     if (r < rows) {
         const vf d = load(x + r * (size_t)c, n) - shift;
         s += d;
-        q += d * d;
+        q = fma_of(d, d, q);
     }
     store(sums, shift, n);
     store(sums + c, s + s1, n);
@@ -48,7 +48,7 @@ static inline void forward_lane(qg__window g, int pool, int n, const float *x, v
     const size_t c = (size_t)g.c, line = (size_t)g.w * c;
     if (pool == 1) {
         for (size_t r = 0, rows = (size_t)g.h * (size_t)g.w; r < rows; r++) {
-            vf z = a * (load(x + r * c, n) - mean) + b;
+            vf z = fma_of(a, load(x + r * c, n) - mean, b);
             if (add) z += load(add + r * c, n);
             store(y + r * c, at_least(z, lo), n);
         }
@@ -58,11 +58,11 @@ static inline void forward_lane(qg__window g, int pool, int n, const float *x, v
     for (int i = 0; i < oh; i++)
         for (int j = 0; j < ow; j++, y += c, which += c) {
             const float *corner = x + (size_t)(i * pool) * line + (size_t)(j * pool) * c;
-            vf           best   = a * (load(corner, n) - mean) + b;
+            vf           best   = fma_of(a, load(corner, n) - mean, b);
             vi           at     = { 0 };
             for (int t = 1, u = 0, v = 1; t < pool * pool; t++, v++) {
                 if (v == pool) u++, v = 0;
-                const vf z    = a * (load(corner + (size_t)u * line + (size_t)v * c, n) - mean) + b;
+                const vf z    = fma_of(a, load(corner + (size_t)u * line + (size_t)v * c, n) - mean, b);
                 const vi more = (z > best) | (z != z);          /* NaN wins, and stays */
                 best          = pick(more, z, best);
                 at            = (more & t) | (~more & at);
@@ -120,7 +120,7 @@ static inline void grad_sums_lane(qg__window g, int pool, int n, const float *x,
         for (size_t r = 0, rows = (size_t)g.h * (size_t)g.w; r < rows; r++) {
             const vf d = load(dz + r * c, n);
             s += d;
-            q += d * (load(x + r * c, n) - mean);
+            q = fma_of(d, load(x + r * c, n) - mean, q);
         }
     } else {
         for (int i = 0; i < oh; i++)
@@ -134,7 +134,7 @@ static inline void grad_sums_lane(qg__window g, int pool, int n, const float *x,
                     top = pick(at == t, load(corner + (size_t)u * line + (size_t)v * c, n), top);
                 }
                 s += d;
-                q += d * (top - mean);
+                q = fma_of(d, top - mean, q);
             }
     }
     store(out, s, n);
@@ -173,7 +173,7 @@ static inline void grad_input_lane(qg__window g, int pool, int n, const float *x
     const size_t c = (size_t)g.c, line = (size_t)g.w * c;
     if (pool == 1) {
         for (size_t r = 0, rows = (size_t)g.h * (size_t)g.w; r < rows; r++)
-            put(dx + r * c, a * load(dz + r * c, n) + (p * (load(x + r * c, n) - mean) + q), accumulate, n);
+            put(dx + r * c, fma_of(a, load(dz + r * c, n), fma_of(p, load(x + r * c, n) - mean, q)), accumulate, n);
         return;
     }
     const int oh = g.h / pool, ow = g.w / pool;
@@ -185,14 +185,14 @@ static inline void grad_input_lane(qg__window g, int pool, int n, const float *x
             for (int t = 0, u = 0, v = 0; t < pool * pool; t++, v++) {
                 if (v == pool) u++, v = 0;
                 const size_t k = corner + (size_t)u * line + (size_t)v * c;
-                put(dx + k, pick(at == t, d, (vf){ 0 }) + (p * (load(x + k, n) - mean) + q), accumulate, n);
+                put(dx + k, pick(at == t, d, (vf){ 0 }) + fma_of(p, load(x + k, n) - mean, q), accumulate, n);
             }
         }
     /* Rows and columns that no window reaches still moved the batch mean. */
     for (int i = 0; i < g.h; i++)
         for (int j = i < oh * pool ? ow * pool : 0; j < g.w; j++) {
             const size_t k = (size_t)i * line + (size_t)j * c;
-            put(dx + k, p * (load(x + k, n) - mean) + q, accumulate, n);
+            put(dx + k, fma_of(p, load(x + k, n) - mean, q), accumulate, n);
         }
 }
 

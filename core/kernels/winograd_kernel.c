@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/kernels/conv_tile.h"
+#include "core/kernels/fma.h"
 
 /* Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray, arXiv:1509.09308v2, section 4.1).  A tile of
  * 4 x 4 inputs d gives 2 x 2 outputs with 16 multiplications instead of 36; tiles are two inputs apart:
@@ -75,7 +76,7 @@ INLINE void multiply_tile(int tiles, int vectors, const float *x, ptrdiff_t x_gr
             UNROLL
             for (int p = 0; p < tiles; p++)
                 UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] += x[p * GROUP + i] * wv[v];
+                for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(splat(x[p * GROUP + i]), wv[v], sum[p][v]);
         }
     UNROLL
     for (int p = 0; p < tiles; p++)
@@ -116,7 +117,7 @@ INLINE void correlate_tile(int rows, int vectors, const float *x, const float *d
         UNROLL
         for (int r = 0; r < rows; r++)
             UNROLL
-            for (int v = 0; v < vectors; v++) sum[r][v] += x[r] * dv[v];
+            for (int v = 0; v < vectors; v++) sum[r][v] = fma_of(splat(x[r]), dv[v], sum[r][v]);
     }
     UNROLL
     for (int r = 0; r < rows; r++)

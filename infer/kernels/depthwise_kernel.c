@@ -109,7 +109,7 @@ static void reals_of_line(void *context, const qg__line *line)
                 for (int j = line->j0; j < line->j1; j++) {
                     const float *x = pixel + ((i - line->i0) * g->w + j - line->j0) * c + k;
                     const float *w = (const float *)at->w + (i * g->kw + j) * c + k;
-                    sum += load(x, lanes) * load(w, lanes);
+                    sum = fma_of(load(x, lanes), load(w, lanes), sum);
                 }
             store(y + k, sum, lanes);
         }

@@ -7,7 +7,7 @@
 #include "infer/kernels/requantize.h"
 
 /* fl(fl(a sum) + b) */
-INLINE vf scaled(vf a, vf b, vf sum) { return rounded(a * sum) + b; }
+INLINE vf scaled(vf a, vf b, vf sum) { return a * sum + b; }
 
 /* NaN becomes the least, and numbers are limited before they are converted. */
 INLINE vf limited(vf v, float least, float most) { return less_of(greater_of(v, splat(least)), splat(most)); }
@@ -19,7 +19,7 @@ INLINE vi nearest_code(const qg__finder *f, vf v)
 
 INLINE vi line_code(const qg__finder *f, vf x)
 {
-    return nearest_code(f, rounded((x - f->first) * f->inverse));
+    return nearest_code(f, (x - f->first) * f->inverse);
 }
 INLINE vi ratio_code(const qg__finder *f, vf x) { return nearest_code(f, (x - f->first) / f->scale); }
 

@@ -44,7 +44,7 @@ INLINE void prelu_vector(int n, const float *before, const float *a, const float
                          float *y)
 {
     const vf u = load(x, n) - load(before, n);
-    store(y, pick(u > 0, u, rounded(load(a, n) * u)) + load(after, n), n);
+    store(y, pick(u > 0, u, load(a, n) * u) + load(after, n), n);
 }
 
 static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after,

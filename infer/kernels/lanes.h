@@ -9,6 +9,7 @@
 #define QG_INFER_LANES_H
 
 #include "core/kernels/conv_tile.h"
+#include "core/kernels/fma.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -44,19 +45,6 @@ static inline int even_pixels(int left, int vectors)
  * distances in memory. */
 enum { RUN = 8, RUNS = (PIXELS_1 + RUN - 1) / RUN };
 #define KEEP_POINTER(p) __asm__("" : "+r"(p))
-
-/* A product that is rounded before it is added to anything: nothing contracts it. */
-static inline vf rounded(vf product)
-{
-#if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
-    __asm__("" : "+v"(product));
-#elif defined(__aarch64__) && VL == 4
-    __asm__("" : "+w"(product));
-#else
-    __asm__("" : "+m"(product));
-#endif
-    return product;
-}
 
 /* a > b ? a : b and a < b ? a : b in each lane, hence b where a is NaN. */
 static inline vf greater_of(vf a, vf b)

@@ -166,7 +166,8 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] += x[p / RUN][p % RUN * t->x_step] * wv[v];
+                for (int v = 0; v < vectors; v++)
+                    sum[p][v] = fma_of(splat(x[p / RUN][p % RUN * t->x_step]), wv[v], sum[p][v]);
             UNROLL
             for (int r = 0; r * RUN < pixels; r++) {
                 x[r]++;

@@ -14,8 +14,8 @@ INLINE vf sums_of(bool exact, const void *acc, size_t at, int n)
 INLINE void scale(bool exact, const float *a, const float *an, const float *b, const void *acc,
                   const void *negative, size_t at, int k, int n, float *z)
 {
-    vf sum = rounded(load(a + k, n) * sums_of(exact, acc, at, n));
-    if (negative) sum -= rounded(load(an + k, n) * sums_of(exact, negative, at, n));
+    vf sum = load(a + k, n) * sums_of(exact, acc, at, n);
+    if (negative) sum -= load(an + k, n) * sums_of(exact, negative, at, n);
     store(z + at, sum + load(b + k, n), n);
 }
 

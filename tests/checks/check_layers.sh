@@ -33,7 +33,7 @@ allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|$dist|datasets/"
 # The engine stands alone: it shares only the choice of the instruction set, and registers.
-allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
+allow infer/kernels   'core/kernels/(cpu|simd|fma|conv_tile)\.h|infer/kernels/'
 allow infer           'core/(kernels/cpu|io/(hash|utf8))\.h|infer/'
 allow train           "$below|$dist|train/"
 allow cli/config      "$library|$tools|cli/config/"
@@ -69,15 +69,18 @@ for file in cli/print.[ch] cli/svg.[ch]; do
 done
 
 # Only kernels, and the headers that only they include, have vector types and tiles.
-for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
+for file in $(grep -lE 'vector_size|"core/kernels/(simd|fma|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
     case $file in
-    *_kernel.c | core/kernels/simd.h | core/kernels/*_tile.h | infer/kernels/lanes.h | infer/kernels/find.h) ;;
+    *_kernel.c | core/kernels/simd.h | core/kernels/fma.h | core/kernels/*_tile.h | infer/kernels/lanes.h | infer/kernels/find.h) ;;
     *) echo "$file: error: has vectors or tiles, but is no *_kernel.c"; status=1 ;;
     esac
 done
 
-# Intrinsics and inline assembly are in one file.
+# Intrinsics and inline assembly are in two files.
 for file in $(grep -lE 'intrin\.h|_mm[0-9]*_|__asm__' $(find core quant layers optim datasets train infer cli tools -name '*.[ch]')); do
-    [ "$file" = infer/kernels/lanes.h ] || { echo "$file: error: has intrinsics or assembly"; status=1; }
+    case $file in
+    core/kernels/fma.h | infer/kernels/lanes.h) ;;
+    *) echo "$file: error: has intrinsics or assembly"; status=1 ;;
+    esac
 done
 exit $status

@@ -1,6 +1,6 @@
 #include "tools/bench/peak_kernel.h"
 
-#include "core/kernels/simd.h"
+#include "core/kernels/fma.h"
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -23,7 +23,7 @@ static void multiply_add(long turns, float factor, float term, float *s)
     for (int c = 0; c < QG_PEAK_CHAINS; c++) chain[c] = load(s + c * VL, VL);
     for (long turn = 0; turn < turns; turn++)
         UNROLL
-        for (int c = 0; c < QG_PEAK_CHAINS; c++) chain[c] = chain[c] * f + t;
+        for (int c = 0; c < QG_PEAK_CHAINS; c++) chain[c] = fma_of(chain[c], f, t);
     UNROLL
     for (int c = 0; c < QG_PEAK_CHAINS; c++) store(s + c * VL, chain[c], VL);
 }
@@ -32,8 +32,8 @@ static void triad(size_t n, const float *b, float factor, const float *c, float 
 {
     const vf f = splat(factor);
     size_t   i = 0;
-    for (; i + VL <= n; i += VL) store(a + i, load(b + i, VL) + f * load(c + i, VL), VL);
-    for (; i < n; i++) a[i] = b[i] + factor * c[i];
+    for (; i + VL <= n; i += VL) store(a + i, fma_of(f, load(c + i, VL), load(b + i, VL)), VL);
+    for (; i < n; i++) a[i] = fma_of_floats(factor, c[i], b[i]);
 }
 
 const qg__peak_kernels QG_PER_ISA(qg__peak_kernels) = {
