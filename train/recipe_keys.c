@@ -528,10 +528,9 @@ static qg_status parse_kind(const qg_recipe_key *o, const char *text, double *va
 /* As a bool, an int or a uint64_t, a float or a double: as large as the field. */
 static void store(qg_recipe_kind kind, double value, void *to, size_t bytes)
 {
-    const int whole = (int)value;
-    if (kind == QG_RECIPE_FLAG) *(bool *)to = whole;
-    else if (kind == QG_RECIPE_WORD) memcpy(to, &whole, sizeof whole);
-    else if (kind == QG_RECIPE_INTEGER && bytes == sizeof(int)) *(int *)to = whole;
+    if (kind == QG_RECIPE_FLAG) *(bool *)to = value != 0;
+    else if (kind == QG_RECIPE_WORD) memcpy(to, &(const int){ (int)value }, sizeof(int));
+    else if (kind == QG_RECIPE_INTEGER && bytes == sizeof(int)) *(int *)to = (int)value;
     else if (kind == QG_RECIPE_INTEGER) *(uint64_t *)to = (uint64_t)value;
     else if (kind == QG_RECIPE_REAL && bytes == sizeof(float)) *(float *)to = (float)value;
     else if (kind == QG_RECIPE_REAL) *(double *)to = value;
