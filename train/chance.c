@@ -7,6 +7,7 @@
 
 #include "datasets/dataset.h"
 #include "layers/evaluate.h"
+#include "quant/engine.h"
 #include "train/statistics.h"
 
 enum { STEPS = 100 };                           /* before, a net may be slow */
@@ -64,7 +65,7 @@ static bool one_class_dominates(const qg__run *r, frequent train, char text[QG__
 
 static bool has_started(const qg__run *r, const qg_slot *slot)
 {
-    return slot && slot->q.scheme && r->record.steps >= slot->q.after;
+    return slot && slot->q.scheme && !qg__quant_is_delayed(slot->q, r->record.steps);
 }
 
 static bool codes_are_the_same(const qg__run *r, char text[QG__CHANCE_BYTES])

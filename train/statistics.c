@@ -6,6 +6,7 @@
 #include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "layers/plan.h"
+#include "quant/engine.h"
 #include "train/measure.h"
 
 /* Batches of an estimate: one of 16 in an epoch, whose forward passes take about 2 % of its time.  The
@@ -138,7 +139,7 @@ bool qg__statistics_lag(const qg__run *r)
         qg_layer           *l    = qg_net_layer(r->net, i);
         const qg_slot      *slot = qg_layer_slot(l, QG_WEIGHT);
         const qg_batchnorm *bn   = qg__batchnorm(l);
-        quantizes |= slot && slot->q.scheme && step >= slot->q.after;
+        quantizes |= slot && slot->q.scheme && !qg__quant_is_delayed(slot->q, step);
         tracks |= bn && !qg__batchnorm_frozen(bn, step);
     }
     return quantizes && tracks;
