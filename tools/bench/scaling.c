@@ -7,7 +7,7 @@
  *
  * If it waits for all, this is T = computing + k L + B / W.  L and W depend on the highest bit in which the numbers of the two
  * ranks differ, since ranks side by side may share a node. */
-#include "tools/bench/bench.h"
+#include "tools/bench/scaling.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,61 +16,10 @@
 
 #include "cli/run/output.h"
 #include "cli/run/report.h"
-#include "cli/svg.h"
 #include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/dist/exchange.h"
-
-/* Two nodes exchange n bytes in seconds + n / bytes_per_second. */
-typedef struct link_speed {
-    double seconds, bytes_per_second;
-} link_speed;
-
-enum { MOST_LINKS = 4 };
-typedef struct links {
-    link_speed item[MOST_LINKS];
-    int        count;
-} links;
-
-/* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MAX_RANKS are projected by formula. */
-enum { DISTANCES = 4, LINES = 7 };
-_Static_assert(1 << DISTANCES == QG_MAX_RANKS, "one distance for each bit of a rank's number");
-
-typedef enum message_kind { WAITS, GRADIENT, SUM, BACKWARD_DONE } message_kind;
-
-/* A message of a step.  A gradient goes to the ranks that add it up, and their sum comes back. */
-typedef struct message {
-    message_kind kind;
-    int          bit;           /* the highest in which the two ranks differ */
-    double       after_ms, bytes;       /* computing since the message before */
-} message;
-
-typedef struct line {
-    int      ranks, batch;
-    double   ms;                /* of a step; 0: not measured */
-    double   exchange_ms;       /* of it spent sending and waiting, on rank 0 */
-    double   compute_ms;        /* on the slowest rank */
-    message *message;           /* of one step, in order */
-    int      messages, room;
-    double   last_ms;           /* computing after the last of them */
-    double   latencies, sent;   /* if the messages are those of fewer ranks: what L and bytes are multiplied by; else 1 */
-} line;
-
-typedef struct table_of_ranks {
-    line line[LINES];
-    int  n;
-} lines;
-
-typedef struct scaling {
-    config    *asked;
-    const qg_recipe *config;    /* what it describes */
-    links      links;           /* of --link */
-    bench      shown;           /* what its net is; its loader, net and tape have gone */
-    lines      strong, weak;    /* the same batch for all ranks; the same batch for each rank */
-    link_speed link[DISTANCES]; /* measured, by distance */
-    double     c, s;            /* computing takes c / ranks + s, in ms, for a batch that ranks share */
-} scaling;
 
 /* --- exchanges that cost nothing -------------------------------------------------------------- */
 
@@ -81,7 +30,7 @@ typedef struct recorder {
     int    tag, of_tag;         /* of the latest gradient, and how many messages it has had */
 } recorder;
 
-static int bit_between(int a, int b)
+int scaling_bit_between(int a, int b)
 {
     int bit = 0;
     while (((a ^ b) >> bit) > 1) bit++;
@@ -98,7 +47,7 @@ static qg_status record(recorder *r, message_kind kind, int other, size_t bytes)
         l->message = grown;
         l->room    = room;
     }
-    l->message[l->messages++] = (message){ kind, bit_between(qg_rank(), other), 1e3 * (qg__now() - r->then), (double)bytes };
+    l->message[l->messages++] = (message){ kind, scaling_bit_between(qg_rank(), other), 1e3 * (qg__now() - r->then), (double)bytes };
     return QG_OK;
 }
 
@@ -226,7 +175,7 @@ static qg_status measure_line(scaling *s, line *l, bool first)
 {
     bench     b      = begin(s, l->batch);
     qg_status status = bench_build(&b);
-    if (!status && first && l->ranks > 1) status = measure_link(l->ranks / 2, &s->link[bit_between(0, l->ranks / 2)]);
+    if (!status && first && l->ranks > 1) status = measure_link(l->ranks / 2, &s->link[scaling_bit_between(0, l->ranks / 2)]);
     if (!status) status = bench_measure(&b);
     l->ms          = b.median;
     l->compute_ms  = b.median;
@@ -289,7 +238,7 @@ static void fit(scaling *s)
     s->s = (y - s->c * x) / n;
 }
 
-static double predict(const line *l, const link_speed link[DISTANCES])
+double scaling_predict(const line *l, const link_speed link[DISTANCES])
 {
     double now = 0, idle = 0, gradient = 0, last = 0;       /* idle: from then on the link is; when gradients have arrived */
     for (const message *m = l->message; m < l->message + l->messages; m++) {
@@ -308,27 +257,25 @@ static double predict(const line *l, const link_speed link[DISTANCES])
     return l->messages ? now + l->last_ms : l->compute_ms;
 }
 
-static double predict_alike(const line *l, link_speed link)
+double scaling_predict_alike(const line *l, link_speed link)
 {
-    return predict(l, (link_speed[DISTANCES]){ link, link, link, link });
+    return scaling_predict(l, (link_speed[DISTANCES]){ link, link, link, link });
 }
 
-/* Of whatever takes ms, beside one rank. */
-static double efficiency(const lines *t, const line *l, double ms)
+double scaling_efficiency(const lines *t, const line *l, double ms)
 {
     const line *one = &t->line[0];
     return one->compute_ms * l->batch / one->batch / (ms * l->ranks);
 }
 
-static double bytes_of(const line *l)
+double scaling_bytes_of(const line *l)
 {
     double bytes = 0;
     for (int i = 0; i < l->messages; i++) bytes += l->message[i].bytes;
     return l->sent * bytes;
 }
 
-/* Those that the rank waits for. */
-static double waits_of(const line *l)
+double scaling_waits_of(const line *l)
 {
     int n = 0;
     for (int i = 0; i < l->messages; i++) n += l->message[i].kind == WAITS;
@@ -341,7 +288,7 @@ static double waits_of(const line *l)
 static qg_status extrapolate_line(const line *from, int ranks, int batch, double compute_ms, double whole, line *l)
 {
     *l = (line){ .ranks = ranks, .batch = batch, .messages = from->messages, .last_ms = from->last_ms,
-                 .latencies = log2(ranks) / log2(from->ranks), .sent = whole * (1 - 1.0 / ranks) / bytes_of(from) };
+                 .latencies = log2(ranks) / log2(from->ranks), .sent = whole * (1 - 1.0 / ranks) / scaling_bytes_of(from) };
     l->message = malloc((size_t)l->messages * sizeof *l->message);
     if (!l->message) return qg_fail(QG_EMEM, "out of memory for %d messages", l->messages);
     memcpy(l->message, from->message, (size_t)l->messages * sizeof *l->message);
@@ -355,8 +302,8 @@ static qg_status extrapolate(scaling *s)
 {
     const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
     const double most = weak->ranks, sent = 1 - 1 / most;
-    const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
-    const double weights = bytes_of(strong) / sent - images;
+    const double images  = (scaling_bytes_of(weak) - scaling_bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
+    const double weights = scaling_bytes_of(strong) / sent - images;
     const double slope   = fmax((weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1), 0);
     const int    batch   = s->config->batch;
     qg_status    status  = QG_OK;
@@ -368,178 +315,6 @@ static qg_status extrapolate(scaling *s)
                                                weights + images * ranks, &s->weak.line[s->weak.n++]);
     }
     return status;
-}
-
-/* --- printing ----------------------------------------------------------------------------------- */
-
-static void print_measured(const scaling *s, const lines *t)
-{
-    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %5s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
-           "computing", "exchanging", "MiB", "waits");
-    for (const line *l = t->line; l < t->line + t->n; l++)
-        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %5.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
-               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, bytes_of(l) / (1 << 20),
-               waits_of(l));
-}
-
-static void print_projected(const scaling *s, const lines *t)
-{
-    const links *all = &s->links;
-    printf("%5s %6s %10s %9s %5s", "ranks", "batch", "computing", "MiB", "waits");
-    for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
-    printf("\n");
-    for (const line *l = t->line; l < t->line + t->n; l++) {
-        printf("%5d %6d %10.3f %9.3f %5.0f", l->ranks, l->batch, l->compute_ms, bytes_of(l) / (1 << 20), waits_of(l));
-        for (int i = 0; i < all->count; i++) {
-            const double ms = predict_alike(l, all->item[i]);
-            printf(" %10.3f %10.3f", ms, efficiency(t, l, ms));
-        }
-        printf("%s\n", l->ranks > QG_MAX_RANKS ? "  *" : "");
-    }
-}
-
-static void print_links(const scaling *s)
-{
-    const links *all = &s->links;
-    for (int i = 0; i < all->count; i++)
-        printf("nodes whose empty exchange takes %g us, with %g Gbit/s%s\n", 1e6 * all->item[i].seconds,
-               8e-9 * all->item[i].bytes_per_second, i == 0 ? ": the first two columns at the right" : ", the next two");
-    for (int i = 0; 1 << i < qg_ranks(); i++)
-        printf("ranks %d apart: %.1f us for an empty exchange, %.3f GB/s for a large one\n", 1 << i, 1e6 * s->link[i].seconds,
-               1e-9 * s->link[i].bytes_per_second);
-}
-
-static void print_text(const scaling *s)
-{
-    void (*const print)(const scaling *, const lines *) = s->links.count ? print_projected : print_measured;
-    printf("%s training of ", s->links.count ? "projected" : "measured");
-    bench_print_net(&s->shown);
-    printf(": %d thread%s per rank, OpenBLAS core %s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(),
-           qg_cpu_path());
-    printf("computing takes C / ranks + S: C %.3f ms, S %.3f ms\n", s->c, s->s);
-    print_links(s);
-    printf("\nstrong scaling: %d images for all ranks\n", s->config->batch);
-    print(s, &s->strong);
-    printf("\nweak scaling: %d images for each rank\n", s->config->batch);
-    print(s, &s->weak);
-    if (s->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MAX_RANKS);
-}
-
-static void json_lines(const scaling *s, const lines *t, const char *key, qg__json *j)
-{
-    const links *all = &s->links;
-    qg__json_open(j, key, '[');
-    for (const line *l = t->line; l < t->line + t->n; l++) {
-        qg__json_open(j, NULL, '{');
-        qg__json_integer(j, "ranks", (uint64_t)l->ranks);
-        qg__json_integer(j, "batch", (uint64_t)l->batch);
-        if (!all->count) {
-            qg__json_real(j, "images_per_second", 1e3 * l->batch / l->ms);
-            qg__json_real(j, "efficiency", efficiency(t, l, l->ms));
-            qg__json_real(j, "ms_per_step", l->ms);
-            qg__json_real(j, "exchange_ms_per_step", l->exchange_ms);
-            qg__json_real(j, "predicted_ms_per_step", predict(l, s->link));
-        } else {
-            qg__json_open(j, "predicted_ms_per_step", '[');
-            for (int i = 0; i < all->count; i++) qg__json_real(j, NULL, predict_alike(l, all->item[i]));
-            qg__json_close(j, ']');
-            qg__json_open(j, "efficiency", '[');
-            for (int i = 0; i < all->count; i++) qg__json_real(j, NULL, efficiency(t, l, predict_alike(l, all->item[i])));
-            qg__json_close(j, ']');
-        }
-        qg__json_real(j, "compute_ms_per_step", l->compute_ms);
-        qg__json_real(j, "bytes_per_step", bytes_of(l));
-        qg__json_real(j, "waits_per_step", waits_of(l));
-        qg__json_close(j, '}');
-    }
-    qg__json_close(j, ']');
-}
-
-static void print_json(const scaling *s)
-{
-    const links *all = &s->links;
-    qg__json     j   = qg__json_begin(stdout);
-    qg__json_text(&j, "bench", "scaling");
-    bench_json_net(&s->shown, &j);
-    qg__json_flag(&j, "projected", all->count > 0);
-    qg__json_real(&j, "compute_ms", s->c);
-    qg__json_real(&j, "alike_ms", s->s);
-    qg__json_open(&j, "links", '[');
-    for (int i = 0; all->count ? i < all->count : 1 << i < qg_ranks(); i++) {
-        const link_speed *link = all->count ? &all->item[i] : &s->link[i];
-        qg__json_open(&j, NULL, '{');
-        if (!all->count) qg__json_integer(&j, "distance", 1u << i);
-        qg__json_real(&j, "latency_us", 1e6 * link->seconds);
-        qg__json_real(&j, "gbits", 8e-9 * link->bytes_per_second);
-        qg__json_close(&j, '}');
-    }
-    qg__json_close(&j, ']');
-    json_lines(s, &s->strong, "strong", &j);
-    json_lines(s, &s->weak, "weak", &j);
-    report_machine(&j);
-    qg__json_end(&j);
-}
-
-/* --- the picture -------------------------------------------------------------------------------- */
-
-enum { WIDTH = 460, HEIGHT = 280, CURVES = 2 * MOST_LINKS, NAME_BYTES = 64 };
-
-typedef struct curves {
-    char   name[CURVES][NAME_BYTES], tick[LINES][8];
-    double x[LINES], y[CURVES][LINES];
-    int    n;
-} curves;
-
-static void add_curve(svg_chart *c, curves *k, svg_series series)
-{
-    series.name             = *k->name[k->n] ? k->name[k->n] : NULL;
-    series.y                = k->y[k->n++];
-    c->series[c->n_series++] = series;
-}
-
-/* Efficiency over the ranks, at even distances.  Measured beside predicted; or for each link, dashed where it is by formula.  The
- * numbers stay in k. */
-static svg_chart chart_of(const scaling *s, const lines *t, const char *title, curves *k)
-{
-    const links *all = &s->links;
-    svg_chart    c   = { .title = title, .width = WIDTH, .height = HEIGHT, .x = { .label = "ranks", .min = -0.2, .max = t->n - 0.8, .bare = true },
-                         .y = { .label = "efficiency", .max = 1.1, .min = 0, .from_zero = true, .percent = true } };
-    *k = (curves){ .n = 0 };
-    for (int i = 0; i < t->n; i++) {
-        k->x[i] = i;
-        snprintf(k->tick[i], sizeof k->tick[i], "%d", t->line[i].ranks);
-        c.mark[c.n_marks++] = (svg_mark){ .at = i, .name = k->tick[i] };
-    }
-    for (int i = 0; i < all->count; i++) {
-        const int real = bit_between(0, QG_MAX_RANKS) + 1;
-        for (int r = 0; r < t->n; r++) {
-            k->y[k->n][r]     = efficiency(t, &t->line[r], predict_alike(&t->line[r], all->item[i]));
-            k->y[k->n + 1][r] = k->y[k->n][r];
-        }
-        snprintf(k->name[k->n], NAME_BYTES, "%g Gbit/s, %g us", 8e-9 * all->item[i].bytes_per_second, 1e6 * all->item[i].seconds);
-        add_curve(&c, k, (svg_series){ .kind = SVG_LINE, .n = real, .x = k->x, .colour = i + 1 });
-        for (int r = 0; r < real - 1; r++) k->y[k->n][r] = NAN;
-        add_curve(&c, k, (svg_series){ .kind = SVG_DASHES, .n = t->n, .x = k->x, .colour = i + 1 });
-    }
-    for (int m = 0; m < 2 && !all->count; m++) {
-        for (int r = 0; r < t->n; r++) k->y[k->n][r] = efficiency(t, &t->line[r], m ? predict(&t->line[r], s->link) : t->line[r].ms);
-        snprintf(k->name[k->n], NAME_BYTES, m ? "predicted" : "measured");
-        add_curve(&c, k, (svg_series){ .kind = m ? SVG_DASHES : SVG_LINE, .n = t->n, .x = k->x });
-    }
-    return c;
-}
-
-static qg_status print_svg(const void *what, FILE *out)
-{
-    const scaling  *s = what;
-    const char     *model = qg__recipe_value(s->config, "model");
-    char            all[NAME_BYTES], each[NAME_BYTES];
-    curves          of[2];
-    snprintf(all, sizeof all, "%.30s, %d images for all ranks", model, s->config->batch);
-    snprintf(each, sizeof each, "%.30s, %d images for each rank", model, s->config->batch);
-    const svg_chart strong = chart_of(s, &s->strong, all, &of[0]), weak = chart_of(s, &s->weak, each, &of[1]);
-    svg_picture(out, &strong, &weak);
-    return QG_OK;
 }
 
 /* --- the command -------------------------------------------------------------------------------- */
@@ -592,10 +367,11 @@ static int run(scaling *s)
     if (!project) qg__ranks_among(most);
     if (!status) fit(s);
     if (!status && project) status = extrapolate(s);
-    if (!status && config_text(s->asked, "out") && qg_rank() == 0) status = output_print(config_text(s->asked, "out"), OUTPUT_PICTURE, print_svg, s);
+    const char *out = config_text(s->asked, "out");
+    if (!status && out && qg_rank() == 0) status = output_print(out, OUTPUT_PICTURE, scaling_print_svg, s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_print_error("qgrad bench");
-    if (qg_rank() == 0 && !output_is_stdout(config_text(s->asked, "out"))) (config_flag(s->asked, "json") ? print_json : print_text)(s);
+    if (qg_rank() == 0 && !output_is_stdout(out)) (config_flag(s->asked, "json") ? scaling_print_json : scaling_print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;
 }
