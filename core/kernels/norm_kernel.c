@@ -181,11 +181,12 @@ static inline void grad_input_lane(qg__window g, int pool, int n, const float *x
         for (int j = 0; j < ow; j++, dz += c, which += c) {
             const size_t corner = (size_t)(i * pool) * line + (size_t)(j * pool) * c;
             const vi     at     = load_which(which, n);
-            const vf     d      = a * load(dz, n);
+            const vf     d      = load(dz, n);
             for (int t = 0, u = 0, v = 0; t < pool * pool; t++, v++) {
                 if (v == pool) u++, v = 0;
-                const size_t k = corner + (size_t)u * line + (size_t)v * c;
-                put(dx + k, pick(at == t, d, (vf){ 0 }) + fma_of(p, load(x + k, n) - mean, q), accumulate, n);
+                const size_t k    = corner + (size_t)u * line + (size_t)v * c;
+                const vf     rest = fma_of(p, load(x + k, n) - mean, q);
+                put(dx + k, pick(at == t, fma_of(a, d, rest), rest), accumulate, n);
             }
         }
     /* Rows and columns that no window reaches still moved the batch mean. */

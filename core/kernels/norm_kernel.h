@@ -39,7 +39,8 @@ typedef struct qg__norm_kernels {
     void (*grad_sums)(qg__window g, const float *x, const float *dz, const uint8_t *which,
                       const float *mean, float *sums);
 
-    /* dx = a dz (at the maximum, else 0) + p (x - mean) + q, or += */
+    /* dx = a dz + (p (x - mean) + q), or +=, by two fused multiply-adds; without a dz where x is not the maximum
+     * of its window. */
     void (*grad_input)(qg__window g, const float *x, const float *dz, const uint8_t *which,
                        const float *mean, const float *a, const float *p, const float *q,
                        bool accumulate, float *dx);
