@@ -195,7 +195,7 @@ static void tanh_values(const qg_constants *k, size_t n, const float *x, float *
     for (size_t at = 0; at < n; at += QG_TANH_RUN) {
         const size_t run = qg__smaller(n - at, QG_TANH_RUN);
         float       *t   = y + at;
-        qg__tanh_run(run, x + at, t);
+        qg__tanhf_run(run, x + at, t);
         for (size_t i = 0; i < run; i++) {
             const float u = m == 0.0f ? 0.5f : qg_clamp(t[i] / twice + 0.5f, 0.0f, 1.0f);
             t[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
@@ -210,7 +210,7 @@ static void tanh_backward(const qg_constants *k, size_t n, const float *x, const
     (void)sum;
     for (size_t at = 0; dx && m != 0.0f && at < n; at += QG_TANH_RUN) {
         const size_t run = qg__smaller(n - at, QG_TANH_RUN);
-        qg__tanh_run(run, x + at, t);
+        qg__tanhf_run(run, x + at, t);
         for (size_t i = 0; i < run; i++) dx[at + i] += dy[at + i] * (1.0f - t[i] * t[i]) / m;
     }
 }
@@ -418,7 +418,7 @@ static void mix(size_t n, const float *x, const float *dy, qg_mix m, float *rest
 
 static void tanh_kernel(size_t n, const float *x, float *y)
 {
-    for (size_t i = 0; i < n; i += QG_TANH_RUN) qg__tanh_run(qg__smaller(n - i, QG_TANH_RUN), x + i, y + i);
+    for (size_t i = 0; i < n; i += QG_TANH_RUN) qg__tanhf_run(qg__smaller(n - i, QG_TANH_RUN), x + i, y + i);
 }
 
 const qg__form_kernels QG_PER_ISA(qg__form) = {

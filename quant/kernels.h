@@ -16,7 +16,7 @@ typedef struct qg__form_kernels {
 
     /* dx += direct dy + coupled sign(x),  scaled = through dy */
     void (*mix)(size_t n, const float *x, const float *dy, qg_mix m, float *dx, float *scaled);
-    void (*tanh_of)(size_t n, const float *x, float *y);        /* y = qg__tanh(x), quant/smooth.h */
+    void (*tanh_of)(size_t n, const float *x, float *y);        /* y = qg__tanhf(x), quant/smooth.h */
 } qg__form_kernels;
 
 QG_DECLARE_KERNELS(qg__form_kernels, qg__form);

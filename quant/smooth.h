@@ -1,8 +1,9 @@
-/* quant/smooth.h — exp and tanh that a compiler can vectorise (internal).
+/* quant/smooth.h — exp and tanh in float (internal).
  *
- * The functions of libm take one value per call, and DoReFa needs tanh of every weight in each step.  These have no
- * branches: a range reduction, a polynomial with the coefficients of Cephes, a selection.  The error is below
- * 2 ulp of float32; tests/quant/test_ste.c compares them with libm in double.
+ * DoReFa needs tanh of every weight in each step, so these are shorter than the functions in double
+ * (core/kernels/functions.h), with the same steps and likewise without branches: a range reduction, a polynomial with the
+ * coefficients of Cephes, a selection.  The error is below 2 ulp of float32; tests/quant/test_ste.c compares them with
+ * libm in double.
  */
 #ifndef QG_SMOOTH_H
 #define QG_SMOOTH_H
@@ -13,7 +14,7 @@
 #include <string.h>
 
 /* e^x for |x| <= 80. */
-static inline float qg__exp(float x)
+static inline float qg__expf(float x)
 {
     /* x = k ln 2 + r, |r| <= ln(2) / 2; ln 2 in two parts, so that k * high is exact. */
     const float k = (x * 1.44269504f + 0x1.8p23f) - 0x1.8p23f;
@@ -34,7 +35,7 @@ static inline float qg__exp(float x)
 
 /* tanh c for 0 <= c < QG_TANH_NEAR: an odd polynomial, relative accuracy. */
 #define QG_TANH_NEAR 0.625f
-static inline float qg__tanh_near(float c)
+static inline float qg__tanhf_near(float c)
 {
     const float z = c * c;
     float       p = -5.70498872745e-3f;
@@ -46,12 +47,12 @@ static inline float qg__tanh_near(float c)
 }
 
 /* tanh x, odd, never decreasing, exactly 0 at 0 and +-1 from |x| = 10 on; NaN stays. */
-static inline float qg__tanh(float x)
+static inline float qg__tanhf(float x)
 {
     const float a = fabsf(x);
     const float c = a < 10.0f ? a : 10.0f;      /* beyond, float32 has nothing below 1; NaN too */
-    const float e = 1.0f - 2.0f / (qg__exp(2.0f * c) + 1.0f);
-    const float t = c < QG_TANH_NEAR ? qg__tanh_near(c) : e;
+    const float e = 1.0f - 2.0f / (qg__expf(2.0f * c) + 1.0f);
+    const float t = c < QG_TANH_NEAR ? qg__tanhf_near(c) : e;
     return x != x ? x : copysignf(t, x);
 }
 
@@ -59,14 +60,14 @@ static inline float qg__tanh(float x)
  * polynomial gives the same bits for a third of the work. */
 enum { QG_TANH_RUN = 64 };
 
-static inline void qg__tanh_run(size_t n, const float *x, float *y)
+static inline void qg__tanhf_run(size_t n, const float *x, float *y)
 {
     int far = 0;
     for (size_t i = 0; i < n; i++) far |= !(fabsf(x[i]) < QG_TANH_NEAR);
     if (far)
-        for (size_t i = 0; i < n; i++) y[i] = qg__tanh(x[i]);
+        for (size_t i = 0; i < n; i++) y[i] = qg__tanhf(x[i]);
     else
-        for (size_t i = 0; i < n; i++) y[i] = copysignf(qg__tanh_near(fabsf(x[i])), x[i]);
+        for (size_t i = 0; i < n; i++) y[i] = copysignf(qg__tanhf_near(fabsf(x[i])), x[i]);
 }
 
 #endif

@@ -39,7 +39,7 @@ static void swish_slope(float beta, size_t n, const float *x, const float *dy, f
     for (size_t i = 0; i < n; i++) {
         const float a = fabsf(beta * x[i]);
         const float z = a > 80.0f ? 80.0f : a; /* there the slope is below 1e-32 */
-        const float u = qg__exp(-(z == z ? z : 0.0f));
+        const float u = qg__expf(-(z == z ? z : 0.0f));
         const float v = 1.0f + u;
         const float g = dy[i] * (beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v)));
         dx[i] += a > 80.0f ? 0.0f : g;
@@ -53,7 +53,7 @@ static void tanh_slope(float t, size_t n, const float *x, const float *dy, float
     for (size_t at = 0; at < n; at += QG_TANH_RUN) {
         const size_t m = n - at < QG_TANH_RUN ? n - at : QG_TANH_RUN;
         for (size_t i = 0; i < m; i++) s[i] = t * x[at + i];
-        qg__tanh_run(m, s, s);
+        qg__tanhf_run(m, s, s);
         for (size_t i = 0; i < m; i++) dx[at + i] += dy[at + i] * (height * (1.0f - s[i] * s[i]));
     }
 }

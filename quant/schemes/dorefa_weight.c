@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernels/functions.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/schemes/formulas.h"
@@ -64,7 +65,7 @@ static void product_terms(const void *context, size_t first, size_t n, float *te
 /* Whether any |tanh x| reaches m.  Few runs have one, and the others need no tanh. */
 static bool reaches(const struct backward *b, size_t n, const float *x)
 {
-    return qg__tanh(QG_KERNELS_OF(b->isa, qg__reduce)->max_abs(n, x)) >= b->m;
+    return qg__tanhf(QG_KERNELS_OF(b->isa, qg__reduce)->max_abs(n, x)) >= b->m;
 }
 
 static void largest_terms(const void *context, size_t first, size_t n, float *term)
@@ -109,7 +110,7 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     const float steps = qg__steps(q.bits);
     (void)learned;
-    return (qg_constants){ .uniform = { .hi = qg__tanh(qg_span_max_abs(w)), .steps = steps, .step = 1.0f / steps } };
+    return (qg_constants){ .uniform = { .hi = qg__tanhf(qg_span_max_abs(w)), .steps = steps, .step = 1.0f / steps } };
 }
 
 static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, float *dx)
@@ -119,7 +120,7 @@ static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, 
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    return tanh(to->x[i]) / tanh(qg__point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
+    return qg__tanh(to->x[i]) / qg__tanh(qg__point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
 }
 
 static qg_quant complete(qg_quant q);
