@@ -46,8 +46,8 @@ ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_kernel.c,$1)) \
           $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(filter %_kernel.c,$1)))
 ROOMS := core core/ops core/kernels core/io core/dist quant quant/schemes quant/reference layers layers/export layers/models optim datasets train
-# The engine needs nothing else of the library but the choice of the instruction set.  It is part of both libraries.
-INFER_OBJ := $(call objects,$(wildcard infer/*.c infer/kernels/*.c) core/kernels/cpu.c)
+# The engine needs nothing else of the library but the choice of the instruction set, exp and tanh.  It is part of both libraries.
+INFER_OBJ := $(call objects,$(wildcard infer/*.c infer/kernels/*.c) core/kernels/cpu.c core/kernels/functions_kernel.c)
 LIB_OBJ   := $(sort $(call objects,$(wildcard $(ROOMS:%=%/*.c))) $(INFER_OBJ))
 # The command line without its main, which the programs of tools/ share.
 CLI_OBJ   := $(call objects,$(filter-out cli/main.c cli/start.c,$(wildcard cli/*.c cli/*/*.c)))

@@ -134,7 +134,7 @@ static void print_worst(const evaluation *e)
         char              file[QG__PATH_BYTES];
         if (qg_loader_file(e->test, m->image, file, sizeof file)) print_safe(stdout, "  %s", file);
         else printf("  image %" PRIu64, m->image);
-        print_safe(stdout, ": %s %.2g %%, taken for %s %.2f %%\n", qg_run_class(e->run, m->label), 100 * exp(-m->loss),
+        print_safe(stdout, ": %s %.2g %%, taken for %s %.2f %%\n", qg_run_class(e->run, m->label), 100 * m->probability,
                    qg_run_class(e->run, m->predicted), 100 * m->confidence);
     }
 }
@@ -191,7 +191,7 @@ static void json_worst(const evaluation *e, qg__json *j)
         if (qg_loader_file(e->test, m->image, file, sizeof file)) qg__json_path(j, "file", file);
         qg__json_integer(j, "label", (uint64_t)m->label);
         qg__json_integer(j, "predicted", (uint64_t)m->predicted);
-        qg__json_real(j, "label_probability", exp(-m->loss));
+        qg__json_real(j, "label_probability", m->probability);
         qg__json_real(j, "probability", m->confidence);
         qg__json_close(j, '}');
     }

@@ -237,7 +237,7 @@ static void print_tensor(const tensor *v)
         print_levels(v);
         printf(", %.0f %% zero\n", percent(v->zeros, v->count));
     } else if (v->has_codes) {
-        printf("%zu of %.0f codes used%s, %+.4g .. %+.4g, %.0f %% zero\n", v->codes, exp2(v->bits),
+        printf("%zu of %.0f codes used%s, %+.4g .. %+.4g, %.0f %% zero\n", v->codes, ldexp(1, v->bits),
                v->scales > 1 ? " by a channel at most" : "", (double)v->min, (double)v->max,
                percent(v->zeros, v->count));
     } else {

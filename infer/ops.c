@@ -1,7 +1,7 @@
 /* Steps that are no products. */
-#include <math.h>
 #include <string.h>
 
+#include "core/kernels/functions.h"
 #include "infer/kernels/floats.h"
 #include "infer/net.h"
 
@@ -224,16 +224,6 @@ static void concat(size_t pixels, size_t c, size_t oc, const float *x, const flo
     }
 }
 
-static void sigmoid(size_t n, const float *x, float *y)
-{
-    for (size_t i = 0; i < n; i++) y[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
-}
-
-static void hyperbolic_tangent(size_t n, const float *x, float *y)
-{
-    for (size_t i = 0; i < n; i++) y[i] = (float)tanh((double)x[i]);
-}
-
 /* --- all ---------------------------------------------------------------------------------------- */
 
 size_t qg__op_scratch_bytes(const qg__infer_step *s)
@@ -252,8 +242,8 @@ static void run_pixels(const qg__infer_step *s, size_t pixels, const float *x, c
     case QG__AFFINE: qg__affine(s->isa, pixels, r->c, s->number[0], s->number[1], x, y); break;
     case QG__RELU: k->relu(n, x, y); break;
     case QG__CLIP: k->clip(n, s->number[0][0], s->number[1][0], x, y); break;
-    case QG__SIGMOID: sigmoid(n, x, y); break;
-    case QG__TANH: hyperbolic_tangent(n, x, y); break;
+    case QG__SIGMOID: QG_KERNELS_OF(s->isa, qg__function_kernels)->sigmoid(n, x, y); break;
+    case QG__TANH: QG_KERNELS_OF(s->isa, qg__function_kernels)->tanh(n, x, y); break;
     case QG__PRELU:
     case QG__RPRELU: k->prelu(pixels, r->c, s->number[0], s->number[1], s->number[2], x, y); break;
     case QG__ADD: k->add(n, x, z, y); break;

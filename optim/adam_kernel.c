@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "core/kernels/cpu.h"
+#include "core/kernels/functions.h"
 #include "optim/rule.h"
 
 /* Algorithm 1 with the two corrections moved out of the loop, and the decay of AdamW:
@@ -16,8 +17,8 @@ static void update(const void *adam, const qg_stretch *s)
 
     /* From the same rounded betas as in the loop, since 0.001 is not 1 - 0.999f; in double, since
      * 1 - beta2^t cancels. */
-    const float rate   = (float)((double)s->lr / (1 - pow((double)spec->beta1, t)));
-    const float scale  = (float)(1 / sqrt(1 - pow((double)spec->beta2, t)));
+    const float rate   = (float)((double)s->lr / (1 - qg__pow((double)spec->beta1, t)));
+    const float scale  = (float)(1 / sqrt(1 - qg__pow((double)spec->beta2, t)));
     const float shrink = s->lr * s->decay;
 
     const float     beta1 = spec->beta1;

@@ -8,8 +8,7 @@
 
 #include "core/io/keys.h"
 #include "core/io/number.h"
-
-static const double PI = 3.14159265358979323846;
+#include "core/kernels/functions.h"
 
 #define LEAST_EVERY 0.0001f
 
@@ -81,8 +80,8 @@ static double annealed(const qg_schedule *s, double progress)
     switch (s->kind) {
     case QG_CONSTANT: return 1;
     case QG_STEP: return steps_down(s, progress);
-    case QG_EXPONENTIAL: return pow(factor, progress);
-    case QG_COSINE: return factor + (1 - factor) * 0.5 * (1 + cos(PI * progress));
+    case QG_EXPONENTIAL: return qg__pow(factor, progress);
+    case QG_COSINE: return factor + (1 - factor) * 0.5 * (1 + qg__cos_pi(progress));
     case QG_LINEAR: return factor + (1 - factor) * (1 - progress);
     }
     return 1;

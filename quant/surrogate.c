@@ -1,5 +1,6 @@
 #include "quant/surrogate.h"
 
+#include "core/kernels/functions.h"
 #include "quant/engine.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
@@ -35,11 +36,11 @@ static double approx_sign_value(float arg, double x)
 
 static double swish_value(float beta, double x)
 {
-    const double v = (double)beta * x, sigmoid = 1 / (1 + exp(-v));
+    const double v = (double)beta * x, sigmoid = 1 / (1 + qg__exp(-v));
     return 2 * sigmoid * (1 + v * (1 - sigmoid)) - 1;
 }
 
-static double tanh_value(float t, double x) { return t > 0 ? fmax(1 / (double)t, 1) * tanh((double)t * x) : x; }
+static double tanh_value(float t, double x) { return t > 0 ? fmax(1 / (double)t, 1) * qg__tanh((double)t * x) : x; }
 
 /* --- surrogates --------------------------------------------------------------------------------- */
 
@@ -95,7 +96,7 @@ qg_surrogate qg__surrogate_at(qg_surrogate s, uint64_t step)
     if (s.steps == 0) return s;
     const double done = step < s.steps ? (double)step / (double)s.steps : 1.0;
     const double from = (double)s.arg;
-    s.arg             = (float)(from * pow((double)s.to / from, done));
+    s.arg             = (float)(from * qg__pow((double)s.to / from, done));
     s.to              = 0;
     s.steps           = 0;
     return s;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/io/grow.h"
+#include "core/kernels/functions.h"
 
 qg_status qg__assess_begin(qg_assessment *a, int classes, int worst)
 {
@@ -58,22 +59,38 @@ static void add_to_bin(qg_assessment *a, double confidence, bool correct)
     bin->confidence += confidence;
 }
 
+static int highest(const float *scores, int classes)
+{
+    int best = 0;
+    for (int k = 1; k < classes; k++)
+        if (scores[k] > scores[best]) best = k;
+    return best;
+}
+
+void qg_probabilities(const float *scores, int classes, double *p)
+{
+    const double m   = (double)scores[highest(scores, classes)];
+    double       sum = 0;
+    for (int k = 0; k < classes; k++) sum += p[k] = qg__exp((double)scores[k] - m);
+    for (int k = 0; k < classes; k++) p[k] /= sum;
+}
+
 qg_status qg__assess_add(qg_assessment *a, const float *scores, int label)
 {
-    int    best = 0;
-    double sum  = 0;
     if (label < 0 || label >= a->classes) return qg_fail(QG_EARG, "label %d is not in 0..%d", label, a->classes - 1);
-    for (int k = 0; k < a->classes; k++) {
+    for (int k = 0; k < a->classes; k++)
         if (!isfinite(scores[k]))
             return qg_fail(QG_ENAN, "score %d of image %llu is %g", k, (unsigned long long)a->images, (double)scores[k]);
-        if (scores[k] > scores[best]) best = k;
-    }
-    for (int k = 0; k < a->classes; k++) sum += exp((double)scores[k] - (double)scores[best]);
-    const qg_mistake m = { .image      = a->images,
-                            .label      = label,
-                            .predicted  = best,
-                            .loss       = (double)scores[best] - (double)scores[label] + log(sum),
-                            .confidence = 1 / sum };
+    const int best = highest(scores, a->classes);
+    double    sum  = 0;
+    for (int k = 0; k < a->classes; k++) sum += qg__exp((double)scores[k] - (double)scores[best]);
+    const double     loss = (double)scores[best] - (double)scores[label] + qg__log(sum);
+    const qg_mistake m    = { .image       = a->images,
+                              .label       = label,
+                              .predicted   = best,
+                              .loss        = loss,
+                              .confidence  = 1 / sum,
+                              .probability = qg__exp(-loss) };
     const bool      correct = best == label;
     const qg_status status  = correct ? QG_OK : add_confused(a, label, best);
     if (status) return status;

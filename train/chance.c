@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/kernels/functions.h"
 #include "datasets/dataset.h"
 #include "layers/evaluate.h"
 #include "quant/engine.h"
@@ -111,7 +112,7 @@ static bool a_norm_is_missing(const qg__run *r, char text[QG__CHANCE_BYTES])
 
 static bool the_rate_is_high(const qg__run *r, double lr, char text[QG__CHANCE_BYTES])
 {
-    const double equal = log(qg_loader_classes(r->spec->train)), loss = r->record.train_loss;
+    const double equal = qg__log(qg_loader_classes(r->spec->train)), loss = r->record.train_loss;
     if (r->spec->loss || !(loss > WORSE * equal)) return false;
     snprintf(text, QG__CHANCE_BYTES, "the learning rate, %.3g, is too high: the training loss, %.3g, is "
              "above that of equal scores, %.3g", lr, loss, equal);

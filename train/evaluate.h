@@ -33,7 +33,8 @@ typedef struct qg_mistake {
     uint64_t image;             /* its index, in the order of the loader */
     int      label, predicted;
     double   loss;              /* -log p of the label: finite where p is 0 in double */
-    double   confidence;        /* p of the predicted class; that of the label is exp(-loss) */
+    double   confidence;        /* p of the predicted class */
+    double   probability;       /* p of the label */
 } qg_mistake;
 
 /* Images by the probability of the predicted class: bin i has those in i / 15 < p <= (i + 1) / 15. */
@@ -77,6 +78,9 @@ qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_
 QG_MUST_CHECK
 qg_status qg_assessment_add(qg_assessment *a, const qg_loader *images, const qg_batch *b,
                             const qg_var *scores, int worst);
+
+/* The probabilities p [classes] of an image with these scores, which are finite. */
+void      qg_probabilities(const float *scores, int classes, double *p);
 
 /* Images of class label that were predicted as another or the same. */
 uint64_t  qg_assessment_confusion(const qg_assessment *a, int label, int predicted);

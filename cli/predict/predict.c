@@ -28,18 +28,12 @@ typedef struct prediction {
 
 /* --- one image ---------------------------------------------------------------------------- */
 
-/* Softmax in double; false: a score is not finite. */
+/* False: a score is not finite. */
 static bool find_shares(const prediction *p, const float *score)
 {
-    const int n = p->scorer.classes;
-    float     greatest = score[0];
-    double    sum = 0;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < p->scorer.classes; k++)
         if (!isfinite(score[k])) return false;
-        if (score[k] > greatest) greatest = score[k];
-    }
-    for (int k = 0; k < n; k++) sum += p->share[k] = exp((double)score[k] - (double)greatest);
-    for (int k = 0; k < n; k++) p->share[k] /= sum;
+    qg_probabilities(score, p->scorer.classes, p->share);
     return true;
 }
 

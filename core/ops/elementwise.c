@@ -1,6 +1,6 @@
-#include <math.h>
 #include <string.h>
 
+#include "core/kernels/functions.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 #include "core/rng.h"
@@ -130,8 +130,7 @@ qg_var *qg_hardtanh(qg_tape *t, qg_var *x) { return x ? record_clip(t, &hardtanh
 
 /* --- sigmoid, tanh ------------------------------------------------------------------------ */
 
-/* Both functions are computed in double and rounded once, so that a result does not depend on the library's float
- * versions.  Their slopes come from y. */
+/* Both functions are computed in double and rounded once.  Their slopes come from y. */
 
 /* y = 1 / (1 + exp(-x)):  dx = y (1 - y) dy. */
 static void sigmoid_gradient(const qg_var *y, size_t i, size_t end)
@@ -146,7 +145,7 @@ static void sigmoid_gradient(const qg_var *y, size_t i, size_t end)
 static void sigmoid_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
-    for (; i < end; i++) y->data[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
+    QG_KERNELS(qg__function_kernels)->sigmoid(end - i, x + i, y->data + i);
 }
 
 static const elementwise sigmoid = { { "sigmoid", backward, .assigns = true }, sigmoid_value, sigmoid_gradient };
@@ -169,7 +168,7 @@ static void tanh_gradient(const qg_var *y, size_t i, size_t end)
 static void tanh_value(const qg_var *y, size_t i, size_t end)
 {
     const float *x = y->in[0]->data;
-    for (; i < end; i++) y->data[i] = (float)tanh((double)x[i]);
+    QG_KERNELS(qg__function_kernels)->tanh(end - i, x + i, y->data + i);
 }
 
 static const elementwise tanh_op = { { "tanh", backward, .assigns = true }, tanh_value, tanh_gradient };

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernels/functions.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 #include "core/slices.h"
@@ -51,37 +52,50 @@ static double largest(const float *x, size_t classes)
     return m;
 }
 
+/* The rows of a loss, and what computing one takes. */
+typedef struct rows {
+    size_t classes;
+    double weight, smoothing, temperature;      /* of cross entropy, of KL */
+    void (*exp)(size_t n, double *x);
+    double *scratch;        /* [classes]; KL: [4][classes] */
+} rows;
+
+/* Replaces e by exp(e); the sum, in order. */
+static double sum_of_exp(const rows *r, double *e)
+{
+    double sum = 0;
+    r->exp(r->classes, e);
+    for (size_t k = 0; k < r->classes; k++) sum += e[k];
+    return sum;
+}
+
 /* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
-typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight, double smoothing,
-                           float *slope);
+typedef double (*row_loss)(const rows *r, const float *x, size_t label, float *slope);
 
 /*     -log softmax(x)[k] = log(sum exp(x - m)) + m - x[k],   m = max x;  times the targets
  *     d/dx[k] = softmax(x)[k] - target[k],   target[k] = (1 - smoothing) 1[k = label] + smoothing / classes */
-static double cross_entropy_row(const float *x, size_t classes, size_t label, double weight, double smoothing,
-                                float *slope)
+static double cross_entropy_row(const rows *r, const float *x, size_t label, float *slope)
 {
-    const double m = largest(x, classes), even = smoothing / (double)classes;
-    double       sum = 0, rest = 0;
-    for (size_t k = 0; k < classes; k++) sum += exp((double)x[k] - m);
-    if (slope)
-        for (size_t k = 0; k < classes; k++)
-            slope[k] = (float)(weight *
-                               (exp((double)x[k] - m) / sum - (k == label ? 1.0 - smoothing + even : even)));
-    const double loss = log(sum) + m - (double)x[label];
-    if (even == 0) return weight * loss;            /* 0 times an infinite loss of another class would be NaN */
-    for (size_t k = 0; k < classes; k++) rest += log(sum) + m - (double)x[k];
-    return weight * ((1.0 - smoothing) * loss + even * rest);
+    const size_t classes = r->classes;
+    const double m = largest(x, classes), even = r->smoothing / (double)classes;
+    double      *e = r->scratch, rest = 0;
+    for (size_t k = 0; k < classes; k++) e[k] = (double)x[k] - m;
+    const double sum = sum_of_exp(r, e), log_sum = qg__log(sum);
+    for (size_t k = 0; k < classes && slope; k++)
+        slope[k] = (float)(r->weight * (e[k] / sum - (k == label ? 1.0 - r->smoothing + even : even)));
+    const double loss = log_sum + m - (double)x[label];
+    if (even == 0) return r->weight * loss;         /* 0 times an infinite loss of another class would be NaN */
+    for (size_t k = 0; k < classes; k++) rest += log_sum + m - (double)x[k];
+    return r->weight * ((1.0 - r->smoothing) * loss + even * rest);
 }
 
 /*     mean over k of max(0, 1 - s x[k])^2,   s = +1 at the label and -1 elsewhere
  *     d/dx[k] = -2 s max(0, 1 - s x[k]) / classes */
-static double squared_hinge_row(const float *x, size_t classes, size_t label, double weight, double smoothing,
-                                float *slope)
+static double squared_hinge_row(const rows *r, const float *x, size_t label, float *slope)
 {
-    (void)smoothing;
-    double sum = 0;
-    weight /= (double)classes;
-    for (size_t k = 0; k < classes; k++) {
+    const double weight = r->weight / (double)r->classes;
+    double       sum    = 0;
+    for (size_t k = 0; k < r->classes; k++) {
         const double s    = k == label ? 1.0 : -1.0;
         const double gap  = 1.0 - s * (double)x[k];
         const double miss = gap < 0 ? 0 : gap;
@@ -116,11 +130,15 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
                              QG_SHAPE_FMT, op->name, labels[i], i, classes - 1,
                              QG_SHAPE_ARGS(x->shape));
     float *slope = y->needs_grad ? qg_save(t, y, n * classes * sizeof *slope) : NULL;
-    double *loss  = qg_scratch(t, n * sizeof *loss);
-    if ((y->needs_grad && !slope) || !loss) return NULL;
-    const double weight = 1.0 / (double)qg__slices_of(x).n;
+    double      *loss = qg_scratch(t, n * sizeof *loss);
+    const rows   r    = { .classes   = classes,
+                          .weight    = 1.0 / (double)qg__slices_of(x).n,
+                          .smoothing = (double)smoothing,
+                          .exp       = QG_KERNELS(qg__function_kernels)->exp,
+                          .scratch   = qg_scratch(t, classes * sizeof *r.scratch) };
+    if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
     for (size_t i = 0; i < n; i++)
-        loss[i] = row(x->data + i * classes, classes, labels[i], weight, (double)smoothing, slope ? slope + i * classes : NULL);
+        loss[i] = row(&r, x->data + i * classes, labels[i], slope ? slope + i * classes : NULL);
     return sum_losses(t, x, loss, 1, y);
 }
 
@@ -160,37 +178,31 @@ static void kl_backward(qg_tape *t, qg_var *y)
 
 static const qg_op kl = { "kl", kl_backward, .assigns = true };
 
-/* log softmax(x / T)[k] = (x[k] - m) / T - log_sum */
-typedef struct log_softmax {
-    double m, log_sum;
-} log_softmax;
-
-static log_softmax log_softmax_of(const float *x, size_t classes, double temperature)
+/* p = softmax(x / T) and its logarithm, (x - m) / T - log(sum exp((x - m) / T)). */
+static void softmax_of(const rows *r, const float *x, double *p, double *log_p)
 {
-    const double m   = largest(x, classes);
-    double       sum = 0;
-    for (size_t k = 0; k < classes; k++) sum += exp(((double)x[k] - m) / temperature);
-    return (log_softmax){ m, log(sum) };
+    const double m = largest(x, r->classes);
+    for (size_t k = 0; k < r->classes; k++) p[k] = log_p[k] = ((double)x[k] - m) / r->temperature;
+    const double sum = sum_of_exp(r, p), log_sum = qg__log(sum);
+    for (size_t k = 0; k < r->classes; k++) p[k] /= sum, log_p[k] -= log_sum;
 }
 
 /* With l[k] = log p[k] - log q[k] and D = sum of p l:
  *     T^2 D;   d/dx[k] = T (q[k] - p[k]),   d/dz[k] = T p[k] (l[k] - D)
  * Where p is 0, p l is 0 in the limit. */
-static double kl_row(const float *x, const float *z, size_t classes, double weight, double temperature, float *dx,
-                     float *dz)
+static double kl_row(const rows *r, const float *x, const float *z, float *dx, float *dz)
 {
-    const log_softmax a = log_softmax_of(x, classes, temperature), b = log_softmax_of(z, classes, temperature);
-    double            sum = 0;
-    for (int pass = 0; pass < (dx ? 2 : 1); pass++)
-        for (size_t k = 0; k < classes; k++) {
-            const double log_q = ((double)x[k] - a.m) / temperature - a.log_sum;
-            const double log_p = ((double)z[k] - b.m) / temperature - b.log_sum, p = exp(log_p);
-            if (pass == 0) sum += p == 0 ? 0 : p * (log_p - log_q);
-            if (pass == 0) continue;
-            dx[k] = (float)(weight * temperature * (exp(log_q) - p));
-            dz[k] = p == 0 ? 0 : (float)(weight * temperature * p * (log_p - log_q - sum));
-        }
-    return weight * temperature * temperature * sum;
+    const size_t classes = r->classes;
+    const double slope   = r->weight * r->temperature;
+    double      *q = r->scratch, *log_q = q + classes, *p = q + 2 * classes, *log_p = q + 3 * classes, sum = 0;
+    softmax_of(r, x, q, log_q);
+    softmax_of(r, z, p, log_p);
+    for (size_t k = 0; k < classes; k++) sum += p[k] == 0 ? 0 : p[k] * (log_p[k] - log_q[k]);
+    for (size_t k = 0; k < classes && dx; k++) {
+        dx[k] = (float)(slope * (q[k] - p[k]));
+        dz[k] = p[k] == 0 ? 0 : (float)(slope * p[k] * (log_p[k] - log_q[k] - sum));
+    }
+    return slope * r->temperature * sum;
 }
 
 static bool same_shapes(qg_tape *t, const qg_op *op, const qg_var *x, const qg_var *z)
@@ -211,13 +223,16 @@ qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
     if (!y) return NULL;
     const size_t n = (size_t)x->shape.n, classes = (size_t)x->shape.c, m = n * classes;
     float       *slope = y->needs_grad ? qg_save(t, y, 2 * m * sizeof *slope) : NULL;
-    double *loss  = qg_scratch(t, n * sizeof *loss);
-    if ((y->needs_grad && !slope) || !loss) return NULL;
-    const double weight = 1.0 / (double)qg__slices_of(x).n;
+    double      *loss = qg_scratch(t, n * sizeof *loss);
+    const rows   r    = { .classes     = classes,
+                          .weight      = 1.0 / (double)qg__slices_of(x).n,
+                          .temperature = (double)temperature,
+                          .exp         = QG_KERNELS(qg__function_kernels)->exp,
+                          .scratch     = qg_scratch(t, 4 * classes * sizeof *r.scratch) };
+    if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
     for (size_t i = 0; i < n; i++) {
         float *dx = slope ? slope + i * classes : NULL;
-        loss[i]   = kl_row(x->data + i * classes, z->data + i * classes, classes, weight, (double)temperature, dx,
-                           dx ? dx + m : NULL);
+        loss[i]   = kl_row(&r, x->data + i * classes, z->data + i * classes, dx, dx ? dx + m : NULL);
     }
     return sum_losses(t, x, loss, 1, y);
 }

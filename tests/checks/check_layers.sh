@@ -32,9 +32,9 @@ allow layers/export   "$core|quant/|infer/(product|format)\.h|layers/[a-z]*\.h|l
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|$dist|datasets/"
-# The engine stands alone: it shares only the choice of the instruction set, and registers.
+# The engine stands alone: it shares only the choice of the instruction set, registers, exp and tanh.
 allow infer/kernels   'core/kernels/(cpu|simd|fma|conv_tile)\.h|infer/kernels/'
-allow infer           'core/(kernels/cpu|io/(hash|utf8))\.h|infer/'
+allow infer           'core/(kernels/(cpu|functions)|io/(hash|utf8))\.h|infer/'
 allow train           "$below|$dist|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|infer/infer\.h|$tools|cli/config/|cli/run/"

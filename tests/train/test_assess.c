@@ -74,6 +74,7 @@ static void test_the_worst_mistakes(void **state)
         for (int i = 0; i < a.n_worst; i++) {
             assert_int_equal(a.worst[i].image, image[i]);
             assert_near(exp(-a.worst[i].loss), label[i]);
+            assert_near(a.worst[i].probability, label[i]);
             assert_near(a.worst[i].confidence, of[i]);
         }
         qg_assessment_free(&a);
@@ -111,6 +112,17 @@ static void test_calibration_error(void **state)
     add(&a, 2, 0.5, 0.25, 0.25);
     assert_near(qg_assessment_calibration_error(&a), 0);
     qg_assessment_free(&a);
+}
+
+static void test_probabilities(void **state)
+{
+    double p[3];
+    qg_probabilities((float[]){ (float)log(0.2), (float)log(0.5), (float)log(0.3) }, 3, p);
+    assert_near(p[0], 0.2);
+    assert_near(p[1], 0.5);
+    assert_near(p[2], 0.3);
+    qg_probabilities((float[]){ -3e38f, 0, 3e38f }, 3, p);
+    assert_true(p[0] == 0 && p[1] == 0 && p[2] == 1);
 }
 
 /* The ends of bins, equal scores, and scores whose exponentials no double holds. */
@@ -166,6 +178,7 @@ int main(void)
         cmocka_unit_test(test_the_worst_mistakes),
         cmocka_unit_test(test_equal_mistakes),
         cmocka_unit_test(test_calibration_error),
+        cmocka_unit_test(test_probabilities),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_many_classes),
     };

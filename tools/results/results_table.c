@@ -64,7 +64,10 @@ static void print_mean(const row *w, number of, FILE *out)
 {
     const double m = mean(w, of);
     double       squares = 0;
-    for (int i = w->first; i < w->last; i++) squares += pow(of(&w->all->run[i]) - m, 2);
+    for (int i = w->first; i < w->last; i++) {
+        const double off = of(&w->all->run[i]) - m;
+        squares += off * off;
+    }
     fprintf(out, " %.2f", m);
     if (w->last - w->first > 1) fprintf(out, " ± %.2f", sqrt(squares / (w->last - w->first - 1)));
     fputs(" |", out);
