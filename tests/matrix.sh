@@ -74,7 +74,7 @@ memcheck() {
     return $status
 }
 
-# All sources of the library compile with another compiler, and the engine's tests run: engine_on NAME CC [EMULATOR..].  What
+# All sources of the library compile with another compiler, and the tests of the engine and of exp, log, .. run: engine_on NAME CC [EMULATOR..].  What
 # the headers of other libraries declare does not depend on the system, so those of this one serve; tests/support/small has
 # what the tests need of cmocka.
 engine_on() {
@@ -87,7 +87,7 @@ engine_on() {
         [ "$header" != stb ] || at=/usr/include/stb
         [ -z "$at" ] || ln -sf "$at" "$log/$name/include/"
     done
-    tests_of_engine=$(for f in tests/infer/test_*.c; do echo "$build/$name/${f%.c}"; done)
+    tests_of_engine=$(for f in tests/infer/test_*.c tests/core/test_functions.c; do echo "$build/$name/${f%.c}"; done)
     make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" CC="$cross" BUILD="$build/$name" WERROR=-Werror BLAS_INC= \
         CPPFLAGS="-Itests/support/small -isystem $log/$name/include" CMOCKA= "$build/$name/libqgrad.a" "$build/$name/libqgrad_infer.a" $tests_of_engine || return 1
     for program in $tests_of_engine; do "$@" "$program" || return 1; done

@@ -22,6 +22,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.
 CMOCKA := -lcmocka
 $(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(patsubst %,$(BUILD)/tests/support/%.o,environment packed) $(BUILD)/libqgrad_infer.a
 	$(link) $(CMOCKA) -lm
+# So can the test of exp, log, ..
+$(BUILD)/tests/core/test_functions: $(BUILD)/tests/core/test_functions.o $(BUILD)/libqgrad.a
+	$(link) $(CMOCKA) -lm
 
 # Functions of libraries that a test replaces: of the heap, tests/support/heap.h.
 wrap = $(foreach f,$1,-Wl,--wrap=$(f))
