@@ -21,10 +21,11 @@ void version_print(FILE *out)
 {
     char share[QG__PATH_BYTES];
     fprintf(out, "qgrad " QGRAD_VERSION "\n");
-    fprintf(out, "commit   %s\n", qg_commit());
-    fprintf(out, "built    by " COMPILER ", " QGRAD_FLAGS "\n");
-    fprintf(out, "blas     OpenBLAS, core %s\n", qg_blas_core());
-    fprintf(out, "kernels  %s\n", qg_cpu_path());
-    fprintf(out, "threads  %d\n", qg_threads());
-    if (qg__share_directory(share)) print_safe(out, "share    %s%s\n", share, qg__path_exists(share) ? "" : ", which does not exist");
+    fprintf(out, "commit      %s\n", qg_commit());
+    fprintf(out, "arithmetic  %d\n", QG_ARITHMETIC);
+    fprintf(out, "built       by " COMPILER ", " QGRAD_FLAGS "\n");
+    fprintf(out, "blas        OpenBLAS, core %s\n", qg_blas_core());
+    fprintf(out, "kernels     %s\n", qg_cpu_path());
+    fprintf(out, "threads     %d\n", qg_threads());
+    if (qg__share_directory(share)) print_safe(out, "share       %s%s\n", share, qg__path_exists(share) ? "" : ", which does not exist");
 }

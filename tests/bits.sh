@@ -139,9 +139,6 @@ t() {
     line "$name" "$name" --seed 5 --epochs 2 --batch 24 "$@"
 }
 
-# A run of an earlier version that goes on; its configuration is in the run.
-earlier() { ! wanted "earlier-$1" || line "earlier-$1" "$1" --epochs "$2"; }
-
 # The same, stopped wherever a growing budget ends; the position must not matter.
 stopped() {
     wanted "$1" || return 0
@@ -362,18 +359,17 @@ trainings() {
     own own-net mine 3
     own own-net-taught mine 2 0 runs/own
 
-    # Runs in tests/earlier are read, go on and are extended.
+    # Runs in tests/earlier are read and evaluated, and others begin with them; none goes on.
     says earlier-eval eval --run trained --json
     says earlier-predict predict --run taught --best datasets/sample/test.png
     says earlier-inspect inspect unfinished --json
     says earlier-inspect-own inspect own-unfinished --json
     says earlier-report report trained unfinished taught own --out out
-    earlier unfinished 4
-    earlier taught 3
-    earlier trained 4
-    own earlier-own-unfinished own-unfinished 3
-    own earlier-own-taught own-taught 3 0 own
-    own earlier-own own 4
+    says earlier-resume train --resume --out trained --json
+    says earlier-refuses train --resume --out unfinished
+    t earlier-init $S --model 4C3s2-BN-R-8C3s2-BN-R-GAP-10 --weight twn --init unfinished
+    t earlier-teacher $S --model 4C3s2-BN-R-8C3s2-BN-R-GAP-10 --weight twn --teacher trained
+    own earlier-own-teacher mine 2 0 own
 
     # What the commands print.
     says train-table train $L --seed 5 --batch 24 --epochs 2 --weight twn --watch --out out

@@ -39,7 +39,7 @@ train() {
 
 # What a run must have in common with another: its checkpoint, its best weights and its metrics without the times.
 digest() {
-    { cat "$1/last.safetensors" "$1/best.safetensors"; cut -d, -f1-6 "$1/metrics.csv"; } 2>/dev/null | sha256sum | cut -c1-16
+    { cat "$1/last.safetensors" "$1/best.safetensors"; cut -d, -f1-6,9 "$1/metrics.csv"; } 2>/dev/null | sha256sum | cut -c1-16
 }
 same() { [ "$(digest "$1")" = "$want" ]; }
 # What its page says of the test images.

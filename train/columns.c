@@ -42,11 +42,13 @@ static bool take_number(const char *at, size_t n, double *v)
     return letters == 3 && !memcmp(word, "inf", 3);
 }
 
+/* A digest is text, even if its digits are those of a number. */
 static qg_status take_row(qg__columns *t, int row, const char *at, const char *path)
 {
     for (int i = 0; i < t->columns; i++) {
         const size_t n = strcspn(at, ",\n");
-        if (!take_number(at, n, &t->column[i][row]))
+        if (!strcmp(t->name[i], QG__METRICS_DIGEST)) t->column[i][row] = NAN;
+        else if (!take_number(at, n, &t->column[i][row]))
             return qg_fail(QG_EFORMAT, "%s: line %d, %s is not a number", path, row + 2, t->name[i]);
         if (at[n] != (i + 1 < t->columns ? ',' : '\n'))
             return qg_fail(QG_EFORMAT, "%s: line %d has not %d fields", path, row + 2, t->columns);
@@ -125,7 +127,7 @@ static qg_status result_of_metrics(const qg__run_paths *p, qg_fit_result *r)
     qg_recipe   stored = { 0 };
     qg_status   status = qg__metrics_read(&m, QG_BY_PATH, p->file[QG__RUN_METRICS], -1, 0);
     *r = (qg_fit_result){ .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
-                          .best_validation_accuracy = NAN };
+                          .best_validation_accuracy = NAN, .arithmetic = 1 };
     if (!status) {
         const int best = (int)m.best.epoch;
         r->epochs      = (uint64_t)m.epochs;

@@ -96,6 +96,8 @@ static void put_accuracies(const fit *f, qg_fit_result *to)
     to->validation_images        = held ? (uint64_t)qg_loader_shape(f->spec->validation).n : 0;
 }
 
+static bool is_complete(const fit *f) { return qg__run_is_finished(&f->run) && (f->tested || !f->spec->validation); }
+
 /* A process that found the run complete is not listed in result.json. */
 static qg_fit_result result(const fit *f)
 {
@@ -107,11 +109,12 @@ static qg_fit_result result(const fit *f)
                                     .epochs            = at->epoch,
                                     .batch             = at->batch,
                                     .batches           = batches(f),
-                                    .complete          = qg__run_is_finished(&f->run) && (f->tested || !f->spec->validation),
+                                    .complete          = is_complete(f),
                                     .images_per_second = known > 0 ? known : rate(f),
                                     .seconds           = f->run.metrics.seconds,
                                     .threads           = (uint64_t)qg_threads(),
-                                    .seed              = f->spec->seed };
+                                    .seed              = f->spec->seed,
+                                    .arithmetic        = qg__run_arithmetic(&f->run) };
     put_accuracies(f, &now);
     now.ended = now.complete ? QG_FIT_OVER : f->ended;
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
@@ -159,9 +162,7 @@ static qg_status start_weights(fit *f, uint64_t step)
 static qg_status begin_step(fit *f, uint64_t step)
 {
     const qg__run *r = &f->run;
-    if (step == 0 || qg__last_start(r->net, step, false) != step) return QG_OK;
-    const qg_status status = r->starts_in_step ? start_weights(f, step) : QG_OK;
-    return status || !r->ema ? status : qg_ema_restart(r->ema);
+    return r->ema && step != 0 && qg__last_start(r->net, step, false) == step ? qg_ema_restart(r->ema) : QG_OK;
 }
 
 static const char REMEDIES[] = "a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps";
@@ -203,7 +204,7 @@ static qg_status step(fit *f, const qg_batch *b)
     at->batch++;
     at->steps = b->step + 1;
     f->stepped += n;
-    return r->starts_in_step ? QG_OK : start_weights(f, at->steps);     /* a test may come next */
+    return start_weights(f, at->steps);         /* a test may come next */
 }
 
 /* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
@@ -310,16 +311,17 @@ static qg_status end_epoch(fit *f)
     }
     qg_status status = qg__code_stats_count(&f->run.code_stats);
     if (status) return status;
-    const qg_epoch row = { .epoch               = (double)at->epoch,
-                           .lr                  = lr,
-                           .train_loss          = at->train_loss,
-                           .train_accuracy      = at->train_accuracy,
-                           .test_loss           = held ? NAN : at->test_loss,
-                           .test_accuracy       = held ? NAN : at->test_accuracy,
-                           .validation_loss     = held ? at->test_loss : NAN,
-                           .validation_accuracy = held ? at->test_accuracy : NAN,
-                           .images_per_second   = rate(f),
-                           .seconds             = qg__now() - f->epoch_began };
+    qg_epoch row = { .epoch               = (double)at->epoch,
+                     .lr                  = lr,
+                     .train_loss          = at->train_loss,
+                     .train_accuracy      = at->train_accuracy,
+                     .test_loss           = held ? NAN : at->test_loss,
+                     .test_accuracy       = held ? NAN : at->test_accuracy,
+                     .validation_loss     = held ? at->test_loss : NAN,
+                     .validation_accuracy = held ? at->test_accuracy : NAN,
+                     .images_per_second   = rate(f),
+                     .seconds             = qg__now() - f->epoch_began };
+    qg__digest(f->run.net, row.digest);
     if (keeps_files()) status = qg__run_add_epoch(&f->run, row, better);
     begin_epoch(f);
     if (!status) status = save(f);
@@ -479,14 +481,14 @@ static void warn_of_kernels(const fit *f)
 /* Continues from the checkpoint. */
 static qg_status continue_run(fit *f)
 {
-    qg_status status = qg__run_check_version(&f->run);
-    if (!status) status = qg__run_load(&f->run);
+    qg_status status = qg__run_load(&f->run);
     if (!status) status = qg__run_check_best(&f->run);
     if (!status) status = read_before(f);
     const bool extends = !status && qg__run_is_extended(&f->run);
-    if (extends) status = qg__run_check_extension(&f->run);
     f->before.complete &= qg__run_is_finished(&f->run);
     f->tested = f->spec->validation && f->before.complete;
+    if (!status && (extends || !is_complete(f))) status = qg__run_check_arithmetic(&f->run);
+    if (!status && extends) status = qg__run_check_extension(&f->run);
     if (f->tested) {
         f->last = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.test_accuracy };
         f->best = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.best_test_accuracy };
@@ -515,9 +517,7 @@ static qg_status share_run(fit *f, qg_status of_first)
     qg_status status = take_from_first(f, f->run.last, of_first);
     if (qg_ranks() == 1 || status) return status;
     qg__code_stats_loaded(&f->run.code_stats);
-    if (!status) status = qg_ranks_broadcast(&f->run.is_older, sizeof f->run.is_older);
-    if (!status) status = qg_ranks_broadcast(&f->run.starts_in_step, sizeof f->run.starts_in_step);
-    if (!status) status = qg_ranks_broadcast(&f->before, sizeof f->before);
+    status = qg_ranks_broadcast(&f->before, sizeof f->before);
     if (!status) status = qg_ranks_broadcast(&f->tested, sizeof f->tested);
     if (!status) status = qg_ranks_broadcast(&f->last, sizeof f->last);
     return status ? status : qg_ranks_broadcast(&f->best, sizeof f->best);

@@ -14,8 +14,8 @@
  * The directory contains
  *
  *     config.toml        the configuration
- *     metrics.csv        one row per epoch: losses, accuracies, the fraction of codes that flipped
- *                        in each layer with quantized weights, learned values
+ *     metrics.csv        one row per epoch: losses, accuracies, the digest of the weights, the fraction of
+ *                        codes that flipped in each layer with quantized weights, learned values
  *     result.json        the accuracy so far, and its cost
  *     last.safetensors   the checkpoint, saved after each epoch, every ten seconds, and when training stops
  *     best.safetensors   the weights of the epoch with the highest test accuracy, for qg_net_load;
@@ -44,6 +44,11 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
+/* The version of the arithmetic: of the order and the rounding of every operation that weights and scores depend on.  Every
+ * machine that trains the same configuration under the same version ends in the same bytes.  A checkpoint notes it, and a run
+ * continues under no other.  Runs that note none have version 1, which depended on the machine. */
+enum { QG_ARITHMETIC = 2 };
+
 typedef enum qg_fit_mode {
     QG_FIT_RESUME,          /* continue the run in the directory, or start one if there is none */
     QG_FIT_NEW,             /* a directory with a run is an error */
@@ -58,6 +63,8 @@ typedef struct qg_epoch {
     double validation_loss, validation_accuracy;    /* likewise without .validation */
     double images_per_second;               /* of the training steps alone */
     double seconds;                         /* steps, evaluation, checkpoints between steps, in all processes */
+    char   digest[17];                      /* of the weights after it, as in qg_fit_result: those that are trained, not
+                                               their averages; empty: a log of a version that did not note it */
 } qg_epoch;
 
 /* Why the last process ended. */
@@ -84,6 +91,7 @@ typedef struct qg_fit_result {
     double   images_per_second;             /* of all epochs; while none is finished, of this process */
     double   seconds;                       /* of all epochs, in all processes */
     uint64_t seed, epochs, best_epoch, test_images, threads;    /* best_epoch counts from 1; 0: none */
+    uint64_t arithmetic;                    /* the version under which it was trained */
     uint64_t validation_images;             /* 0: none */
     uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */
     bool     complete;                      /* the last epoch is finished, or patience has ended the run */
@@ -230,8 +238,9 @@ typedef struct qg_fit_spec {
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
  *          train, or the files belong to a run with another configuration.  QG_ESHAPE: the images, .init or
  *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.
- *          QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or that has lost
- *          its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
+ *          QG_ESTATE: another process trains in the directory; it contains a run that the mode excludes, that has lost
+ *          its checkpoint, or that is not complete and was trained under another version of the arithmetic; or it was moved
+ *          meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
  *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops and qg_loader_status
  *          do.  The last good checkpoint remains, and the same call continues from it.
  */

@@ -127,7 +127,7 @@ static qg_status print(const void *what, FILE *out)
     put_text(out, "init-except", s->init_except);
     put_text(out, "freeze", s->freeze);
     put_teacher(out, &s->teacher);
-    if (!r->is_older) put_text(out, QG__RUN_REESTIMATES, s->keep_running_statistics ? "off" : "on");
+    put_text(out, "reestimate-batchnorm", s->keep_running_statistics ? "off" : "on");
     if (r->net->spec.batchnorm_per_rank) fprintf(out, "norm-sync = \"off\"\nranks = %d\n", qg_ranks());
     put_digest(out, "net-digest", hash_net(r->net));
     put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));

@@ -78,9 +78,10 @@ static void count(qg__metrics *m, qg_epoch row)
 
 qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l)
 {
-    *m               = (qg__metrics){ .validates = validates, .shares = true };
+    *m               = (qg__metrics){ .validates = validates, .digests = true };
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[validates][i].name);
+    if (!status) status = append(m, "," QG__METRICS_DIGEST);
     for (int r = 0; r < c->rows && !status; r++) {
         const char *name = c->row[r].layer->name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
@@ -100,10 +101,11 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++)
         status = append_real(m, *(const double *)(const void *)((const char *)&row + column[m->validates][i].at));
+    if (!status) status = append(m, ",%s", row.digest);
     for (int r = 0; r < c->rows && !status; r++) {
         status = append_real(m, c->row[r].zeros);
         if (!status) status = append_real(m, c->row[r].flipped);
-        for (int k = 0; m->shares && k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
+        for (int k = 0; k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
     }
     for (int r = 0; r < l->count && !status; r++) {
         const qg_param          *p = l->item[r].param;
@@ -118,43 +120,32 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
 }
 
 /* Reads the first columns of the line at `at`. */
-static bool parse_row(const char *at, bool validates, qg_epoch *row)
+static bool parse_row(const char *at, const qg__metrics *m, qg_epoch *row)
 {
+    const size_t digits = sizeof row->digest - 1;
     *row = (qg_epoch){ .test_loss = NAN, .test_accuracy = NAN, .validation_loss = NAN, .validation_accuracy = NAN };
     for (int i = 0; i < COLUMNS; i++) {
         const size_t n  = strcspn(at, ",\n");
-        double      *to = (double *)(void *)((char *)row + column[validates][i].at);
+        double      *to = (double *)(void *)((char *)row + column[m->validates][i].at);
         if (!qg__number_read(at, n, to) || (at[n] != ',' && (at[n] != '\n' || i + 1 < COLUMNS))) return false;
         at += n + 1;
     }
-    return true;
+    if (!m->digests) return true;
+    memcpy(row->digest, at, strcspn(at, ",\n") == digits ? digits : 0);
+    return strspn(row->digest, "0123456789abcdef") == digits;
 }
 
-/* The line begins with the columns that every run has. */
-static bool is_header(const char *line, bool validates)
+/* The line begins with the columns that every run has.  *digests: the next one is that of digests. */
+static bool is_header(const char *line, bool validates, bool *digests)
 {
+    static const char next[] = QG__METRICS_DIGEST;
     for (int i = 0; i < COLUMNS; i++) {
         const size_t n = strlen(column[validates][i].name);
         if (strncmp(line, column[validates][i].name, n) || (i + 1 < COLUMNS && line[n] != ',')) return false;
         line += n + 1;
     }
+    *digests = line[-1] == ',' && strcspn(line, ",\n") == strlen(next) && !strncmp(line, next, strlen(next));
     return true;
-}
-
-/* A column of the line is called "<layer>.code.<number>"; those of a layer "a.code.1" are "a.code.1.zeros" and so on. */
-static bool has_shares(const char *line)
-{
-    static const char word[] = ".code.";
-    for (bool more = true; more;) {
-        const size_t n      = strcspn(line, ",\n");
-        size_t       digits = 0;
-        more = line[n] == ',';
-        while (digits < n && line[n - digits - 1] >= '0' && line[n - digits - 1] <= '9') digits++;
-        const size_t before = strlen(word) + digits;
-        if (digits && before < n && !memcmp(line + n - before, word, strlen(word))) return true;
-        line += n + 1;
-    }
-    return false;
 }
 
 static int columns(const char *line)
@@ -170,15 +161,14 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
     size_t          n;
     const qg_status status = qg__text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
-    m->validates = is_header(m->text, true);
-    if (!m->validates && !is_header(m->text, false))
+    m->validates = is_header(m->text, true, &m->digests);
+    if (!m->validates && !is_header(m->text, false, &m->digests))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
-    m->shares        = at && has_shares(m->text);
     while (at && at[1] && m->epochs != epochs) {
         qg_epoch row;
-        if (!strchr(at + 1, '\n') || !parse_row(at + 1, m->validates, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
+        if (!strchr(at + 1, '\n') || !parse_row(at + 1, m, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
             return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
                            m->epochs + 1);
         count(m, row);
@@ -190,6 +180,14 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
     m->length          = (size_t)(at + 1 - m->text);
     m->text[m->length] = '\0';
     return QG_OK;
+}
+
+bool qg__metrics_row(const qg__metrics *m, int i, qg_epoch *row)
+{
+    const char *at = m->text;
+    if (i < 0 || i >= m->epochs) return false;
+    for (int line = 0; line <= i; line++) at = strchr(at, '\n') + 1;
+    return parse_row(at, m, row);
 }
 
 qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows)

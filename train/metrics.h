@@ -15,12 +15,15 @@ typedef struct qg__metrics {
     int         rates;                      /* have it, and how many these are */
     double      best_from;                     /* the first epoch that counts, if there are any from it on */
     bool        validates;                  /* validation_loss and validation_accuracy instead of those of the test */
-    bool        shares;                     /* has columns for the share of each code; files of older versions do not */
+    bool        digests;                    /* has the column digest; files of older versions do not */
     qg_epoch    last;
     qg_epoch    best;                       /* the first epoch with the highest of these, of those that count */
 } qg__metrics;
 
-/* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
+/* The column of a file that is text: the digest of the weights after each epoch. */
+#define QG__METRICS_DIGEST "digest"
+
+/* Writes the header.  After the columns of every run and the digest come two per row of the code statistics, conv1.zeros and
  * conv1.flipped, then the share of each code, conv1.code.0 being the lowest, if there are at most QG__SHARED_CODES, and one per
  * learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
  * conv1.weight.min.least, .mean and .greatest over the channels.
@@ -32,6 +35,9 @@ QG_MUST_CHECK qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__
  * later one.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
  * not one per epoch or too few. */
 QG_MUST_CHECK qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs, uint64_t best_from);
+
+/* Row i of those that were read or added, from 0.  False: there are no more. */
+bool                    qg__metrics_row(const qg__metrics *m, int i, qg_epoch *row);
 
 /* Whether a file has any row; false if it does not exist.  Fails with QG_EIO, QG_EMEM. */
 QG_MUST_CHECK qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows);

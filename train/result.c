@@ -27,26 +27,31 @@ enum { MAX_RESULT_BYTES = 1 << 20 };
 
 typedef enum kind { TEXT, REAL, INTEGER, FLAG, END } kind;
 
+/* Which files have a field: those of every run, of later versions, or of runs with validation images. */
+typedef enum presence { EVERY_RUN, NEWER_RUNS, VALIDATION } presence;
+
 static const char *const ends[QG_FIT_ENDS] = { "no", "complete", "budget", "stop" };
 
 static const struct field {
     const char *key;
     kind        kind;
     size_t      offset;         /* in qg_fit_result */
-    bool        of_validation;  /* only runs with validation images have it */
+    presence    has;
 } fields[] = {
-#define FIELD(name, kind) { #name, kind, offsetof(qg_fit_result, name), false }
-#define OF_VALIDATION(name, kind) { #name, kind, offsetof(qg_fit_result, name), true }
+#define FIELD(name, kind) { #name, kind, offsetof(qg_fit_result, name), EVERY_RUN }
+#define NEWER(name, kind) { #name, kind, offsetof(qg_fit_result, name), NEWER_RUNS }
+#define OF_VALIDATION(name, kind) { #name, kind, offsetof(qg_fit_result, name), VALIDATION }
     FIELD(test_accuracy, REAL),        FIELD(best_test_accuracy, REAL), FIELD(best_epoch, INTEGER),
     FIELD(test_accuracy_stderr, REAL), FIELD(test_images, INTEGER),     FIELD(train_loss, REAL),
     FIELD(epochs, INTEGER),            FIELD(complete, FLAG),           FIELD(images_per_second, REAL),
     FIELD(seconds, REAL),              FIELD(threads, INTEGER),         FIELD(blas_core, TEXT),
-    FIELD(cpu_path, TEXT),             FIELD(commit, TEXT),             FIELD(seed, INTEGER),
-    FIELD(digest, TEXT),               FIELD(ended, END),       /* older versions do not record the last */
+    FIELD(cpu_path, TEXT),             FIELD(commit, TEXT),             NEWER(arithmetic, INTEGER),
+    FIELD(seed, INTEGER),              FIELD(digest, TEXT),             NEWER(ended, END),
     OF_VALIDATION(validation_accuracy, REAL),
     OF_VALIDATION(best_validation_accuracy, REAL),
     OF_VALIDATION(validation_images, INTEGER),
 #undef OF_VALIDATION
+#undef NEWER
 #undef FIELD
 };
 
@@ -153,7 +158,7 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
     size_t          n;
     bool            seen[FIELDS] = { false };
     const qg_status status       = qg__text_read(dir, path, MAX_RESULT_BYTES, &text, &n);
-    *r = (qg_fit_result){ .validation_accuracy = NAN, .best_validation_accuracy = NAN };
+    *r = (qg_fit_result){ .validation_accuracy = NAN, .best_validation_accuracy = NAN, .arithmetic = 1 };
     if (status) return status;
     qg_json j = { .path  = path,
                   .start = (unsigned char *)text,
@@ -164,7 +169,7 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
     else (void)read_object(&j, r, seen);
     free(text);
     for (int i = 0; i < FIELDS && !j.status; i++)
-        if (!seen[i] && fields[i].kind != END && !fields[i].of_validation)
+        if (!seen[i] && fields[i].has == EVERY_RUN)
             j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
     return j.status;
 }
@@ -173,7 +178,7 @@ void qg__result_put(qg__json *j, const qg_fit_result *r)
 {
     for (int i = 0; i < FIELDS; i++) {
         const void *from = (const char *)r + fields[i].offset;
-        if (fields[i].of_validation && !r->validation_images) continue;
+        if (fields[i].has == VALIDATION && !r->validation_images) continue;
         switch (fields[i].kind) {
         case TEXT: qg__json_text(j, fields[i].key, from); break;
         case REAL: qg__json_real(j, fields[i].key, *(const double *)from); break;

@@ -50,8 +50,9 @@
 static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                               "best.safetensors", QG_WHITENING_FILE };
 
-/* When delayed quantizers of weights start. */
-#define STARTS "delayed-quantizers-start"
+/* The version of the arithmetic, of which the first was not noted. */
+#define ARITHMETIC       "arithmetic"
+#define ARITHMETIC_FIRST "1"
 
 /* --- the directory ------------------------------------------------------------------------ */
 
@@ -190,11 +191,11 @@ static void note_classes(qg_state *s, const qg_loader *images)
 /* The net of a program, whose configuration does not declare it: its text, or why it has none, and its quantizers. */
 static void note_net(qg_state *s, const qg__run *r)
 {
-    char *operands = qg__run_operands(r->net), *net = r->lacks_net ? NULL : qg_net_print(r->net);
-    if (!operands || (!net && !r->lacks_net && qg_errcode() == QG_EMEM)) qg__state_fail(s, qg_errcode());
+    char *operands = qg__run_operands(r->net), *net = qg_net_print(r->net);
+    if (!operands || (!net && qg_errcode() == QG_EMEM)) qg__state_fail(s, qg_errcode());
     qg_state_set_note(s, "operands", operands);
     qg_state_set_note(s, QG__RUN_NET, net);
-    qg_state_set_note(s, QG__RUN_NO_NET, net || r->lacks_net ? NULL : qg_errmsg());
+    qg_state_set_note(s, QG__RUN_NO_NET, net ? NULL : qg_errmsg());
     free(operands), free(net);
 }
 
@@ -205,16 +206,17 @@ static void note(qg_state *s, const qg__run *r)
 
     const qg_shape in  = qg_net_layer(r->net, 0)->in;
     const qg_shape out = qg_net_layer(r->net, qg_net_layers(r->net) - 1)->out;
-    char           image[48], classes[16];
+    char           image[48], classes[16], arithmetic[16];
     snprintf(image, sizeof image, "%dx%dx%d", in.h, in.w, in.c);
     snprintf(classes, sizeof classes, "%d", out.c);
+    snprintf(arithmetic, sizeof arithmetic, "%d", QG_ARITHMETIC);
     qg_state_set_note(s, "format", QG__RUN_FORMAT);
     qg_state_set_note(s, "kind", kind);
     qg_state_set_note(s, "recipe", r->identity);
     qg_state_set_note(s, "image", image);       /* what the net was declared for */
     qg_state_set_note(s, "classes", classes);
+    qg_state_set_note(s, ARITHMETIC, arithmetic);
     if (!r->spec->train) return;                /* loaded, to use the weights */
-    qg_state_set_note(s, STARTS, r->starts_in_step ? NULL : "before a test");
     if (!r->spec->same) note_net(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
     note_classes(s, r->spec->train);
@@ -376,28 +378,24 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     if (!status) status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     if (!status) status = qg__run_check_digest(path, s, r->net);
     if (status) return status;
-    qg_state_set_note(s, "digest", NULL);       /* the file is saved again as one of this format */
+    const char *arithmetic = qg_state_find_note(s, ARITHMETIC);
+    if (s == r->last) snprintf(r->arithmetic, sizeof r->arithmetic, "%s", arithmetic ? arithmetic : ARITHMETIC_FIRST);
     note(s, r);
     return QG_OK;
 }
 
-qg_status qg__run_check_version(qg__run *r)
+uint64_t qg__run_arithmetic(const qg__run *r)
 {
-    qg_archive *a;
-    const qg_status status = qg__safetensors_open(r->lock, r->paths.file[QG__RUN_LAST], &a);
-    if (status) return status;
-    const char *said  = qg_archive_noted(a, "recipe");
-    r->starts_in_step = !qg_archive_noted(a, STARTS);
-    r->lacks_net      = !r->spec->same && !qg_archive_noted(a, QG__RUN_NET) && !qg_archive_noted(a, QG__RUN_NO_NET);
-    r->is_older       = !r->spec->same && said && !strstr(said, QG__RUN_REESTIMATES " = ");    /* else the program says it */
-    qg_archive_free(a);
-    if (!r->is_older && !r->starts_in_step && !r->lacks_net) return QG_OK;
-    free(r->identity);
-    r->identity = qg__run_identity(r);
-    if (!r->identity) return qg_fail(QG_EMEM, "out of memory for the configuration");
-    note(r->last, r);
-    note(r->best, r);
-    return QG_OK;
+    return *r->arithmetic ? strtoull(r->arithmetic, NULL, 10) : QG_ARITHMETIC;
+}
+
+qg_status qg__run_check_arithmetic(const qg__run *r)
+{
+    if (qg__run_arithmetic(r) == QG_ARITHMETIC) return QG_OK;
+    return qg_fail(QG_ESTATE, "%s: was trained under version %s of the arithmetic, but this program has version %d, which rounds otherwise, "
+                   "so it cannot be continued; it can still be evaluated, exported and used to predict, a new run can start from its "
+                   "weights (init), and its configuration can be trained again from the start", r->paths.dir, r->arithmetic,
+                   QG_ARITHMETIC);
 }
 
 /* Checks the rows up to the checkpoint.  Files of QG__RUN_FORMAT_BEFORE do not say what they were. */

@@ -50,10 +50,7 @@ typedef struct qg__run {
     qg_net             *net;
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
-    bool                is_older;           /* it was begun by a version that did not estimate statistics anew */
-    bool                starts_in_step;     /* .. whose delayed quantizers of weights started in the first step that used
-                                               them, and so after the test of an epoch that ends there */
-    bool                lacks_net;          /* .. that did not note the net of a program */
+    char                arithmetic[16];     /* the version that the checkpoint notes; empty: none is loaded */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -118,9 +115,6 @@ qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *ste
 QG_MUST_CHECK
 qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes);
 
-/* The key of a configuration, which older ones lack. */
-#define QG__RUN_REESTIMATES "reestimate-batchnorm"
-
 /* The notes on a program's net: its canonical text (qg_net_print), or why only that program can declare it. */
 #define QG__RUN_NET    "net"
 #define QG__RUN_NO_NET "net-unprintable"
@@ -137,6 +131,11 @@ qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, 
  * weights, or wait for each other forever.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg__run_check_ranks(const qg__run *r);
+
+/* The version under which it is trained, and the check that a run that was loaded has that of this program.  Fails with QG_ESTATE. */
+uint64_t    qg__run_arithmetic(const qg__run *r);
+QG_MUST_CHECK
+qg_status   qg__run_check_arithmetic(const qg__run *r);
 
 /* The value of a key in such a text, up to the end of its line; NULL: it has no such line. */
 const char *qg__identity_value(const char *text, const char *key);
@@ -156,11 +155,6 @@ qg_status qg__run_create(qg__run *r);
 /* *has: the locked directory, or else paths.dir, contains f.  Fails with QG_EIO. */
 QG_MUST_CHECK
 qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has);
-
-/* Sets r->is_older, r->starts_in_step and r->lacks_net if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
- * Fails as qg_archive_open and with QG_EMEM. */
-QG_MUST_CHECK
-qg_status qg__run_check_version(qg__run *r);
 
 /* Loads the run from last.safetensors and reads metrics.csv up to the checkpoint.  The files do not change until the
  * run continues.  Fails as qg_state_load, with QG_EFORMAT if a file is damaged or from an unknown version, and with

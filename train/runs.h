@@ -42,7 +42,7 @@ const char *qg_run_directory(const qg_run *r);              /* as it was named, 
 const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
 
 /* The value of a key of its recipe (train/recipe.h), and a note of its checkpoint, such as "kind", "checkpoint" or, of best weights,
- * "weights", and "net", which a run of qg_fit has; NULL: none. */
+ * "weights", "net", which a run of qg_fit has, and "arithmetic", which runs under QG_ARITHMETIC 1 lack; NULL: none. */
 const char *qg_run_get(const qg_run *r, const char *key);
 const char *qg_run_note(const qg_run *r, const char *key);
 
@@ -110,7 +110,8 @@ qg_status   qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec s
 QG_MUST_CHECK
 qg_status   qg_run_result(const char *dir, qg_fit_result *result);
 
-/* A column of metrics.csv, "test_accuracy" or "conv1.weight.wp": a value per finished epoch, NaN where there is none.  NULL: failed,
+/* A column of metrics.csv, "test_accuracy" or "conv1.weight.wp": a value per finished epoch, NaN where there is none, and in the
+ * column "digest", which is text.  NULL: failed,
  * as the file; QG_EARG: it has no such column. */
 const double *qg_run_column(qg_run *r, const char *name, int *epochs);
 const char *qg_run_column_name(qg_run *r, int i);           /* of column i, from 0; NULL: there are no more, or failed */

@@ -38,7 +38,7 @@ uint64_t qg__last_start(qg_net *net, uint64_t step, bool done)
 
 uint64_t qg__first_quantized_epoch(const qg__run *r)
 {
-    const uint64_t start = qg__last_start(r->net, UINT64_MAX, !r->starts_in_step);
+    const uint64_t start = qg__last_start(r->net, UINT64_MAX, true);
     return start / epoch_steps(r) + (start % epoch_steps(r) > 0);
 }
 

@@ -147,7 +147,7 @@ bool qg__statistics_lag(const qg__run *r)
 
 bool qg__reestimates(const qg__run *r)
 {
-    return !r->spec->keep_running_statistics && !r->is_older && qg__statistics_lag(r);
+    return !r->spec->keep_running_statistics && qg__statistics_lag(r);
 }
 
 static int batches_of(const qg_loader *train)

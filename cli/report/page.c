@@ -295,8 +295,8 @@ static void origins(FILE *out, const shown_run *r)
     fputs("<p class=\"dim\">", out);
     svg_text(out, "commit "), svg_text(out, r->result.commit);
     svg_text(out, ", kernels "), svg_text(out, r->result.cpu_path);
-    svg_text(out, ", OpenBLAS core "), svg_text(out, r->result.blas_core);
-    fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
+    fprintf(out, ", arithmetic %" PRIu64 ", %" PRIu64 " thread%s, digest ", r->result.arithmetic, r->result.threads,
+            r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
     fputs("</p>", out);
     if (qg_run_config(r->run)) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);

@@ -316,13 +316,38 @@ static void test_metrics_have_a_row_per_epoch(void **state)
     assert_stdout("Try next:");
     slurp(at("metrics/metrics.csv"), all, sizeof all);
     const char *header = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
-                         "images_per_second,seconds,conv1.zeros,conv1.flipped,conv1.code.0,conv1.code.1,conv1.code.2,"
+                         "images_per_second,seconds,digest,conv1.zeros,conv1.flipped,conv1.code.0,conv1.code.1,conv1.code.2,"
                          "conv2.zeros,conv2.flipped,conv2.code.0,conv2.code.1,conv2.code.2,"
                          "fc2.zeros,fc2.flipped,fc2.code.0,fc2.code.1,fc2.code.2\n1,";
     assert_memory_equal(all, header, strlen(header));
     int rows = 0;
     for (const char *c = all; *c; c++) rows += *c == '\n';
     assert_int_equal(rows, 4);
+}
+
+/* The digest of the weights that are trained, also where their averages are tested and where the best weights are read for the test
+ * images; a run that is stopped and goes on has the same. */
+static void test_the_last_digest_is_that_of_the_result(void **state)
+{
+    static const char *const options[] = { "", "--ema 0.9", "--validation 40 --ema 0.9", "--weight ttq --quantize-weights-after 20" };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        char line[300], digest[3][32], all[TEXT_BYTES];
+        snprintf(line, sizeof line, TRAIN "--epochs 2 %s --out @/digests --force --json", options[i]);
+        assert_status(line, 0);
+        slurp(at("digests/metrics.csv"), all, sizeof all);
+        const char *row = all;
+        for (int epoch = 0; epoch < 2; epoch++) {
+            row = strchr(row, '\n') + 1;
+            assert_int_equal(sscanf(row, "%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%31[^,]", digest[epoch]), 1);
+        }
+        assert_int_equal(strlen(digest[0]), 16);
+        assert_string_not_equal(digest[0], digest[1]);
+        assert_string_equal(digest[1], last_text("digest"));
+        snprintf(line, sizeof line, TRAIN "--epochs 2 %s --budget 0 --out @/digests-parts --force --json", options[i]);
+        assert_status(line, 3);
+        assert_status("train --resume --out @/digests-parts --json", 0);
+        assert_same_run("digests", "digests-parts");
+    }
 }
 
 static void test_a_configuration_file_gives_the_same_run(void **state)
@@ -609,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_the_same_run_on_any_number_of_threads),
         cmocka_unit_test(test_another_seed_is_another_run),
         cmocka_unit_test(test_metrics_have_a_row_per_epoch),
+        cmocka_unit_test(test_the_last_digest_is_that_of_the_result),
         cmocka_unit_test(test_a_configuration_file_gives_the_same_run),
         cmocka_unit_test(test_every_kind_of_schedule_trains),
         cmocka_unit_test(test_signed_inputs_and_adam_train_too),

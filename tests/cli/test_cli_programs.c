@@ -121,7 +121,7 @@ static void test_inspect_shows_the_net_of_a_program(void **state)
     qg_net_free(net);
 
     assert_status("inspect @/own", 0);
-    assert_stdout("/own/last.safetensors, a net of its own program\nconv1: {");
+    assert_stdout("/own/last.safetensors, a net of its own program, arithmetic 2\nconv1: {");
     assert_stdout("\nconv2: halved:part=0.5; only its program can compute it\n");
     assert_stdout("learned    conv2.input.step");
     assert_stdout("\nscores: float, not quantized\n");

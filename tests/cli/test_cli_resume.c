@@ -370,42 +370,45 @@ static void test_a_changed_row_is_refused(void **state)
     assert_true(last_number("images_per_second") == 5 && last_number("seconds") == 12);
 }
 
-/* A checkpoint of the format before: no checksum, no record of the rows, and a digest of the weights. */
+/* A checkpoint of the format before: no checksum, no record of the rows, no version of the arithmetic, and a digest of the weights. */
 static void age(const char *path)
 {
     forget_checksum(path);
-    run_shell("sed -i 's/qgrad 2/qgrad 1/; s/\"metrics\":\"[0-9a-f]*\"/\"digest\": \"%s\"/' %s", last_text("digest"), path);
+    run_shell("sed -i 's/qgrad 2/qgrad 1/; s/\"metrics\":\"[0-9a-f]*\"/\"digest\": \"%s\"/; s/\"arithmetic\":\"2\",/                 /' %s",
+              last_text("digest"), path);
 }
 
-/* A run of a version that did not estimate statistics anew: its files lack the key. */
-static void test_runs_from_before_an_option_go_on_without_it(void **state)
+static void test_runs_of_earlier_versions_are_read_but_not_continued(void **state)
 {
     char digest[32];
-    assert_status(TRAIN "--epochs 2 --reestimate-batchnorm off --out @/kept-statistics --json", 0);
-    snprintf(digest, sizeof digest, "%s", last_text("digest"));
-    assert_status(TRAIN "--epochs 2 --reestimate-batchnorm off --out @/before-option --budget 0 --json", 3);
-    age(at("before-option/last.safetensors"));
-    run_shell("cd @/before-option && sed -i '/^reestimate-batchnorm/d' config.toml && "
-              "sed -i 's/reestimate-batchnorm = ..off../                              /' last.safetensors && ! grep -r reestimate .");
-    assert_refuses("train --resume --out @/before-option --reestimate-batchnorm on", 1,
-                   "reestimate-batchnorm is unset in the run, but on was requested");
-    assert_status("train --resume --out @/before-option --json", 0);
-    assert_string_equal(last_text("digest"), digest);
-    run_shell("! grep -r reestimate @/before-option/config.toml @/before-option/last.safetensors @/before-option/best.safetensors");
-    assert_status(TRAIN "--epochs 2 --out @/estimated --json", 0);
-    assert_string_not_equal(last_text("digest"), digest);
-    run_shell("grep 'reestimate-batchnorm = \"on\"' @/estimated/config.toml");
-}
-
-static void test_runs_of_the_format_before_go_on(void **state)
-{
     assert_status(TRAIN "--epochs 2 --out @/current --json", 0);
+    assert_true(last_number("arithmetic") == 2);
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
+    run_shell("cp -r @/current @/aged-whole");
+    age(at("aged-whole/last.safetensors"));
+    run_shell("cp -r @/aged-whole @/aged-before");
+    assert_status("train --resume --out @/aged-whole --json", 0);
+    assert_true(last_truth("complete") && last_number("arithmetic") == 1);
+    assert_string_equal(last_text("digest"), digest);
+    assert_refuses("train --resume --epochs 3 --out @/aged-whole", 1, "aged-whole: was trained under version 1 of the arithmetic");
+    run_shell("diff -r @/aged-whole @/aged-before");
     assert_status(TRAIN "--epochs 2 --out @/aged --budget 0 --json", 3);
     age(at("aged/last.safetensors"));
-    run_shell("cd @ && grep -q 'qgrad 1' aged/last.safetensors && ! grep -q checksum aged/last.safetensors && cp -r aged harmed");
+    run_shell("cd @ && grep -q 'qgrad 1' aged/last.safetensors && ! grep -q 'checksum\\|arithmetic' aged/last.safetensors && "
+              "cp -r aged harmed && cp -r aged aged-kept");
     assert_status("eval --run @/aged --json", 0);
     assert_string_equal(last_text("file"), "last.safetensors");
-    assert_status("train --resume --out @/aged --json", 0);
+    assert_refuses("train --resume --out @/aged", 1,
+                   "aged: was trained under version 1 of the arithmetic, but this program has version 2, which rounds otherwise, so it cannot "
+                   "be continued; it can still be evaluated, exported and used to predict, a new run can start from its weights (init)");
+    run_shell("diff -r @/aged @/aged-kept");
+    assert_status("inspect @/aged", 0);
+    assert_stdout(", arithmetic 1\n");
+    assert_status("inspect @/current", 0);
+    assert_stdout(", arithmetic 2\n");
+    assert_status("export --run @/aged -o @/aged.qg", 0);
+    assert_status(TRAIN "--epochs 1 --init @/aged --out @/from-aged --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/aged --force --json", 0);
     assert_same_run("current", "aged");
     flip_a_sign(at("harmed/last.safetensors"));
     assert_refuses("train --resume --out @/harmed", 1, "last.safetensors: is damaged: its weights have digest");
@@ -675,8 +678,7 @@ int main(void)
         cmocka_unit_test(test_files_that_are_lost_are_noticed),
         cmocka_unit_test(test_a_flipped_bit_is_refused_and_nothing_is_changed),
         cmocka_unit_test(test_a_changed_row_is_refused),
-        cmocka_unit_test(test_runs_of_the_format_before_go_on),
-        cmocka_unit_test(test_runs_from_before_an_option_go_on_without_it),
+        cmocka_unit_test(test_runs_of_earlier_versions_are_read_but_not_continued),
         cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
         cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),

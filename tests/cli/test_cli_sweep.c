@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/environment.h"
+#include "tests/support/foreign.h"
 #include "tests/support/program.h"
 #include "tests/support/tree.h"
 
@@ -249,6 +250,16 @@ static void test_a_run_with_several_kernels_is_told(void **state)
     assert_true(!strstr(last.err, "kernels"));
 }
 
+/* What the training says of a run that another version began. */
+static void test_a_run_of_another_arithmetic_is_not_continued(void **state)
+{
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
+    note_anew("all/weight=twn-seed-1/last.safetensors", "arithmetic", NULL);
+    assert_status(SMALL "--array 1", 1);
+    assert_stderr("all/weight=twn-seed-1: was trained under version 1 of the arithmetic, but this program has version 2");
+    assert_status(SMALL "--array 2", 0);
+}
+
 /* The first run is over only after 100,000 epochs. */
 static pid_t start_endless_sweep(void)
 {
@@ -328,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup(test_two_sweeps_that_fail_say_why, restore_tree),
         cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_run_with_several_kernels_is_told, restore_tree, restore_variables),
+        cmocka_unit_test_setup(test_a_run_of_another_arithmetic_is_not_continued, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
         cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),

@@ -238,13 +238,13 @@ static void latent_and_quantized_are_told_apart(void **state)
 static void a_run_is_shown_to_people(void **state)
 {
     assert_status("inspect --best @/run", 0);
-    assert_stdout("/run/best.safetensors, " SMALL_NET(10) "\n");
+    assert_stdout("/run/best.safetensors, " SMALL_NET(10) ", arithmetic 2\n");
     assert_stdout("conv1: float, not quantized\n");
     assert_stdout("conv2: {-0.0");
     assert_stdout(" % zero\n  quantized  twn, 2 bits\n  latent     3000 weights, -");
     assert_stdout("  input      sign, 1 bit\n");
     assert_status("inspect --run @/run", 0);
-    assert_stdout("/run/last.safetensors, " SMALL_NET(10) "\n");
+    assert_stdout("/run/last.safetensors, " SMALL_NET(10) ", arithmetic 2\n");
 }
 
 /* Before a dropout the quantizer is a separate layer. */

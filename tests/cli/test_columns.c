@@ -36,6 +36,16 @@ static void test_numbers_that_are_not_finite(void **state)
     }
 }
 
+/* Also if its digits are those of a number. */
+static void test_a_digest_is_no_number(void **state)
+{
+    qg__columns t;
+    assert_ok(qg__columns_read(&t, written("epoch,digest,a\n1,0123456789abcdef,5\n2,1234567890123456,6\n3,,7\n")));
+    const double *digest = qg__columns_find(&t, "digest"), *a = qg__columns_find(&t, "a");
+    assert_true(isnan(digest[0]) && isnan(digest[1]) && isnan(digest[2]) && a[0] == 5 && a[2] == 7);
+    qg__columns_free(&t);
+}
+
 /* Attributes have numbers only, and the axes end at those that are finite. */
 static void test_they_leave_no_trace_in_a_chart(void **state)
 {
@@ -93,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_that_are_not_finite),
+        cmocka_unit_test(test_a_digest_is_no_number),
         cmocka_unit_test(test_they_leave_no_trace_in_a_chart),
         cmocka_unit_test(test_the_layer_of_a_column),
     };

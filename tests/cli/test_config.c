@@ -681,7 +681,7 @@ static void test_a_model_names_its_files(void **state)
 /* Files have a decimal point in every locale. */
 static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
-    static const qg_epoch row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
+    static const qg_epoch row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5, .digest = "0123456789abcdef" };
     qg_recipe                c   = { .epochs = 0 };
     config                   asked = { .recipe = NULL };
     qg__metrics                  m;
@@ -710,7 +710,7 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 
     assert_ok(qg__metrics_begin(&m, false, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     assert_ok(qg__metrics_add(&m, row, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
-    assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
+    assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5,0123456789abcdef\n");
     assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
     qg__metrics_end(&m);
     assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1, 0));
@@ -728,8 +728,8 @@ static void the_best_epoch_is_one_that_counts(void **state)
     qg__metrics m;
     assert_ok(qg__metrics_begin(&m, false, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     for (int i = 0; i < 4; i++)
-        assert_ok(qg__metrics_add(&m, (qg_epoch){ .epoch = i + 1, .test_accuracy = accuracy[i] }, &(qg__code_stats){ 0 },
-                                  &(qg__learned_list){ 0 }));
+        assert_ok(qg__metrics_add(&m, (qg_epoch){ .epoch = i + 1, .test_accuracy = accuracy[i], .digest = "0123456789abcdef" },
+                                  &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
     qg__metrics_end(&m);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
