@@ -79,7 +79,7 @@ LIBRARIES := qgrad qgrad_infer
 TOOLS     := $(addprefix $(BUILD)/,qgrad-bench qgrad-results cifar_sheets)
 # Only ELF linkers know the options.
 SHARED_LIBRARIES := $(if $(filter Darwin,$(shell uname -s)),,$(LIBRARIES:%=$(BUILD)/lib%.so.$(VERSION)))
-EXAMPLES  := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+EXAMPLES  := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c examples/course/*.c))
 archive    = $(call say,AR)rm -f $@; $(AR) rcs $@ $^
 link       = $(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 

@@ -8,7 +8,8 @@ build=${BUILD:-build}
 dir=$build/tests/docs
 status=0
 rm -rf "$dir" && mkdir -p "$dir"
-for page in README.md CONTRIBUTING.md docs/*.md; do
+pages="README.md CONTRIBUTING.md $(echo docs/*.md docs/course/*.md)"
+for page in $pages; do
     awk -v stem="$dir/$(basename "$page" .md)" '
         /^```c$/ { n++; on = 1; file = stem "-" n ".c"; print "#include \"qgrad.h\"" > file; next }
         /^```/   { on = 0 }
@@ -27,8 +28,8 @@ for block in "$dir"/guide-*.c; do
 done
 [ "$same" ] || { echo "docs/guide.md: error: does not have examples/classify.c as it is"; status=1; }
 [ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
-for page in README.md CONTRIBUTING.md docs/*.md; do
-    for link in $(grep -ohE '\]\((\.\./)?[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do
+for page in $pages; do
+    for link in $(grep -ohE '\]\((\.\./)*[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do
         path=${link%%#*} heading=${link#"${link%%#*}"}
         to=$page
         [ -z "$path" ] || to=$(dirname "$page")/$path
@@ -38,7 +39,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
     done
 done
 # A command reads a run that another one of the page has made, or that a recipe makes.
-for page in README.md CONTRIBUTING.md docs/*.md; do
+for page in $pages; do
     for run in $(grep -ohE '(--run|--init|--teacher|inspect|report|--resume --out) runs/[A-Za-z0-9_/=.-]+' "$page" | sed 's,.* ,,; s,[.]$,,' | sort -u); do
         within=$run
         while [ "$within" != runs ] && ! grep -qF -e "--out $within" -e "\"$within\"" "$page"; do within=$(dirname "$within"); done
@@ -59,7 +60,7 @@ awk '{
         if (i) inside = !inside
     }
     print code }' $(cat "$dir/sources") | names - >"$dir/code"
-unknown=$(names $(cat "$dir/sources") README.md CONTRIBUTING.md SECURITY.md docs/*.md | comm -23 - "$dir/code")
+unknown=$(names $(cat "$dir/sources") README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/course/*.md | comm -23 - "$dir/code")
 [ -z "$unknown" ] || { echo "error: comments or pages name what does not exist: $(echo $unknown)"; status=1; }
 for bench in $("${QGRAD:-$build/qgrad}" bench --help | sed -n 's/^  bench \([a-z]*\) .*/\1/p'); do
     grep -q "^    build/qgrad bench $bench" docs/performance.md || { echo "docs/performance.md: error: has no bench $bench"; status=1; }

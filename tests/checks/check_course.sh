@@ -1,0 +1,76 @@
+#!/bin/sh
+# docs/course/: each chapter has a question, a figure, programs of at most 60 lines, exercises and answers; and what its programs
+# print is what the page shows.  A block ```text has the output of the command before it.  In one that begins with
+# ```text within=5, numbers may be off by 5: it is that of a training, whose path depends on the instruction set.
+#     check_course.sh --write    writes the blocks
+export LC_ALL=C
+build=${BUILD:-build}
+case $build in /*) ;; *) build=$PWD/$build ;; esac
+root=$PWD
+status=0
+fail() { echo "error: $*"; status=1; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+QGRAD_SHARE=$root
+export QGRAD_SHARE
+ln -s "$build" "$dir/build"
+
+for program in examples/course/*.c; do
+    [ "$(wc -l <"$program")" -le 60 ] || fail "$program has more than 60 lines"
+    ${CC:-cc} -std=c11 -I. -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only "$program" || fail "$program does not compile"
+    grep -q "/${program##*/})" docs/course/*.md || fail "no chapter has $program"
+done
+
+# Runs the commands of a page; the page with what they print now is in $dir/page.
+run() {
+    command='' block='' more=''
+    while IFS= read -r line; do
+        case $more$line in
+        '    build/'* | yes*) command=${more:+$command}${line#    }"
+"; case $line in *'\') more=yes ;; *) more='' ;; esac ;;
+        '```text'*)
+            printf '%s\n' "$line"
+            block=yes
+            (cd "$dir" && sh -c "$command" 2>err) || { fail "$1: $command: $(cat "$dir/err")" >&2; } ;;
+        '```') block='' ;;
+        esac
+        [ "$block" ] || printf '%s\n' "$line"
+    done <"$1"
+}
+
+# Whether two pages are equal but for numbers within the tolerance of their block.
+same() {
+    awk -v page="$1" '
+        function number(w) { return w ~ /^[-+]?[0-9.]+(e[-+]?[0-9]+)?$/ }
+        NR == FNR { was[NR] = $0; lines = NR; next }
+        {
+            if (match($0, /^```text/)) within = match($0, /within=/) ? substr($0, RSTART + 7) + 0 : 0
+            n = split($0, now); m = split(was[FNR], then); equal = n == m
+            for (i = 1; i <= n && equal; i++)
+                if (now[i] != then[i]) {
+                    d = now[i] - then[i]; if (d < 0) d = -d
+                    equal = within && number(now[i]) && number(then[i]) && d <= within
+                }
+            if (!equal) { print page ":" FNR ": prints \"" $0 "\", not \"" was[FNR] "\""; bad = 1 }
+        }
+        END { if (FNR != lines) { print page ": has other lines than it prints"; bad = 1 } exit bad }' "$1" "$dir/page"
+}
+
+for page in docs/course/[1-9]-*.md docs/course/homework.md; do
+    run "$page" >"$dir/page" || status=1
+    [ "${1:-}" != --write ] || cat "$dir/page" >"$page"
+    same "$page" || fail "$page differs from what its commands print; sh tests/checks/check_course.sh --write writes it anew"
+    # A number of a program in the prose, in backquotes, is one that a block has.
+    awk '/^```/ { on = !on; next } on' "$page" >"$dir/printed"
+    for number in $(awk '/^```/ { on = !on; next } !on' "$page" | grep -oE '`-?[0-9.]+( %)?`' | tr -d '` %'); do
+        grep -qE -- "(^|[^0-9.])$number([^0-9.]|\$)" "$dir/printed" || fail "$page: no command prints $number"
+    done
+    case $page in *homework.md) continue ;; esac
+    for part in '**The question.**' '## One idea' '## Try it' '## Exercises' '## Where it stands in the code' '## Answers' '](README.md)'; do
+        grep -qF -- "$part" "$page" || fail "$page has no $part"
+    done
+    [ "$(grep -c '^[0-9]\. ' "$page")" -ge 2 ] || fail "$page has no two exercises"
+    grep -q '^!\[.*](.*\.svg)$' "$page" || fail "$page has no figure"
+    grep -qF "(${page##*/})" docs/course/README.md || fail "docs/course/README.md lacks $page"
+done
+exit $status
