@@ -4,8 +4,8 @@
 #include "core/kernels/functions.h"
 #include "optim/rule.h"
 
-/* beta^t.  The error of t log beta is one ulp of it, so 1 - beta^t is off by some 2^-53, as with qg__pow, which takes
- * five times as long. */
+/* beta^t.  The error of t log beta is one ulp of it, so 1 - beta^t is off by some 2^-53, as with qg__pow,
+ * which takes five times as long. */
 static double power(float beta, double t) { return qg__exp(t * qg__log((double)beta)); }
 
 /* Algorithm 1 with the two corrections moved out of the loop, and the decay of AdamW:
