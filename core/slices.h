@@ -67,25 +67,19 @@ bool      qg__reduce(qg_tape *t, qg_var *y, qg__slices b, float *sum, size_t n, 
 /* Scratch for such a sum, which is then not copied.  NULL: the step has failed. */
 float    *qg__reduce_room(qg_tape *t, qg_var *y, qg__slices b, size_t n);
 
-/* --- products of the whole batch ------------------------------------------------------------- */
+/* --- products that are sums over the batch ---------------------------------------------------- */
 
-/* A matrix that depends on all images is computed in blocks of columns, which processes share as threads do.  A block has
- * QG__COLUMNS columns, but for the last, so that no sum depends on the number of threads: 256 is wide enough for OpenBLAS
- * to reach its full speed, and gives two cores equal work on 512 outputs. */
-enum { QG__COLUMNS = 256 };
-
+/* A matrix [rows][count] that depends on all images: each process computes some of its columns. */
 typedef struct qg__columns {
     int  rows, count;
-    int  from, to;          /* the blocks that are computed here */
+    int  from, to;          /* those that are computed here: all, unless shared */
     bool shared;
 } qg__columns;
 
 qg__columns qg__columns_of(qg__slices b, int rows, int count);
 
-/* m [rows][count]: the columns that are computed here reach the other processes.  false: the step has failed. */
-bool        qg__columns_gather(qg_tape *t, qg__columns c, float *m);
-
-/* The same with the gradient of a weight, y->in[1], which may arrive later, as in qg__reduce. */
+/* The columns of the gradient of a weight, y->in[1], that are computed here reach the other processes, perhaps
+ * later, as in qg__reduce.  false: the step has failed. */
 bool        qg__columns_gather_gradient(qg_tape *t, qg_var *y, qg__columns c);
 
 #endif

@@ -48,55 +48,34 @@ qg_tensor qg__whole_batch(qg_tape *t, const qg_var *v)
     return (qg_tensor){ { at.n, v->shape.h, v->shape.w, v->shape.c }, all, 0 };
 }
 
-/* --- products of the whole batch ------------------------------------------------------------- */
+/* --- products that are sums over the batch ---------------------------------------------------- */
 
-static int blocks_of(const qg__columns *c) { return (c->count + QG__COLUMNS - 1) / QG__COLUMNS; }
+/* The first column of a rank: multiples of a vector's length, if there are enough columns. */
+static int column_of(int count, int rank)
+{
+    enum { VECTOR = 16 };
+    return rank == qg_ranks() ? count : count / VECTOR * rank / qg_ranks() * VECTOR;
+}
 
 qg__columns qg__columns_of(qg__slices b, int rows, int count)
 {
-    qg__columns c   = { .rows = rows, .count = count, .shared = b.shared };
-    const int   all = blocks_of(&c);
-    c.from          = b.shared ? all * qg_rank() / qg_ranks() : 0;
-    c.to            = b.shared ? all * (qg_rank() + 1) / qg_ranks() : all;
-    return c;
+    if (!b.shared) return (qg__columns){ .rows = rows, .count = count, .to = count };
+    return (qg__columns){ .rows = rows, .count = count, .from = column_of(count, qg_rank()),
+                          .to = column_of(count, qg_rank() + 1), .shared = true };
 }
 
-/* They are packed by blocks, so that those of a rank are a run: start [ranks + 1], in numbers. */
-static void runs_of(const qg__columns *c, size_t *start)
-{
-    for (int r = 0; r <= qg_ranks(); r++) {
-        const int at = blocks_of(c) * r / qg_ranks() * QG__COLUMNS;
-        start[r]     = (size_t)c->rows * (size_t)(at < c->count ? at : c->count);
-    }
-}
-
-/* This rank's columns into `packed`, or those of the others out of it. */
+/* The columns of each rank are a matrix of their own.  This rank's into `packed`, or the others' out of it. */
 static void copy_columns(const qg__columns *c, bool pack, float *packed, float *m)
 {
-    for (int b = 0; b < blocks_of(c); b++) {
-        const int    left = c->count - b * QG__COLUMNS;
-        const size_t n    = (size_t)(left < QG__COLUMNS ? left : QG__COLUMNS);
-        const bool   mine = b >= c->from && b < c->to;
+    for (int rank = 0; rank < qg_ranks(); rank++) {
+        const int    at = column_of(c->count, rank);
+        const size_t n  = (size_t)(column_of(c->count, rank + 1) - at);
         for (int r = 0; r < c->rows; r++, packed += n) {
-            float *place = m + (size_t)r * (size_t)c->count + (size_t)b * QG__COLUMNS;
-            if (mine && pack) memcpy(packed, place, n * sizeof *packed);
-            else if (!mine && !pack) memcpy(place, packed, n * sizeof *packed);
+            float *place = m + (size_t)r * (size_t)c->count + at;
+            if (rank == qg_rank() && pack) memcpy(packed, place, n * sizeof *packed);
+            else if (rank != qg_rank() && !pack) memcpy(place, packed, n * sizeof *packed);
         }
     }
-}
-
-bool qg__columns_gather(qg_tape *t, qg__columns c, float *m)
-{
-    size_t start[QG_SLICES + 1];
-    if (!c.shared) return true;
-    runs_of(&c, start);
-    float *packed = qg_scratch(t, start[qg_ranks()] * sizeof *packed);
-    if (!packed) return false;
-    for (int r = 0; r <= qg_ranks(); r++) start[r] *= sizeof *packed;
-    copy_columns(&c, true, packed, m);
-    if (!qg__ranks_gather(t, packed, start)) return false;
-    copy_columns(&c, false, packed, m);
-    return true;
 }
 
 static void weight_arrives(qg_tape *t, qg_var *y, float *packed)
@@ -111,7 +90,7 @@ bool qg__columns_gather_gradient(qg_tape *t, qg_var *y, qg__columns c)
 {
     size_t start[QG_SLICES + 1];
     if (!c.shared) return true;
-    runs_of(&c, start);
+    for (int r = 0; r <= qg_ranks(); r++) start[r] = (size_t)c.rows * (size_t)column_of(c.count, r);
     qg__pending *p = qg__pending_new(t, y, start[qg_ranks()], false);
     if (!p) return false;
     copy_columns(&c, true, p->data, y->in[1]->grad);

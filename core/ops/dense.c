@@ -5,145 +5,160 @@
  *
  * Shapes   x [n][k], w [o][k], b [o], y [n][o], where a row of x or w is [h][w][c].
  */
-#include <string.h>
-
-#include "core/kernels/gemm.h"
+#include "core/kernels/dense_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 #include "core/slices.h"
 #include "core/walk.h"
 
-/* A product in blocks of columns.  If processes share the batch, each gathers x and dy of the whole
- * batch, computes some of the blocks and sends them to the others (core/slices.h): the product of a
- * part of the rows could be rounded differently. */
+/* A result is computed in blocks, which threads share.  If processes share the batch, each has its rows of y and
+ * dx.  dw is a sum over the whole batch: each process gathers x and dy, computes some columns of dw and sends
+ * them to the others (core/slices.h). */
+typedef struct block {
+    int row, rows, at, columns;         /* rows row .. row + rows - 1, columns at .. at + columns - 1 */
+} block;
+
 typedef struct dense {
-    qg_var      *y;
-    qg__slices   at;            /* which images of the batch are here: all, unless at.shared */
-    int          n, o, k;       /* images of the whole batch, outputs, numbers in a row of x */
-    const float *x, *dy;        /* [n][k], [n][o] */
-    float       *out, *dx;      /* y or dx, [n][o] or [n][k] */
-    int          first;         /* the block that piece 0 computes */
+    const qg_var            *y, *x, *w;
+    const float             *b;         /* [o]; NULL: nothing is added */
+    int                      n, o, k;   /* images, outputs, values in a row of x */
+    const float             *images, *dy;       /* [n][k], [n][o] */
+    const qg__dense_kernels *kernels;
+    float                   *scratch;   /* [threads][size] */
+    size_t                   size;
+    qg__dense_product      (*product)(const struct dense *d, block at);
+    int                      rows, from, to;    /* what is computed: all rows of columns from .. to - 1 */
 } dense;
 
-static dense sizes(qg_var *y)
+static dense sizes(const qg_var *y)
 {
-    const qg_var    *x  = y->in[0];
-    const qg__slices at = qg__slices_of(y);
-    return (dense){ y, at, at.n, y->shape.c, (int)qg_row(x->shape), x->data, y->grad, y->data, x->grad, 0 };
+    const qg_var *x = y->in[0];
+    return (dense){
+        .y = y, .x = x, .w = y->in[1], .n = y->shape.n, .o = y->shape.c, .k = (int)qg_row(x->shape),
+        .images = x->data, .dy = y->grad, .kernels = QG_KERNELS(qg__dense_kernels),
+    };
 }
 
-/* The first column of a piece, and how many of `count` columns the piece has. */
-static int columns_of(const dense *d, int piece, int count, int *at)
+static ptrdiff_t place(int row, int width, int column) { return (ptrdiff_t)row * width + column; }
+
+/* y = x w^T.  The sum runs along the rows of x and of w, so one of them is turned: vectors lie along the outputs
+ * or along the batch, whichever takes fewer multiply-adds, and turns less. */
+static qg__dense_product value(const dense *d, block b)
 {
-    *at = (d->first + piece) * QG__COLUMNS;
-    return count - *at < QG__COLUMNS ? count - *at : QG__COLUMNS;
+    enum { TURNING = 3 };               /* takes as long as so many multiply-adds */
+    const qg__matrix x = { d->images + place(b.row, d->k, 0), d->k, 1 };
+    const qg__matrix w = { d->w->data + place(b.at, d->k, 0), d->k, 1 };
+    const int        lanes = d->kernels->lanes, wide = (b.columns + lanes - 1) / lanes * lanes;
+    const int        high = (b.rows + lanes - 1) / lanes * lanes;
+    float           *y    = d->y->data + place(b.row, d->o, b.at);
+    if ((b.rows + TURNING) * wide + b.rows <= (b.columns + TURNING) * high + b.columns)
+        return (qg__dense_product){ .lanes = b.columns, .rows = b.rows, .steps = d->k, .p = w, .q = x,
+                                    .out = y, .out_lane = 1, .out_row = d->o };
+    return (qg__dense_product){ .lanes = b.rows, .rows = b.columns, .steps = d->k, .p = x, .q = w,
+                                .out = y, .out_lane = d->o, .out_row = 1 };
 }
 
-/* dx[:, block] += dy w[:, block] */
-static void input_piece(void *context, int piece, int worker)
+/* dx += dy w */
+static qg__dense_product input_gradient(const dense *d, block b)
 {
-    (void)worker;
-    const dense *d = context;
-    int          at;
-    const int    k = columns_of(d, piece, d->k, &at);
-    qg__gemm_nn(d->n, k, d->o, d->dy, d->o, d->y->in[1]->data + at, d->k, d->y->in[0]->fresh ? 0.0f : 1.0f, d->dx + at, d->k);
+    return (qg__dense_product){
+        .lanes = b.columns, .rows = b.rows, .steps = d->o,
+        .p = { d->w->data + b.at, 1, d->k }, .q = { d->dy + place(b.row, d->o, 0), d->o, 1 },
+        .out = d->x->grad + place(b.row, d->k, b.at), .out_lane = 1, .out_row = d->k, .add = !d->x->fresh,
+    };
 }
 
-/* dw[:, block] += dy^T x[:, block] */
-static void weight_piece(void *context, int piece, int worker)
+/* dw += dy^T x */
+static qg__dense_product weight_gradient(const dense *d, block b)
 {
-    (void)worker;
-    const dense *d = context;
-    int          at;
-    const int    k = columns_of(d, piece, d->k, &at);
-    qg_var      *w = d->y->in[1];
-    qg__gemm_tn(d->o, k, d->n, d->dy, d->o, d->x + at, d->k, w->fresh ? 0.0f : 1.0f, w->grad + at, d->k);
+    return (qg__dense_product){
+        .lanes = b.columns, .rows = b.rows, .steps = d->n,
+        .p = { d->images + b.at, 1, d->k }, .q = { d->dy + b.row, 1, d->o },
+        .out = d->w->grad + place(b.row, d->k, b.at), .out_lane = 1, .out_row = d->k, .add = !d->w->fresh,
+    };
 }
 
-/* Runs a piece for each block of columns that is computed here. */
-static bool multiply(qg_tape *t, dense *d, qg_piece run, qg__columns at)
+/* Blocks are wide enough that reading the other operand once more does not count.  Where there would be but one,
+ * rows are cut for threads to have something to share. */
+enum { COLUMNS = 256, SOME = 48 };
+
+static int blocks_down(const dense *d)
 {
-    d->first               = at.from;
-    const qg_status status = at.to > at.from ? qg_parallel_blas(at.to - at.from, run, d) : QG_OK;
-    if (status) qg_reject(t, status, "dense: %s", qg_errmsg());
-    return !status;
+    const int fewest = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, some = d->rows / SOME;
+    return d->to - d->from > COLUMNS || some <= fewest ? fewest : some < 4 ? some : 4;
 }
 
-/* all [n][row]: the rows of every process; `here` are those of this one. */
-static bool gather_rows(qg_tape *t, const dense *d, const float *here, size_t row, float *all)
+static int blocks_across(const dense *d) { return (d->to - d->from + COLUMNS - 1) / COLUMNS; }
+
+static block block_of(const dense *d, int piece)
 {
-    memcpy(all + (size_t)d->at.first * row, here, (size_t)d->at.count * row * sizeof *all);
-    return qg__images_gather(t, d->at, all, row * sizeof *all);
+    const int down = blocks_down(d), i = piece % down, row = (int)((long)d->rows * i / down);
+    const int at   = d->from + piece / down * COLUMNS, left = d->to - at;
+    return (block){ row, (int)((long)d->rows * (i + 1) / down) - row, at, left < COLUMNS ? left : COLUMNS };
 }
 
-/* here: the rows of this process. */
-static void take_rows(const dense *d, const float *all, size_t row, float *here)
+static void multiply_block(void *context, int piece, int worker)
 {
-    memcpy(here, all + (size_t)d->at.first * row, (size_t)d->at.count * row * sizeof *all);
+    const dense            *d = context;
+    const block             b = block_of(d, piece);
+    const qg__dense_product m = d->product(d, b);
+    d->kernels->multiply(&m, d->scratch + (size_t)worker * d->size);
+    if (!d->b) return;
+    float *y = d->y->data + place(b.row, d->o, b.at);
+    for (int r = 0; r < b.rows; r++, y += d->o)
+        for (int i = 0; i < b.columns; i++) y[i] += d->b[b.at + i];
 }
 
-/* dy of the whole batch, and memory for its dx, which begins with the gradient of x so far. */
-static bool gather_gradients(qg_tape *t, dense *d)
+/* Of `rows` rows, columns [from, to). */
+static bool multiply(qg_tape *t, dense d, int rows, int from, int to)
 {
-    qg_var      *x = d->y->in[0];
-    const size_t n = (size_t)d->n, o = (size_t)d->o, k = (size_t)d->k;
-    float       *dy = qg_scratch(t, n * o * sizeof *dy), *dx = x->grad ? qg_scratch(t, n * k * sizeof *dx) : NULL;
-    if (!dy || (x->grad && !dx)) return false;
-    d->x  = d->y->saved;
-    d->dy = dy;
-    d->dx = dx;
-    if (!gather_rows(t, d, d->y->grad, o, dy)) return false;
-    return !dx || x->fresh || gather_rows(t, d, x->grad, k, dx);
+    d.rows = rows;
+    d.from = from;
+    d.to   = to;
+    const int pieces = blocks_down(&d) * blocks_across(&d);
+    for (int i = 0; i < pieces; i++) {
+        const qg__dense_product m = d.product(&d, block_of(&d, i));
+        const size_t size = (d.kernels->scratch(&m) + 15) / 16 * 16;    /* from one line of the cache to one */
+        if (size > d.size) d.size = size;
+    }
+    d.scratch = pieces ? qg_scratch(t, (size_t)qg_threads() * d.size * sizeof *d.scratch) : NULL;
+    if (d.scratch) qg_parallel(pieces, multiply_block, &d);
+    return d.scratch || !pieces;
+}
+
+/* x and dy of the whole batch. */
+static bool gather_batch(qg_tape *t, dense *d)
+{
+    qg_var gradient = *d->y;
+    gradient.data   = gradient.grad;
+    d->images       = qg__whole_batch(t, d->x).data;
+    d->dy           = qg__whole_batch(t, &gradient).data;
+    d->n            = qg__slices_of(d->y).n;
+    return d->images && d->dy;
 }
 
 static void dense_backward(qg_tape *t, qg_var *y)
 {
-    dense   d = sizes(y);
-    qg_var *x = y->in[0], *w = y->in[1], *b = y->in[2];
-    const qg__columns dw = qg__columns_of(d.at, d.o, d.k), dx = qg__columns_of(d.at, d.n, d.k);
-    if (d.at.shared && !gather_gradients(t, &d)) return;
-    if (w->grad && !multiply(t, &d, weight_piece, dw)) return;
+    qg_var           *x = y->in[0], *w = y->in[1], *b = y->in[2];
+    dense             here  = sizes(y), whole = here;
+    const qg__columns dw    = qg__columns_of(qg__slices_of(y), here.o, here.k);
+    if ((w->grad || (b && b->grad)) && !gather_batch(t, &whole)) return;
+    here.product  = input_gradient;
+    whole.product = weight_gradient;
+    if (w->grad && !multiply(t, whole, here.o, dw.from, dw.to)) return;
     w->fresh = false;                   /* for dx: w and x may be the same var */
     if (w->grad && !qg__columns_gather_gradient(t, y, dw)) return;
-    if (x->grad && (!multiply(t, &d, input_piece, dx) || !qg__columns_gather(t, dx, d.dx))) return;
-    if (x->grad && d.at.shared) take_rows(&d, d.dx, (size_t)d.k, x->grad);
+    if (x->grad && !multiply(t, here, here.n, 0, here.k)) return;
     x->fresh = false;                   /* for db: so may x and b */
     if (!b || !b->grad) return;
-    for (int i = 0; i < d.o; i++) {     /* y = .. + b:  db = sum over the batch of dy */
+    for (int i = 0; i < here.o; i++) {  /* y = .. + b:  db = sum over the batch of dy */
         double sum = b->fresh ? 0.0 : (double)b->grad[i];
-        for (int r = 0; r < d.n; r++) sum += (double)d.dy[(size_t)r * (size_t)d.o + (size_t)i];
+        for (int r = 0; r < whole.n; r++) sum += (double)whole.dy[(size_t)r * (size_t)here.o + (size_t)i];
         b->grad[i] = (float)sum;
     }
 }
 
 static const qg_op dense_op = { .name = "dense", .backward = dense_backward, .assigns = true };
-
-/* y[:, block] = x w[block, :]^T + b[block] */
-static void value_piece(void *context, int piece, int worker)
-{
-    (void)worker;
-    const dense *d = context;
-    int          at;
-    const int    o = columns_of(d, piece, d->o, &at);
-    float       *y = d->out + at;
-    const float *w = d->y->in[1]->data + (size_t)at * (size_t)d->k;
-    qg__gemm_nt(d->n, o, d->k, d->x, d->k, w, d->k, 0.0f, y, d->o);
-    if (!d->y->in[2]) return;
-    const float *b = d->y->in[2]->data + at;
-    for (int r = 0; r < d->n; r++)
-        for (int i = 0; i < o; i++) y[(size_t)r * (size_t)d->o + (size_t)i] += b[i];
-}
-
-/* x of the whole batch, which backward reads too, and memory for its y. */
-static bool gather_values(qg_tape *t, dense *d)
-{
-    const size_t n = (size_t)d->n, k = (size_t)d->k;
-    float       *x = qg_save(t, d->y, n * k * sizeof *x), *y = qg_scratch(t, n * (size_t)d->o * sizeof *y);
-    if (!x || !y || !gather_rows(t, d, d->y->in[0]->data, k, x)) return false;
-    d->x   = x;
-    d->out = y;
-    return true;
-}
 
 qg_shape qg__dense_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b)
 {
@@ -164,12 +179,10 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!shape.n) return NULL;
     qg_var *y = qg_record(t, &dense_op, shape, x, w, b);
     if (!y) return NULL;
-    dense             d   = sizes(y);
-    const qg__columns out = qg__columns_of(d.at, d.n, d.o);
+    dense d   = sizes(y);
+    d.b       = b ? b->data : NULL;
+    d.product = value;
     qg__mark_product(y);                /* gradients may reuse memory of y and w (core/walk.h) */
-    y->flops = 2.0 * d.n * d.o * d.k;
-    if (d.at.shared && !gather_values(t, &d)) return NULL;
-    if (!multiply(t, &d, value_piece, out) || !qg__columns_gather(t, out, d.out)) return NULL;
-    if (d.at.shared) take_rows(&d, d.out, (size_t)d.o, y->data);
-    return y;
+    y->flops = 2.0 * qg__slices_of(y).n * d.o * d.k;
+    return multiply(t, d, d.n, 0, d.o) ? y : NULL;
 }

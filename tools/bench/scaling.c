@@ -187,7 +187,7 @@ static qg_status measure_line(scaling *s, line *l, bool first)
     return status;
 }
 
-/* The last of several ranks has the most blocks of a dense layer (core/ops/dense.c). */
+/* The last of several ranks has the most columns of a dense layer's weight gradient (core/slices.h). */
 static qg_status project_line(scaling *s, line *l)
 {
     bench     b      = begin(s, l->batch);
