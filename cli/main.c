@@ -17,7 +17,8 @@ static const verb_option bench_options[] = {
     { "data-dir" }, { "out" }, { "image" }, { "seconds" }, { "link" }, { "profile" }, { NULL }
 };
 
-static const verb_option results_options[] = { { "force" }, { "add" }, { "check" }, { NULL } };
+static const verb_option results_options[] = { { "force" }, { "add" }, { "check" }, { "repeat" }, { "seed" }, { "epochs" }, { "init" },
+                                               { "out" }, { "data-dir" }, { "threads" }, { NULL } };
 
 static const verb bench_verb = {
     .name = "bench", .about = "Measure the speed of training, of evaluation, of packed nets and of the machine",
@@ -28,7 +29,7 @@ static const verb bench_verb = {
 
 static const verb results_verb = {
     .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-    .usage = "results [--add DIR [--force] | --check] [options]", .tool = "qgrad-results",
+    .usage = "results [--add DIR [--force] | --check | --repeat ROW] [options]", .tool = "qgrad-results",
     .options = (const verb_option *const[]){ common_options, results_options, NULL },
 };
 

@@ -36,6 +36,8 @@ static const option of_weights[] = {
 static const option others[] = {
     { "add", QG_RECIPE_TEXT, .value = "DIR",
       .help = "copy the logs of a finished run to results/ first" },
+    { "repeat", QG_RECIPE_TEXT, .value = "ROW",
+      .help = "train a row again, up to the first epoch that is not as logged" },
     { "check", QG_RECIPE_FLAG,
       .help = "write nothing; fail if the page does not match the logs" },
     { "run", QG_RECIPE_TEXT, .value = "DIR",

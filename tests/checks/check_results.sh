@@ -17,12 +17,6 @@ for recipe in $(grep -l '^init-recipe' examples/recipes/*.toml); do
     [ "$(grep '^model' "$recipe")" = "$(grep '^model' "$first")" ] || fail "$recipe begins with another net: $first"
 done
 
-# The page says what has moved since the commits of the logs.  Archives and shallow clones have no history.
-if git cat-file -e '36dfbea^{commit}' 2>/dev/null && git ls-files --error-unmatch results/README.md >/dev/null 2>&1; then
-    said=$(sed -n '/^<!-- written by tests\/moved.sh -->/,/^<!-- up to here -->/{/^|/p;}' docs/reproducing.md)
-    [ "$said" = "$(sh tests/moved.sh)" ] || fail "docs/reproducing.md does not have the table that sh tests/moved.sh prints; --write writes it"
-fi
-
 # Two rows on the sample data, one of which starts from the other's weights, in a separate directory.
 dir=$(mktemp -d) || exit 1
 pid=

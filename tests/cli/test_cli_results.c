@@ -250,7 +250,7 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
 {
     copy("results", "kept");
     edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
-    assert_refuses("results --check", 1, "results/README.md:31: is '| [twn](twn) | A paper |");
+    assert_refuses("results --check", 1, "results/README.md:27: is '| [twn](twn) | A paper |");
     assert_status("results", 0);
     assert_status("results --check", 0);
     edit_result("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
@@ -334,6 +334,108 @@ static void test_there_is_no_table_where_there_are_no_recipes(void **state)
     assert_int_equal(chdir(root), 0);
 }
 
+/* --- repeating a row ------------------------------------------------------------------------ */
+
+static void test_a_row_is_repeated_and_compared(void **state)
+{
+    assert_status("results --repeat twn --epochs 1", 0);
+    assert_string_equal(last.out, "twn, seed 10: epoch 1 equal\n");
+    run_shell("[ $(wc -l <@/runs/repeat/twn/seed-10/metrics.csv) = 2 ]");         /* it went no further */
+    assert_status("results --repeat twn", 0);
+    assert_string_equal(last.out, "twn, seed 10: epochs 1 to 2 equal\n");
+    assert_stderr("twn, seed 10: epoch 2 of 2 as in the log, digest ");
+    assert_null(strstr(last.err, "epoch 1 of 2"));                              /* it is there already */
+    assert_same_run("runs/twn/seed-10", "runs/repeat/twn/seed-10");
+    assert_status("results --repeat twn --seed 11 --threads 2 --out again --json", 0);
+    assert_true(last_number("equal") == 2 && last_number("differs") == 0 && last_number("seed") == 11);
+    assert_string_equal(last_text("run"), "again/twn/seed-11");
+    assert_string_equal(last_text("compared"), "digests");
+    assert_status("results --check", 0);                                        /* nothing there has changed */
+}
+
+static void test_the_first_epoch_that_differs_is_named(void **state)
+{
+    char digest[32] = "", line[128];
+    run_shell("sed -i '2s/,[0-9a-f]\\{16\\},/,0123456789abcdef,/' @/results/twn/seed-10/metrics.csv");
+    assert_status("results --repeat twn", 1);
+    run_shell("cut -d, -f9 @/runs/twn/seed-10/metrics.csv | sed -n 2p | tr -d '\\n' >@/digest");
+    slurp("digest", digest, sizeof digest);
+    snprintf(line, sizeof line, "twn, seed 10: epoch 1 differs: digest %s, but the log has 0123456789abcdef\n", digest);
+    assert_string_equal(last.out, line);
+    run_shell("[ $(wc -l <@/runs/repeat/twn/seed-10/metrics.csv) = 2 ]");
+    assert_status("results --repeat twn --json", 1);
+    assert_true(last_number("equal") == 0 && last_number("differs") == 1);
+    run_shell("sed -i '3s/,[0-9a-f]\\{16\\},/,0123456789abcdef,/' @/results/twn/seed-11/metrics.csv");
+    assert_refuses("results --check", 1, "but the last row of metrics.csv has 0123456789abcdef");
+}
+
+/* Such logs have the numbers of each epoch, and the digest of the last. */
+static void test_logs_without_digests_are_compared_by_their_numbers(void **state)
+{
+    run_shell("cd @/results/twn/seed-10 && sed -i 's/,digest,/,/; s/,[0-9a-f]\\{16\\},/,/' metrics.csv && ! grep -q digest metrics.csv && "
+              "cp -r . ../../../kept");
+    assert_status("results --repeat twn", 0);
+    assert_string_equal(last.out, "twn, seed 10: epochs 1 to 2 equal (by losses and accuracies; the log is of a version that noted no digests)\n");
+    assert_status("results --repeat twn --json", 0);
+    assert_string_equal(last_text("compared"), "losses and accuracies");
+    run_shell("cd @/results/twn/seed-10 && sed -i '2s/^1,0.01,[0-9.]*/1,0.01,2.5/' metrics.csv");
+    assert_status("results --repeat twn", 1);
+    assert_stdout("twn, seed 10: epoch 1 differs: train_loss ");
+    assert_stdout(", but the log has 2.5 (by losses");
+    copy("kept", "results/twn/seed-10");
+    edit_result("results/twn/seed-10/result.json", "\"digest\":\"", "\"digest\":\"0123456789abcdef\",\"was\":\"");
+    assert_status("results --repeat twn", 1);
+    assert_stdout("epoch 2 differs: digest ");
+    assert_stdout(", but the log has 0123456789abcdef");
+}
+
+static void test_the_table_says_which_arithmetic_a_row_has(void **state)
+{
+    assert_holds("results/README.md", " | 2 | `build/qgrad train --recipe twn --seed 10` |");
+    edit_result("results/twn/seed-11/result.json", "\"arithmetic\":2,", "");
+    assert_status("results", 0);
+    assert_holds("results/README.md", " | 2, 1 | `build/qgrad train --recipe twn --seed 10` |");
+    assert_status("results --repeat twn --seed 11", 0);
+    assert_stderr("qgrad results: warning: the log of twn, seed 11, is of version 1 of the arithmetic, and this program has version 2, so an epoch "
+                  "is expected to differ\n");
+    /* A run under a newer arithmetic replaces an older one. */
+    edit_result("results/twn/seed-11/result.json", "\"commit\":\"", "\"commit\":\"0123456789ab\",\"was\":\"");
+    assert_status("results --add runs/twn/seed-11", 0);
+    assert_holds("results/README.md", " | 2 | `build/qgrad train --recipe twn --seed 10` |");
+}
+
+/* As examples/reproduce.sh would train it. */
+static void test_a_row_is_repeated_with_what_it_begins_with(void **state)
+{
+    write_recipe("tuned", "init-recipe = \"memory\"\n");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/epochs=1-seed-3 --out runs/tuned/seed-3 --json", 0);
+    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_status("results --repeat tuned", 0);
+    assert_string_equal(last.out, "tuned, seed 3: epoch 1 equal\n");
+    assert_same_run("runs/memory/epochs=1-seed-3", "runs/repeat/memory/seed-3");
+    assert_same_run("runs/tuned/seed-3", "runs/repeat/tuned/seed-3");
+    assert_status("results --repeat tuned --init runs/memory/epochs=1-seed-3 --out alone", 0);
+    assert_int_equal(access("alone/memory", F_OK), -1);
+    assert_refuses("results --repeat tuned --init runs/twn/seed-10 --out other", 1, "tuned, seed 3: has init-digest ");
+    run_shell("sed -i '2s/,[0-9a-f]\\{16\\},/,0123456789abcdef,/' @/results/memory/seed-3/metrics.csv");
+    edit_result("results/memory/seed-3/result.json", "\"digest\":\"", "\"digest\":\"0123456789abcdef\",\"was\":\"");
+    assert_status("results --repeat tuned --out first", 1);
+    assert_stdout("memory, seed 3: epoch 1 differs: digest ");
+    assert_int_equal(access("first/tuned", F_OK), -1);
+}
+
+static void test_what_cannot_be_repeated_is_named(void **state)
+{
+    assert_refuses("results --repeat none", 1, "results has no run of none");
+    assert_refuses("results --repeat twn --seed 12", 1, "results has no run of twn with seed 12");
+    assert_refuses("results --repeat twn --epochs 3", 1, "--epochs 3: the log of twn has 2");
+    assert_refuses("results --repeat twn --check", 2, "--repeat excludes --check and --add");
+    assert_refuses("results --seed 3", 2, "are of --repeat ROW");
+    copy("set", "moved");
+    change_a_label("moved");
+    assert_refuses("results --repeat twn --data-dir moved", 1, "twn, seed 10: has data-digest ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +457,12 @@ int main(void)
         cmocka_unit_test_setup(test_a_link_is_replaced_and_its_logs_stay, restore_table),
         cmocka_unit_test_setup(test_a_page_of_others_is_not_written_over, restore_table),
         cmocka_unit_test_setup(test_there_is_no_table_where_there_are_no_recipes, restore_tree),
+        cmocka_unit_test_setup(test_a_row_is_repeated_and_compared, restore_table),
+        cmocka_unit_test_setup(test_the_first_epoch_that_differs_is_named, restore_table),
+        cmocka_unit_test_setup(test_logs_without_digests_are_compared_by_their_numbers, restore_table),
+        cmocka_unit_test_setup(test_the_table_says_which_arithmetic_a_row_has, restore_table),
+        cmocka_unit_test_setup(test_a_row_is_repeated_with_what_it_begins_with, restore_table),
+        cmocka_unit_test_setup(test_what_cannot_be_repeated_is_named, restore_table),
     };
     return cmocka_run_group_tests(tests, set_up_runs, tear_down);
 }

@@ -9,6 +9,7 @@
 
 #include "core/io/json_write.h"
 #include "cli/print.h"
+#include "cli/run/stop.h"
 #include "cli/start.h"
 #include "tools/results/results.h"
 #include "train/run.h"
@@ -196,19 +197,69 @@ static qg_status check_place(bool writes)
     return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; rename it first");
 }
 
-static int update_page(const char *program, const char *operand, config *asked)
+static void print_repetition(const config *asked, const repetition *r)
+{
+    const bool noted = r->of->metrics.digests;
+    if (config_flag(asked, "json")) {
+        qg__json j = qg__json_begin(stdout);
+        qg__json_text(&j, "row", r->of->row);
+        qg__json_integer(&j, "seed", r->of->seed);
+        qg__json_text(&j, "compared", noted ? "digests" : "losses and accuracies");
+        qg__json_integer(&j, "equal", (uint64_t)r->equal);
+        qg__json_integer(&j, "differs", (uint64_t)r->differs);
+        qg__json_path(&j, "run", r->dir);
+        qg__json_end(&j);
+        return;
+    }
+    print_safe(stdout, "%s, seed %" PRIu64 ": ", r->of->row, r->of->seed);
+    if (r->differs) print_safe(stdout, "epoch %d differs: %s", r->differs, r->what);
+    else if (r->equal == 1) printf("epoch 1 equal");
+    else printf("epochs 1 to %d equal", r->equal);
+    if (!noted) printf(" (by losses and accuracies; the log is of a version that noted no digests)");
+    putchar('\n');
+}
+
+static int repeat_row(const config *asked)
+{
+    results    all = { 0 };
+    repetition r   = { .of = NULL };
+    qg_status  status = check_place(false);
+    if (!status) status = results_read(&all);
+    if (!status) status = results_repeat(&all, asked, &r);
+    if (!status && !stop_signal) print_repetition(asked, &r);
+    if (!status && stop_signal)
+        print_safe(stderr, "qgrad results: stopped; the same command continues in %s\n", r.dir);
+    results_end(&all);
+    if (status) return qg_print_error("qgrad results");
+    return stop_signal ? 128 + stop_signal : r.differs ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* What excludes what, in a command line.  NULL: nothing. */
+static const char *misused(const config *asked)
+{
+    static const char *const of_repeat[] = { "seed", "epochs", "init", "out", "data-dir", "threads" };
+    const bool               repeats = config_text(asked, "repeat"), adds = config_text(asked, "add");
+    const bool               checks = config_flag(asked, "check");
+    if (checks && adds) return "--check and --add exclude each other";
+    if (repeats && (checks || adds)) return "--repeat excludes --check and --add";
+    if (config_flag(asked, "force") && !adds) return "--force replaces logs; pass a run with --add";
+    for (size_t i = 0; i < sizeof of_repeat / sizeof *of_repeat && !repeats; i++)
+        if (config_text(asked, of_repeat[i]))
+            return "--seed, --epochs, --init, --out, --data-dir and --threads are of --repeat ROW";
+    return NULL;
+}
+
+static int results_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    results    all   = { 0 };
-    const bool check = config_flag(asked, "check");
-    if (check && config_text(asked, "add")) {
-        qg_fail(QG_EARG, "--check and --add exclude each other");
+    results     all   = { 0 };
+    const bool  check = config_flag(asked, "check");
+    const char *wrong = misused(asked);
+    if (wrong) {
+        qg_fail(QG_EARG, "%s", wrong);
         return qg_print_error("qgrad results"), EXIT_USAGE;
     }
-    if (config_flag(asked, "force") && !config_text(asked, "add")) {
-        qg_fail(QG_EARG, "--force replaces logs; pass a run with --add");
-        return qg_print_error("qgrad results"), EXIT_USAGE;
-    }
+    if (config_text(asked, "repeat")) return repeat_row(asked);
     if (check_place(!check)) return qg_print_error("qgrad results");
     const int fd     = check ? -1 : lock();
     qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
@@ -219,12 +270,19 @@ static int update_page(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "force", "replace logs of other images or options, of another commit or more epochs" }, { "add" }, { "check" }, { NULL }
+    { "force", "replace logs of other images or options, of another commit or more epochs" },
+    { "add" }, { "check" }, { "repeat" },
+    { "seed", "the run of the row to repeat; default: its first" },
+    { "epochs", "stop after so many epochs; default: all" },
+    { "init", "the run whose weights the row starts with, instead of training it first" },
+    { "out", "train in DIR/ROW/seed-N, and continue there; default: runs/repeat" },
+    { "data-dir" }, { "threads" }, { NULL }
 };
 
 static const verb results_verb = {
     .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
-    .usage = "results [--add DIR [--force] | --check] [options]", .run = update_page,
+    .usage = "results [--add DIR [--force] | --check | --repeat ROW] [options]", .run = results_main,
+    .fails = " or an epoch that is not as logged",
     .options = (const verb_option *const[]){ common_options, own_options, NULL },
 };
 

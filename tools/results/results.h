@@ -55,6 +55,30 @@ qg_status results_command(const logged_run *run, const char *begins_with, FILE *
 QG_MUST_CHECK
 qg_status results_overrides(const logged_run *run, FILE *out);
 
+/* Sets in asked, which is empty, the recipe of run, the options that override it, and the seed.
+ * Fails with QG_EARG: the current recipe cannot produce the run. */
+QG_MUST_CHECK
+qg_status results_ask(const logged_run *run, config *asked);
+
+/* A run of the table that is trained again. */
+typedef struct repetition {
+    const logged_run *of;
+    int               epochs;           /* to compare */
+    int               equal;            /* the first epochs, which are as in the log */
+    int               differs;          /* the epoch that is not; 0: none so far */
+    char              what[QG_FIT_TEXT + 64];        /* in what it differs: "digest .., but the log has .." */
+    char              dir[QG__PATH_BYTES];
+} repetition;
+
+/* Trains the run of --repeat and --seed, the first of the row without it, in --out/ROW/seed-N up to
+ * the first epoch that differs from its log, or for --epochs; what an earlier call has trained there
+ * counts.  A run that starts with the weights of another begins with the --init, or trains that one
+ * first; if this differs from its own log, *r is about it.  A signal ends it early: then stop_signal
+ * (cli/run/stop.h) is set.  Fails as qg_recipe_fit, and with QG_EARG: there is no such run; it has
+ * fewer epochs; the images or the initial weights are others. */
+QG_MUST_CHECK
+qg_status results_repeat(const results *all, const config *asked, repetition *r);
+
 /* Checks that the run started from the last weights of the run of begins_with with the same seed, or, if begins_with
  * is NULL, from none.  Fails with QG_EARG. */
 QG_MUST_CHECK

@@ -53,6 +53,14 @@ static qg_status find_overrides(const logged_run *run, config *asked)
     return status;
 }
 
+qg_status results_ask(const logged_run *run, config *asked)
+{
+    char            seed[32];
+    const qg_status status = find_overrides(run, asked);
+    snprintf(seed, sizeof seed, "%" PRIu64, run->seed);
+    return status ? status : config_set(asked, "seed", seed);
+}
+
 /* Writes each item of a list after its own "--layer". */
 static void print_option(const option *o, const char *value, FILE *out)
 {

@@ -56,6 +56,8 @@ static qg_status verify(const logged_run *r, const char *dir)
                        a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
+    if (*m->last.digest && strcmp(m->last.digest, a->digest))
+        return qg_fail(QG_EFORMAT, "%s: result.json has digest %s, but the last row of metrics.csv has %s", dir, a->digest, m->last.digest);
     const double margin = qg_proportion_error(a->test_accuracy, a->test_images);
     if (!close_to(a->test_accuracy_stderr, margin))
         return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
@@ -126,8 +128,8 @@ static const char *text_of(const logged_run *r, const qg_recipe_key *o)
     return text ? text : "none";
 }
 
-/* The run of the logs may be gone, and a shorter one, one of another commit that is no longer, or one of other images or options,
- * is no better copy of it. */
+/* The run of the logs may be gone, and a shorter one, one of another commit that is no longer nor of a newer arithmetic, or one of
+ * other images or options, is no better copy of it. */
 static qg_status check_replaced(const logged_run *old, const logged_run *r)
 {
     enum { MOST = 100 };                        /* characters of a value */
@@ -141,7 +143,8 @@ static qg_status check_replaced(const logged_run *old, const logged_run *r)
     else if (was && is && strcmp(was, is))
         snprintf(what, sizeof what, "are from images with digest %.*s, but this run from %.*s", MOST, was, MOST, is);
     else if (r->metrics.epochs < old->metrics.epochs ||
-             (r->metrics.epochs == old->metrics.epochs && strcmp(old->result.commit, r->result.commit)))
+             (r->metrics.epochs == old->metrics.epochs && strcmp(old->result.commit, r->result.commit) &&
+              r->result.arithmetic <= old->result.arithmetic))
         snprintf(what, sizeof what, "have %d epochs (commit %.*s), but this run has %d (commit %.*s)", old->metrics.epochs, MOST,
                  old->result.commit, r->metrics.epochs, MOST, r->result.commit);
     else return QG_OK;

@@ -14,17 +14,13 @@ static const char head[] =
     "the logs; `make test` runs it.  Our numbers come from the `metrics.csv` of finished runs.  The descriptions of\n"
     "sources, deviations and trials come from the recipe of the row, `examples/recipes/ROW.toml`.\n"
     "\n"
-    "To repeat a run:\n"
+    "To repeat a row on your machine, build the program and fetch the data (`make data`, or `sh datasets/fetch.sh\n"
+    "cifar10`).  `build/qgrad results --repeat ROW` then trains it, first the row whose weights it starts with, and stops\n"
+    "at the first epoch whose weights are not those of the log; `--seed N` and `--epochs N` select.\n"
     "\n"
-    "1. Clone the repository, check out the commit of the run (see Runs), and build it.\n"
-    "2. Fetch the data in this tree: `make data`, or `sh datasets/fetch.sh cifar10` for CIFAR-10.\n"
-    "3. If the command of the row contains `--init`, repeat that run first.\n"
-    "4. From the top of this tree, run the command of the row with the clone's `build/qgrad` and the seed of the run.\n"
-    "\n"
-    "With the same kernels and the same BLAS core, every accuracy and the digest are the same.  If your CPU selects\n"
-    "others, set `QGRAD_CPU` and `OPENBLAS_CORETYPE` to those of the run, for example `QGRAD_CPU=avx2\n"
-    "OPENBLAS_CORETYPE=Zen`.  `examples/reproduce.sh` clears both variables.\n"
-    "\n"
+    "- *arithmetic*: the version of the arithmetic under which the runs were trained.  Under version 2 every machine ends\n"
+    "  in the same bits.  Runs of version 1 belong to the old arithmetic, whose bits depended on the machine, until they\n"
+    "  are made anew: only the commit of the run (see Runs) can repeat them, on such a machine.\n"
     "- *reported*: the test accuracy in % that the source reports.  *paper*: read in the paper.  *code*: read in the\n"
     "  authors' own code or log.  *replication*: read in another author's replication.  *memory*: quoted from memory,\n"
     "  so it may be wrong, and no conclusion rests on it.  *none*: no published number for this net and recipe is known.\n"
@@ -96,6 +92,18 @@ static void print_seeds(const row *w, FILE *out)
     fputs(" |", out);
 }
 
+/* Each version once, in the order of the seeds. */
+static void print_arithmetic(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++) {
+        const uint64_t version = w->all->run[i].result.arithmetic;
+        bool           said    = false;
+        for (int k = w->first; k < i; k++) said |= w->all->run[k].result.arithmetic == version;
+        if (!said) fprintf(out, "%s%" PRIu64, i == w->first ? " " : ", ", version);
+    }
+    fputs(" |", out);
+}
+
 static qg_status print_row(const row *w, FILE *out)
 {
     const logged_run *r = &w->all->run[w->first];
@@ -108,7 +116,9 @@ static qg_status print_row(const row *w, FILE *out)
     print_mean(w, best_percent, out);
     fprintf(out, " %.2f |", mean(w, margin));
     print_seeds(w, out);
-    fprintf(out, " %" PRIu64 " | %.1f | `build/qgrad train ", r->result.epochs, mean(w, minutes));
+    fprintf(out, " %" PRIu64 " | %.1f |", r->result.epochs, mean(w, minutes));
+    print_arithmetic(w, out);
+    fputs(" `build/qgrad train ", out);
     const qg_status status = results_command(r, begins_with(w), out);
     fputs("` |\n", out);
     return status;
@@ -136,10 +146,9 @@ static qg_status print_runs(const row *w, FILE *out)
         const logged_run *r = &w->all->run[i];
         fprintf(out,
                 "| %s | %" PRIu64 " | %.2f | %.2f (%" PRIu64 ") | %.1f | %.0f | %" PRIu64
-                " | %s | %s | %s | %s |\n",
+                " | %s | %" PRIu64 " | %s |\n",
                 r->row, r->seed, last_percent(r), best_percent(r), r->result.best_epoch, minutes(r),
-                r->result.images_per_second, r->result.threads, r->result.commit, r->result.cpu_path,
-                r->result.blas_core, r->result.digest);
+                r->result.images_per_second, r->result.threads, r->result.commit, r->result.arithmetic, r->result.digest);
     }
     return QG_OK;
 }
@@ -198,17 +207,19 @@ static qg_status each_row(const row *w, int rows, print f, FILE *out)
 
 static qg_status print_rows(const row *w, int rows, FILE *out)
 {
-    fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
-          "|---|---|---|---|---|---|---|---|---|---|\n", out);
+    fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes"
+          " | arithmetic | command |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
     qg_status status = each_row(w, rows, print_row, out);
     fputs("\n## Deviations from the sources\n\n", out);
     if (!status) status = each_row(w, rows, print_deviations, out);
     fputs("\n## Runs\n\n"
           "*commit* is that of the program, with `-dirty` if its sources had uncommitted changes.  A cell with two names\n"
-          "belongs to a run that another program or another machine resumed.  *threads* are those of the last part of a\n"
+          "belongs to a run that another program resumed.  *threads* are those of the last part of a\n"
           "run; *minutes* and *images/s* cover the whole run.  *digest* is that of the last weights.\n\n"
-          "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
-          "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
+          "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | arithmetic"
+          " | digest |\n"
+          "|---|---|---|---|---|---|---|---|---|---|\n", out);
     return status ? status : each_row(w, rows, print_runs, out);
 }
 
