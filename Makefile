@@ -104,6 +104,10 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(link) $(LIBS)
 $(BUILD)/examples/infer: $(BUILD)/examples/infer.o $(BUILD)/libqgrad_infer.a
 	$(link) -lm
+# It needs a fused multiply-add, which is slow where it is no instruction.
+$(BUILD)/examples/tiny.o: override CFLAGS += $(if $(filter $(shell uname -m)-%,$(shell $(CC) -dumpmachine)),-march=native)
+$(BUILD)/examples/tiny: $(BUILD)/examples/tiny.o
+	$(link) -lm
 
 # One job per core, unless -j was given.
 SUB = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN))

@@ -1,5 +1,5 @@
-/* Convolutions and batch norms as plain loops: forward and backward have these bits on every instruction set with
- * a fused multiply-add. */
+/* docs/arithmetic.md as plain loops: products and batch norms, forward and backward, have these bits on every
+ * instruction set. */
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "tests/support/environment.h"
 #include "tests/support/nets.h"
 
-enum { FUSED = 1 };             /* the first such path */
+enum { FUSED = 1 };             /* the first path with a fused multiply-add */
 
 /* --- sums of a batch ---------------------------------------------------------------------- */
 
@@ -360,6 +360,66 @@ static void convolutions_are_defined(void **state)
     }
 }
 
+/* --- dense products ----------------------------------------------------------------------- */
+
+enum { CHAIN = 128 };
+
+/* The sum over steps of a[s a_step] b[s b_step]. */
+static float chains(int steps, const float *a, int a_step, const float *b, int b_step)
+{
+    float all = 0;
+    for (int from = 0; from < steps; from += CHAIN) {
+        float sum = 0;
+        for (int s = from; s < steps && s < from + CHAIN; s++) sum = fmaf(a[s * a_step], b[s * b_step], sum);
+        all = from ? all + sum : sum;
+    }
+    return all;
+}
+
+static const struct sizes { int n, o, k; } products[] = {
+    { 1, 1, 1 },        { 3, 33, 31 },  { 50, 10, 512 },   { 129, 47, 130 },
+    { 300, 257, 300 },  { 2, 600, 65 }, { 16, 64, 1025 },
+};
+
+static void dense_products_are_defined(void **state)
+{
+    for (int i = 0; i < COUNT(products); i++) {
+        const int n = products[i].n, o = products[i].o, k = products[i].k;
+        qg_params p = { 0 };
+        qg_param *x = declare(&p, "x", (qg_shape){ n, 1, 1, k });
+        qg_param *w = declare(&p, "w", (qg_shape){ o, 1, 1, k });
+        qg_param *b = declare(&p, "b", (qg_shape){ 1, 1, 1, o });
+        float    *y = floats((size_t)(n * o)), *dy = floats((size_t)(n * o)), *dx = floats((size_t)(n * k));
+        float    *dw = floats((size_t)(o * k)), *db = floats((size_t)o);
+        fill(&p);
+        fill_uniform(dy, (size_t)(n * o), -1, 1, 7);
+        for (int j = 0; j < n * o; j++)
+            y[j] = chains(k, x->value + j / o * k, 1, w->value + j % o * k, 1) + b->value[j % o];
+        for (int j = 0; j < n * k; j++) dx[j] = chains(o, dy + j / k * o, 1, w->value + j % k, k);
+        for (int j = 0; j < o * k; j++) dw[j] = chains(n, dy + j / k, o, x->value + j % k, k);
+        for (int j = 0; j < o; j++) {
+            double sum = 0;
+            for (int r = 0; r < n; r++) sum += (double)dy[r * o + j];
+            db[j] = (float)sum;
+        }
+        for (int path = FUSED; path < PATHS; path++) {
+            qg_tape *t = qg_tape_new();
+            use_path(path);
+            qg_params_clear_gradients(&p);
+            qg_tape_begin(t, QG_TRAIN, 1, 0);
+            qg_var *got = qg_dense(t, qg_parameter(t, x), qg_parameter(t, w), qg_parameter(t, b));
+            same_bits("y", i, got->data, y, (size_t)(n * o));
+            assert_ok(qg_backward(t, weighed(t, got, dy)));
+            same_bits("dx", i, x->grad, dx, (size_t)(n * k));
+            same_bits("dw", i, w->grad, dw, (size_t)(o * k));
+            same_bits("db", i, b->grad, db, (size_t)o);
+            qg_tape_free(t);
+        }
+        free(y), free(dy), free(dx), free(dw), free(db);
+        qg_params_release(&p);
+    }
+}
+
 /* --- batch norm --------------------------------------------------------------------------- */
 
 typedef struct normed {
@@ -502,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(convolutions_are_defined, restore_variables),
+        cmocka_unit_test_teardown(dense_products_are_defined, restore_variables),
         cmocka_unit_test_teardown(batch_norms_are_defined, restore_variables),
     };
     return cmocka_run_group_tests_name("arithmetic", tests, NULL, NULL);
