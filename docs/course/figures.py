@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Draws the figures of the course from what qgrad and the programs of examples/course print.
 
-    python3 docs/course/figures.py [BUILD]      from the top of the tree, after make all examples
+    python3 docs/course/figures.py [BUILD [DIRECTORY [CHAPTERS]]]
+
+from the top of the tree, after make all examples.  CHAPTERS 127 draws those of chapters 1, 2 and 7.
 """
 import math
 import subprocess
 import sys
 from html import escape
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+BUILD, OUT, CHAPTERS = (sys.argv[1:] + ["build", "docs/course", "12345678"][len(sys.argv) - 1:])[:3]
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#b0568c"], ["#56b4e9", "#ff9248", "#3fd0a4", "#e59bc6"]
 STYLE = """text{font:12px system-ui,sans-serif;fill:#333}.t{font-weight:600}.l{fill:none;stroke-width:2}
 .g{stroke:#e4e4e4}.a{stroke:#999;fill:none}.m{stroke:#888;stroke-dasharray:4 3}.dash{stroke-dasharray:6 4}.area{fill-opacity:.35}
@@ -72,7 +74,7 @@ def chart(at, title, x, y, series, band=None, marks=(), names=True):
 
 def write(name, panels, width=None, height=HEIGHT):
     width = width or WIDTH * len(panels)
-    with open("docs/course/%s.svg" % name, "w") as out:
+    with open("%s/%s.svg" % (OUT, name), "w") as out:
         out.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d"><style>%s</style>\n%s\n</svg>\n' % (
             width, height, width, height, STYLE, "\n".join(panels)))
 
@@ -162,5 +164,6 @@ def honest():
                              [("truly 87 %", 0, bell(n, 0.87), "area"), ("truly 88 %", 1, bell(n, 0.88), "area")]) for i, n in enumerate((500, 10000))])
 
 
-for figure in staircase, tape, scales, learned, order, dynamics, integers, honest:
-    figure()
+FIGURES = staircase, tape, scales, learned, order, dynamics, integers, honest
+for chapter in CHAPTERS:
+    FIGURES[int(chapter) - 1]()

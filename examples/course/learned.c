@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     printf("scheme                          step     loss  learned\n");
     if (train("ttq:as=paper", QG_WEIGHT, 0.2f) ||
         train("ttq:as=paper,rule=as-printed", QG_WEIGHT, 0.2f) ||
-        train("lsq:bits=3", QG_WEIGHT, 100) ||
+        train("lsq:bits=3", QG_WEIGHT, 100) ||         /* its gradient is divided by sqrt(n 3) */
         train("lsq:bits=2", QG_INPUT, 60) ||
         train("pact:bits=2,alpha=1", QG_INPUT, 2) ||
         train("pact:bits=2,alpha=6", QG_INPUT, 2)) return qg_print_error("learned");

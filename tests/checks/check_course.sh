@@ -73,4 +73,11 @@ for page in docs/course/[1-9]-*.md docs/course/homework.md; do
     grep -q '^!\[.*](.*\.svg)$' "$page" || fail "$page has no figure"
     grep -qF "(${page##*/})" docs/course/README.md || fail "docs/course/README.md lacks $page"
 done
+# The figures that no training decides.
+if command -v python3 >/dev/null; then
+    python3 docs/course/figures.py "$build" "$dir" 12378 || fail "docs/course/figures.py failed"
+    for figure in "$dir"/*.svg; do
+        cmp "$figure" "docs/course/${figure##*/}" || fail "python3 docs/course/figures.py draws another ${figure##*/}"
+    done
+fi
 exit $status
