@@ -136,6 +136,9 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
     const float *p = t->p, *q = t->q;
     uintptr_t    ahead = t->ahead;
     vec          sum[MOST][2];
+    float *const y = t->y;              /* what is stored might be t, as far as the compiler knows */
+    const bool   add   = t->add;
+    const ptrdiff_t y_row = t->y_row;
     int          s = 0;
     UNROLL
     for (int r = 0; r < rows; r++)
@@ -174,14 +177,15 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
             for (int v = 0; v < vectors; v++)
                 sum[r][v] = fma_of(splat(q[how == SIDE ? r : r * ROW]), pv[v], sum[r][v]);
     }
+    if (add)
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            UNROLL
+            for (int v = 0; v < vectors; v++) sum[r][v] += *(const vf *)(y + r * y_row + v * VL);
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
-        for (int v = 0; v < vectors; v++) {
-            vf *to = (vf *)(t->y + r * t->y_row + v * VL);
-            if (t->add) *to += sum[r][v];
-            else *to = sum[r][v];
-        }
+        for (int v = 0; v < vectors; v++) *(vf *)(y + r * y_row + v * VL) = sum[r][v];
 }
 
 /* One specialisation per size. */
@@ -232,7 +236,7 @@ static bool is_apart(const qg__dense_product *m)
 }
 
 /* In scratch: a panel of p, a chain of q, sums [rows][lanes, rounded up to BLOCK]. */
-static size_t p_size(const qg__dense_product *m) { return (size_t)(QG_CHAIN * least(PANEL, round_up(m->lanes))); }
+static size_t p_size(const qg__dense_product *m) { return (size_t)(ROW * least(PANEL, round_up(m->lanes))); }
 static size_t q_size(const qg__dense_product *m) { return (size_t)(ROW * side_step(m->rows)); }
 
 static size_t scratch(const qg__dense_product *m)
@@ -260,6 +264,9 @@ typedef struct part {
     int s, steps, at, n;
 } part;
 
+/* Whether few rows use lanes that have to be turned. */
+static bool turns(const qg__dense_product *m) { return m->p.item != 1 && m->rows <= TURNED_ROWS; }
+
 /* Empty after the last. */
 static part next_part(const qg__dense_product *m, part x)
 {
@@ -268,7 +275,7 @@ static part next_part(const qg__dense_product *m, part x)
     x.steps = least(QG_CHAIN, m->steps - x.s);
     x.n     = x.steps > 0 ? least(QG_CHAIN / x.steps * PANEL, m->lanes - x.at) : 0;
     /* A block of one vector has larger tiles. */
-    if (x.n > VL && x.n % BLOCK && x.n % BLOCK <= VL) x.n -= x.n % BLOCK;
+    if (x.n > VL && x.n % BLOCK <= VL && !turns(m)) x.n -= x.n % BLOCK;
     return x;
 }
 
@@ -279,26 +286,24 @@ static const float *first_of(const qg__dense_product *m, part x)
 
 static bool is_side(const qg__dense_product *m) { return m->q.step != 1; }
 
-static int vectors_turned(const work *w) { return w->m->rows <= FEW ? 2 : 1; }
-
-/* Whether few rows use lanes that have to be turned, and fill registers.  Lanes a multiple of 4 KiB apart share
- * few lines of the first-level cache, which cannot keep them until all of a line has been read. */
-static bool turns(const work *w, part x)
-{
-    const int       vectors = vectors_turned(w);
-    const ptrdiff_t item    = w->m->p.item;
-    return item != 1 && w->m->rows <= TURNED_ROWS && x.n % (vectors * VL) == 0 && item * vectors % 1024;
-}
-
+/* Registers are turned if they are full: where lanes are missing, the last is repeated in a copy.  Lanes a multiple of
+ * 4 KiB apart share few lines of the first-level cache, which cannot keep them until all of a line has been read, so
+ * they are copied, too. */
 static void multiply_turned(const work *w, part x)
 {
-    const float *p = first_of(w->m, x);
-    tile         t = { .form = TURNED, .q = w->q, .p_step = w->m->p.item, .y_row = w->y_row,
-                       .rows = w->m->rows, .vectors = vectors_turned(w), .steps = x.steps,
-                       .add = x.s > 0 || w->m->add };
-    for (int i = 0; i < x.n; i += t.vectors * VL) {
-        t.p = p + i * t.p_step;
-        t.y = w->y + x.at + i;
+    const float    *p    = first_of(w->m, x);
+    const ptrdiff_t item = w->m->p.item;
+    tile            t = { .form = TURNED, .q = w->q, .y_row = w->y_row, .rows = w->m->rows, .steps = x.steps,
+                          .add = x.s > 0 || w->m->add };
+    for (int i = 0; i < x.n; i += t.vectors * VL, p += t.vectors * VL * item) {
+        t.vectors         = t.rows <= FEW && x.n - i > VL ? 2 : 1;
+        const int  width  = t.vectors * VL;
+        const bool copied = x.n - i < width || item * t.vectors % 1024 == 0;
+        for (int l = 0; copied && l < width; l++)
+            copy(w->p + l * ROW, p + least(l, x.n - i - 1) * item, x.steps);
+        t.p      = copied ? w->p : p;
+        t.p_step = copied ? ROW : item;
+        t.y      = w->y + x.at + i;
         run(&t);
     }
 }
@@ -391,8 +396,13 @@ static void copy_rows(const work *w, part x)
 {
     const qg__matrix q    = w->m->q;
     const float     *from = q.at + x.s * q.step;
-    if (!is_side(w->m))
-        for (int r = 0; r < w->m->rows; r++) copy(w->q + r * ROW, from + r * q.item, x.steps);
+    if (!is_side(w->m)) {
+        /* Whole vectors, as far as the last of them ends within the matrix. */
+        const int       whole = (x.steps + VL - 1) / VL * VL;
+        const ptrdiff_t end   = (w->m->rows - 1) * q.item + x.steps;
+        for (int r = 0; r < w->m->rows; r++)
+            copy(w->q + r * ROW, from + r * q.item, r * q.item + whole <= end ? whole : x.steps);
+    }
     else if (q.step > MANY)
         for (int s = 0; s < x.steps; s++)
             copy(w->q + s * side_step(w->m->rows), from + s * q.step, w->m->rows);
@@ -417,7 +427,7 @@ static void multiply(const qg__dense_product *m, float *scratch)
         copy(w.y + r * wide, m->out + r * m->out_row, m->lanes);
     for (part x = next_part(m, (part){ 0 }); x.n; x = next_part(m, x)) {
         if (x.at == 0) copy_rows(&w, x);
-        (turns(&w, x) ? multiply_turned : multiply_part)(&w, x);
+        (turns(m) ? multiply_turned : multiply_part)(&w, x);
     }
     if (across) put_across(m->rows, m->lanes, w.y, wide, m->out, m->out_lane);
     for (int r = 0; apart && !across && r < m->rows; r++)

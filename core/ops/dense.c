@@ -78,23 +78,32 @@ static qg__dense_product weight_gradient(const dense *d, block b)
     };
 }
 
-/* Blocks are wide enough that reading the other operand once more does not count.  Where there would be but one,
- * rows are cut for threads to have something to share. */
-enum { COLUMNS = 256, SOME = 48 };
+/* Blocks are wide enough that reading the other operand once more does not count.  Where there would be but one, rows
+ * are cut for threads to have something to share, if it is worth it. */
+enum { COLUMNS = 256, SOME = 48, WORTH = 1 << 20 };
 
 static int blocks_down(const dense *d)
 {
-    const int fewest = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, some = d->rows / SOME;
-    return d->to - d->from > COLUMNS || some <= fewest ? fewest : some < 4 ? some : 4;
+    const int  fewest = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, some = d->rows / SOME;
+    const bool whole  = d->to - d->from > COLUMNS || (double)d->n * d->o * d->k < WORTH;
+    return whole || some <= fewest ? fewest : some < 4 ? some : 4;
 }
 
 static int blocks_across(const dense *d) { return (d->to - d->from + COLUMNS - 1) / COLUMNS; }
 
+/* Where block i of so many begins: after whole vectors. */
+static int row_of(const dense *d, int i, int down)
+{
+    enum { VECTOR = 16 };
+    const int row = (int)((long)d->rows * i / down);
+    return i == down ? row : (row + VECTOR - 1) / VECTOR * VECTOR;
+}
+
 static block block_of(const dense *d, int piece)
 {
-    const int down = blocks_down(d), i = piece % down, row = (int)((long)d->rows * i / down);
+    const int down = blocks_down(d), row = row_of(d, piece % down, down);
     const int at   = d->from + piece / down * COLUMNS, left = d->to - at;
-    return (block){ row, (int)((long)d->rows * (i + 1) / down) - row, at, left < COLUMNS ? left : COLUMNS };
+    return (block){ row, row_of(d, piece % down + 1, down) - row, at, left < COLUMNS ? left : COLUMNS };
 }
 
 static void multiply_block(void *context, int piece, int worker)
