@@ -76,8 +76,7 @@ qg_status            qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *
 /* Reads an image file as qg_image_read does, and preprocesses it: x is the input of the net.
  *
  * Shapes   x [h][w][c].
- * Range    x has the same bits as in training, except with QG_WHITEN, where a product of matrices
- *          may round the last bit differently.
+ * Range    x has the same bits as in training.
  * Fails    x is then unchanged.  As qg_folder; QG_EARG: p or path is NULL, c is neither 1 nor 3, or a side
  *          is above 4096.
  */

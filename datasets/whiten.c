@@ -1,11 +1,13 @@
 /* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows.  Both depend on the set
- * alone, so the bits do not depend on the number of threads. */
+ * alone, so the bits do not depend on the number of threads.  Those of the matrix depend on OpenBLAS and LAPACK,
+ * so a run stores it; what a given matrix makes of an image does not. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "datasets/normalise.h"
 
+#include "core/kernels/dense_kernel.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 
@@ -218,37 +220,61 @@ qg_status qg__whiten_fit(qg_preprocess *s, const qg__dataset *set)
 
 /* --- the images --------------------------------------------------------------------------- */
 
+/* to = x P, with P symmetric, in columns of to: the same bits on every machine, and for any images beside. */
 typedef struct product {
-    const qg_preprocess *s;
-    const block          *b;
-    float                *to;       /* [b->n][row] */
+    const qg_preprocess     *s;
+    const qg__dense_kernels *kernels;
+    const float             *x;         /* [n][row] */
+    int                      n;         /* at most BLOCK */
+    float                   *to;        /* [n][row] */
+    float                   *scratch;   /* [threads][size] */
+    size_t                   size;
 } product;
+
+enum { COLUMNS = 128 };
+
+static qg__dense_product columns_of(const product *p, int piece)
+{
+    const size_t row = qg_row(p->s->shape), at = (size_t)piece * COLUMNS;
+    return (qg__dense_product){ .lanes    = rest_of(row, at, COLUMNS),
+                                .rows     = p->n,
+                                .steps    = (int)row,
+                                .p        = { p->s->whitening + at, 1, (ptrdiff_t)row },
+                                .q        = { p->x, (ptrdiff_t)row, 1 },
+                                .out      = p->to + at,
+                                .out_lane = 1,
+                                .out_row  = (ptrdiff_t)row };
+}
 
 static void product_piece(void *context, int piece, int worker)
 {
-    const product *p     = context;
-    const int      begin = piece * PIECE_IMAGES, row = (int)qg_row(p->s->shape);
-    const int      m     = rest_of((size_t)p->b->n, (size_t)begin, PIECE_IMAGES);
-    const size_t   at    = (size_t)begin * qg_row(p->s->shape);
-    (void)worker;
-    qg__gemm_nn(m, row, row, p->b->x + at, row, p->s->whitening, row, 0, p->to + at, row);
+    const product          *p = context;
+    const qg__dense_product m = columns_of(p, piece);
+    p->kernels->multiply(&m, p->scratch + (size_t)worker * p->size);
 }
 
 float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
 {
+    enum { LINE = 16 };                 /* floats in a line of the cache */
     const size_t n = (size_t)set->shape.n, row = qg_row(s->shape);
-    float       *x      = malloc(BLOCK * row * sizeof *x);
-    float       *to     = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
-    block        b      = { .set = set, .mean = s->mean, .row = row, .x = x };
-    qg_status    status = QG_OK;
-    if (!x || !to)
-        status = qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats",
-                         QG_SHAPE_ARGS(set->shape));
-    for (int first = 0; !status && load(&b, first); first += BLOCK) {
-        product p = { s, &b, to + (size_t)first * row };
-        status    = qg_parallel_blas(pieces_of((size_t)b.n, PIECE_IMAGES), product_piece, &p);
+    float       *x  = malloc(BLOCK * row * sizeof *x);
+    float       *to = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
+    block        b  = { .set = set, .mean = s->mean, .row = row, .x = x };
+    product      p  = { .s = s, .kernels = QG_KERNELS(qg__dense_kernels), .x = x, .n = rest_of(n, 0, BLOCK) };
+    const qg__dense_product first = columns_of(&p, 0);      /* no other takes more scratch */
+    p.size    = (p.kernels->scratch(&first) + LINE - 1) / LINE * LINE;
+    p.scratch = aligned_alloc(LINE * sizeof *p.scratch, (size_t)qg_threads() * p.size * sizeof *p.scratch);
+    if (!x || !to || !p.scratch) {
+        qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
+        free(to);
+        to = NULL;
     }
-    if (status) free(to);
+    for (int at = 0; to && load(&b, at); at += BLOCK) {
+        p.n  = b.n;
+        p.to = to + (size_t)at * row;
+        qg_parallel(pieces_of(row, COLUMNS), product_piece, &p);
+    }
+    free(p.scratch);
     free(x);
-    return status ? NULL : to;
+    return to;
 }
