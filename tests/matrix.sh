@@ -74,7 +74,21 @@ memcheck() {
     return $status
 }
 
-# All sources of the library compile with another compiler, and the tests of the engine and of exp, log, .. run: engine_on NAME CC [EMULATOR..].  What
+# examples/tiny.c prints the same with another compiler, on images of noise: tiny_on NAME CC [EMULATOR..].
+tiny_on() {
+    at=$log/$1 cross=$2; shift 2
+    native=-march=native
+    head -c $((16 + 50 * 784)) datasets/sample/train.png >"$at/train-images-idx3-ubyte"
+    LC_ALL=C tr -dc '\000-\011' <datasets/sample/train.png | head -c $((8 + 50)) >"$at/train-labels-idx1-ubyte"
+    tiny_by() { "$@" -std=c11 -O2 -ffp-contract=off -o "$at/tiny" examples/tiny.c -lm; }
+    tiny_by cc $native && here=$("$at/tiny" "$at" 2 ttq) || return 1
+    [ $# -eq 0 ] || native=
+    tiny_by "$cross" $native && there=$("$@" "$at/tiny" "$at" 2 ttq) || return 1
+    [ "$here" = "$there" ] || { echo "examples/tiny.c: error: prints $there, not $here"; return 1; }
+}
+
+# All sources of the library compile with another compiler, the tests of the engine and of exp, log, .. run, and examples/tiny.c is
+# the same: engine_on NAME CC [EMULATOR..].  What
 # the headers of other libraries declare does not depend on the system, so those of this one serve; tests/support/small has
 # what the tests need of cmocka.
 engine_on() {
@@ -91,6 +105,7 @@ engine_on() {
     make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" CC="$cross" BUILD="$build/$name" WERROR=-Werror BLAS_INC= \
         CPPFLAGS="-Itests/support/small -isystem $log/$name/include" CMOCKA= "$build/$name/libqgrad.a" "$build/$name/libqgrad_infer.a" $tests_of_engine || return 1
     for program in $tests_of_engine; do "$@" "$program" || return 1; done
+    tiny_on "$name" "$cross" "$@"
 }
 
 aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
