@@ -244,10 +244,15 @@ static size_t scratch(const qg__dense_product *m)
     return p_size(m) + q_size(m) + (is_apart(m) ? (size_t)m->rows * (size_t)round_up(m->lanes) : 0);
 }
 
-/* A call of memcpy takes longer than most rows. */
+/* The compiler makes a call of a loop, which takes longer than a vector or two. */
 INLINE void copy(float *restrict to, const float *restrict from, int n)
 {
     int i = 0;
+    if (n == VL || n == BLOCK) {
+        *(vf *)to = *(const vf *)from;
+        if (n == BLOCK) *(vf *)(to + VL) = *(const vf *)(from + VL);
+        return;
+    }
     for (; i + VL <= n; i += VL) *(vf *)(to + i) = *(const vf *)(from + i);
     for (; i < n; i++) to[i] = from[i];
 }
@@ -320,13 +325,15 @@ static void pack(const qg__dense_product *m, part x, int width, float *to)
     }
 }
 
-/* What runs of tiles fetch, a line for each of their steps: the first runs what is packed next, the others sums that
- * the next tiles add to. */
+/* What runs of tiles fetch, a line for each of their steps: first what is packed next; then sums, the first time that they
+ * are written, so many rows at a time as a chain has steps. */
 typedef struct ahead {
-    const float *from;              /* of the next part: `groups` times so many rows as a chain has steps */
+    const float *from;              /* `groups` times so many rows */
     ptrdiff_t    row, group;        /* floats from one to the next */
+    int          groups, lines, line;
+    float       *sums;
     ptrdiff_t    sums_row;
-    int          groups, lines, line, sums_lines, sums_line;
+    int          rows, steps, covered, sums_lines, left;
 } ahead;
 
 static int lines_of(int floats) { return (floats + LINE - 1) / LINE; }
@@ -336,9 +343,9 @@ static ahead ahead_of(const work *w, part x)
 {
     const qg__matrix p    = w->m->p;
     const part       next = next_part(w->m, x);
-    ahead            a    = { .sums_row = w->y_row };
+    ahead            a    = { .sums = w->y + x.at, .sums_row = w->y_row, .steps = x.steps, .sums_lines = lines_of(x.n) };
     if (x.steps < SHORT) return a;
-    a.sums_lines = lines_of(x.n);
+    if (x.s == 0) a.rows = w->m->rows;
     if (!next.n) return a;
     a.from   = first_of(w->m, next);
     a.row    = p.item == 1 ? p.step : p.item;
@@ -348,20 +355,24 @@ static ahead ahead_of(const work *w, part x)
     return a;
 }
 
-/* sums: of the row after those of the tile; NULL: there is none. */
-static void look_ahead(ahead *a, const float *sums, tile *t)
+/* Before the run of a tile whose rows end with this one. */
+static void look_ahead(ahead *a, int row, tile *t)
 {
+    enum { EARLY = 32 };            /* rows that are computed meanwhile */
     const float *from = t->q;
-    ptrdiff_t    row  = 0;
+    ptrdiff_t    step = 0;
     if (a->groups) {
-        from = a->from + a->line * LINE, row = a->row;
+        from = a->from + a->line * LINE, step = a->row;
         if (++a->line == a->lines) a->line = 0, a->groups--, a->from += a->group;
-    } else if (sums && a->sums_lines) {
-        from = sums + a->sums_line * LINE, row = a->sums_row;
-        if (++a->sums_line == a->sums_lines) a->sums_line = 0;
+    } else {
+        if (!a->left && a->covered < a->rows && row + EARLY >= a->covered) {
+            a->left = a->sums_lines, a->covered += a->steps;
+            if (a->covered > a->steps) a->sums += a->steps * a->sums_row;
+        }
+        if (a->left) from = a->sums + --a->left * LINE, step = a->sums_row;
     }
     t->ahead      = (uintptr_t)from;
-    t->ahead_step = (uintptr_t)row * sizeof *from;
+    t->ahead_step = (uintptr_t)step * sizeof *from;
 }
 
 static void multiply_part(const work *w, part x)
@@ -385,7 +396,7 @@ static void multiply_part(const work *w, part x)
         for (int b = 0; b < x.n; b += width) {
             t.p = p + b * (packed ? x.steps : 1);
             t.y = w->y + r * w->y_row + x.at + b;
-            look_ahead(&a, next < m->rows ? w->y + next * w->y_row + x.at : NULL, &t);
+            look_ahead(&a, next, &t);
             run(&t);
         }
     }
