@@ -1,6 +1,6 @@
 /* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows.  Both depend on the set
- * alone, so the bits do not depend on the number of threads.  Those of the matrix depend on OpenBLAS and LAPACK,
- * so a run stores it; what a given matrix makes of an image does not. */
+ * alone, so the bits do not depend on the number of threads.  Those of the matrix depend on OpenBLAS and
+ * LAPACK, so a run stores it; what a given matrix makes of an image does not. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
