@@ -43,9 +43,7 @@ $(patsubst %,$(BUILD)/tests/cli/%,test_config test_svg test_columns test_scaling
 $(patsubst %,$(BUILD)/tests/cli/%,test_scaling $(CLOCKED)): $(BENCH_OBJ)
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
 ifneq (,$(filter avx2,$(ISAS)))
-# No instruction has sixteen lanes here: the compiler fuses both halves (core/kernels/fma.h).
-$(patsubst %,$(BUILD)/%_kernel.sixteen.o,core/kernels/conv core/kernels/winograd core/kernels/depthwise infer/kernels/real infer/kernels/depthwise): \
-    ISA_sixteen += -ffp-contract=fast
+$(BUILD)/tests/core/test_fma: $(BUILD)/tests/support/fma_kernel.sixteen.o
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o
 $(BUILD)/tests/infer/test_kernels: $(patsubst %.c,$(BUILD)/%.sixteen.o,$(wildcard infer/kernels/*_kernel.c))

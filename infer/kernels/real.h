@@ -4,9 +4,8 @@
  *     y[n][oh][ow][oc] = sum over the taps inside the image of w * x
  *
  * Every output is one chain of additions that begins with 0, in the order kernel row, column, channel, for
- * any batch and any tile.  Products with -1, 0 and 1 are exact, so sums of those have the same bits on
- * every instruction set; others are fused with their addition where the machine can do so.  A weight of 0
- * adds 0 * x, which is NaN for an infinite x.
+ * any batch and any tile.  Each product is fused with its addition (core/kernels/fma.h).  A weight of 0 adds
+ * 0 * x, which is NaN for an infinite x.
  *
  * Packed weights take a bit per plane of the alphabet that has all codes, else a byte, with more than 256
  * codes or without codes a float; outputs are filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8, bytes

@@ -332,23 +332,6 @@ static void discard(test_net *n)
 
 /* --- the definition --------------------------------------------------------------------------------- */
 
-/* Whether kernels round a product and its sum once. */
-static bool is_fused(void)
-{
-#if defined(__x86_64__)
-    return qg__isa() != QG_ISA_BASELINE;
-#else
-    return true;
-#endif
-}
-
-/* Codes are integers here, in floats.  One rounding per operation: this file is not contracted. */
-static float multiply_add(bool fused, float sum, float w, float x)
-{
-    const float product = w * x;
-    return fused ? fmaf(w, x, sum) : sum + product;
-}
-
 static int code_of(const float *threshold, int count, float x)
 {
     int u = 0;
@@ -366,12 +349,12 @@ static float quantized(const packed_step *s, float z)
     return r->coding == QG__AS_FLOATS ? threshold[r->q_count - 1 + u] : (float)(r->q_lowest + r->q_step * u);
 }
 
-/* The sum of one side: integers, or floats in the order of infer/kernels/real.h. */
+/* The sum of one side: integers, which codes are, or floats in the order of infer/kernels/real.h. */
 static float sum_of(const test_net *n, int step, const float *x, int i, int j, int o, int side, bool *inside)
 {
     const packed_step     *s   = &n->step[step];
     const qg__packed_step *r   = &s->r;
-    const bool             exact = qg__product_is_exact(&n->p[step]), fused = is_fused();
+    const bool             exact = qg__product_is_exact(&n->p[step]);
     const int              own = r->c / r->groups, first = o / (r->oc / r->groups) * own;
     const float           *w   = s->w + (size_t)o * (size_t)(r->kh * r->kw * own + r->w_zeros);
     const float            zero = r->w_zeros ? *w++ : 0;
@@ -387,7 +370,7 @@ static float sum_of(const test_net *n, int step, const float *x, int i, int j, i
                 const float v = in ? x[(row * r->w + column) * r->c + first + k] : r->pad;
                 *inside       = true;
                 if (exact) integer += (int64_t)weight * (int64_t)v;
-                else real = multiply_add(fused, real, weight, v);
+                else real = fmaf(weight, v, real);
             }
     return exact ? (float)integer : real;
 }
