@@ -43,7 +43,7 @@ void qg__scatter(qg_split c, size_t channel, size_t from, size_t n, const float 
 
 size_t qg__part_size(qg_split c)
 {
-    return c.outer == 1 ? c.inner : QG_CHUNK;
+    return c.outer == 1 ? qg__smaller(c.inner, QG_BLOCK) : QG_CHUNK;
 }
 
 const float *qg__part(qg_split c, size_t channel, size_t from, size_t n, const float *x,

@@ -127,95 +127,104 @@ void qg__form_values(const qg_form *form, const qg_constants *k, size_t n, const
 
 /* --- columns ---------------------------------------------------------------------------------- */
 
-/* Rows are shared by threads in so many slices, whose sums are added in their order. */
-enum { COLUMN_SLICES = 8 };
-
+/* Channels on the innermost axis, of which a group is turned at a time, so that each is contiguous. */
 typedef struct columns {
     const qg_form_loops *loops;
-    const qg_constants  *k;
-    size_t               n, rows, stride;
+    const qg_constants  *k;             /* of each column */
+    size_t               rows, stride;
     const float         *x, *dy;
     float               *out;           /* y or dx */
-    double             (*sum)[QG_FORM_COLUMNS][QG_FORM_SUMS];      /* of each slice */
+    double             (*sum)[QG_FORM_SUMS];
 } columns;
 
-/* The rows of a slice, as an offset and a count. */
-static size_t rows_of(const columns *l, int slice, size_t *rows)
+typedef float turned[QG_CHANNEL_GROUP][QG_CHUNK];
+
+static void turn(size_t rows, size_t n, size_t stride, const float *x, turned to)
 {
-    const size_t each  = (l->rows + COLUMN_SLICES - 1) / COLUMN_SLICES;
-    const size_t first = qg__smaller((size_t)slice * each, l->rows);
-    *rows = qg__smaller(each, l->rows - first);
-    return first * l->stride;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < n; i++) to[i][r] = x[r * stride + i];
 }
 
-static void columns_slice(void *context, int slice, int worker)
+static void turn_back(size_t rows, size_t n, size_t stride, turned from, float *x)
 {
-    (void)worker;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < n; i++) x[r * stride + i] = from[i][r];
+}
+
+static void columns_values(void *context, size_t first, size_t n)
+{
     const columns *l = context;
-    size_t         rows;
-    const size_t   at = rows_of(l, slice, &rows);
-    l->loops->columns(l->k, l->n, rows, l->stride, l->x + at, l->out + at);
+    for (size_t at = 0; at < l->rows; at += QG_CHUNK) {
+        const size_t m = qg__smaller(l->rows - at, QG_CHUNK), from = at * l->stride + first;
+        turned       x;
+        turn(m, n, l->stride, l->x + from, x);
+        for (size_t i = 0; i < n; i++) l->loops->values(&l->k[first + i], m, x[i], x[i]);
+        turn_back(m, n, l->stride, x, l->out + from);
+    }
 }
 
-static void columns_slice_backward(void *context, int slice, int worker)
+/* Sums have one order: those of runs are added in a block, and those of blocks in the span, as in
+ * qg__sum_runs.  Called after the run that ends at `at` of a span of n numbers. */
+static void add_block(size_t at, size_t n, double *block, double *sum)
 {
-    (void)worker;
+    if (!sum || (at % QG_BLOCK && at != n)) return;
+    for (int j = 0; j < QG_FORM_SUMS; j++) {
+        sum[j] += block[j];
+        block[j] = 0.0;
+    }
+}
+
+static void columns_gradient(void *context, size_t first, size_t n)
+{
     const columns *l = context;
-    size_t         rows;
-    const size_t   at = rows_of(l, slice, &rows);
-    l->loops->columns_backward(l->k, l->n, rows, l->stride, l->x + at, l->dy + at, l->out ? l->out + at : NULL,
-                               l->sum ? l->sum[slice] : NULL);
-}
-
-void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x, float *y)
-{
-    columns l = { .loops = form->loops[qg__isa()], .rows = rows, .stride = stride };
-    for (size_t c = 0; c < d; c += QG_FORM_COLUMNS) {
-        l.k   = k + c;
-        l.n   = qg__smaller(d - c, QG_FORM_COLUMNS);
-        l.x   = x + c;
-        l.out = y + c;
-        qg_parallel(COLUMN_SLICES, columns_slice, &l);
+    double         block[QG_CHANNEL_GROUP][QG_FORM_SUMS] = { { 0.0 } };
+    for (size_t at = 0; at < l->rows; at += QG_CHUNK) {
+        const size_t m = qg__smaller(l->rows - at, QG_CHUNK), from = at * l->stride + first;
+        turned       x, dy, dx;
+        turn(m, n, l->stride, l->x + from, x);
+        turn(m, n, l->stride, l->dy + from, dy);
+        if (l->out) turn(m, n, l->stride, l->out + from, dx);
+        for (size_t i = 0; i < n; i++) {
+            double *sum = l->sum ? l->sum[first + i] : NULL;
+            l->loops->backward(&l->k[first + i], m, x[i], dy[i], l->out ? dx[i] : NULL, sum ? block[i] : NULL);
+            add_block(at + m, l->rows, block[i], sum);
+        }
+        if (l->out) turn_back(m, n, l->stride, dx, l->out + from);
     }
 }
 
-void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x,
-                               const float *dy, float *dx, double (*sum)[QG_FORM_SUMS])
+void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride,
+                      const float *x, float *y)
 {
-    double  part[COLUMN_SLICES][QG_FORM_COLUMNS][QG_FORM_SUMS];
-    columns l = { .loops = form->loops[qg__isa()], .rows = rows, .stride = stride, .sum = sum ? part : NULL };
-    for (size_t c = 0; c < d; c += QG_FORM_COLUMNS) {
-        l.k   = k + c;
-        l.n   = qg__smaller(d - c, QG_FORM_COLUMNS);
-        l.x   = x + c;
-        l.dy  = dy + c;
-        l.out = dx ? dx + c : NULL;
-        memset(part, 0, sizeof part);
-        qg_parallel(COLUMN_SLICES, columns_slice_backward, &l);
-        for (size_t i = 0; sum && i < l.n; i++)
-            for (int s = 0; s < COLUMN_SLICES; s++)
-                for (int j = 0; j < QG_FORM_SUMS; j++) sum[c + i][j] += part[s][i][j];
-    }
+    columns l = { .loops = form->loops[qg__isa()], .k = k, .rows = rows, .stride = stride, .x = x, .out = y };
+    qg__in_blocks(d, QG_CHANNEL_GROUP, columns_values, &l);
 }
 
-static bool by_columns(const qg_form_loops *loops, qg_split c) { return c.inner == 1 && loops->columns; }
-
-static void forward_columns(const work *w)
+void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride,
+                               const float *x, const float *dy, float *dx, double (*sum)[QG_FORM_SUMS])
 {
-    for (size_t first = 0; first < w->c.depth; first += QG_FORM_COLUMNS) {
-        const size_t n = qg__smaller(w->c.depth - first, QG_FORM_COLUMNS);
-        qg_constants k[QG_FORM_COLUMNS];
-        for (size_t i = 0; i < n; i++) k[i] = constants_of(w, first + i);
-        qg__form_columns(w->b->q.scheme->form, k, n, w->c.outer, w->c.depth, w->x + first, w->y + first);
-    }
+    columns l = { form->loops[qg__isa()], k, rows, stride, x, dy, dx, sum };
+    qg__in_blocks(d, QG_CHANNEL_GROUP, columns_gradient, &l);
 }
 
 /* --- channels --------------------------------------------------------------------------------- */
+
+static void forward_columns(const work *w, size_t first, size_t count)
+{
+    qg_constants k[QG_CHANNEL_GROUP];
+    columns      l = { w->loops, k, w->c.outer, w->c.depth, w->x + first, NULL, w->y + first, NULL };
+    for (size_t i = 0; i < count; i++) k[i] = constants_of(w, first + i);
+    columns_values(&l, 0, count);
+}
 
 static void forward_channels(void *context, size_t first, size_t count)
 {
     const work  *w = context;
     const size_t size = qg__channel_size(w->c), most = qg__part_size(w->c);
+    if (w->c.inner == 1) {
+        forward_columns(w, first, count);
+        return;
+    }
     for (size_t i = first; i < first + count; i++) {
         const qg_constants k = constants_of(w, i);
         for (size_t at = 0; at < size; at += most) {
@@ -238,8 +247,7 @@ void qg__form_forward(const qg_binding *b, qg_split c, const float *x, const flo
     w.into  = k;
     w.scale = scale;
     if (c.depth != 1) {
-        if (by_columns(w.loops, c)) forward_columns(&w);
-        else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, forward_channels, &w);
+        qg__in_blocks(c.depth, QG_CHANNEL_GROUP, forward_channels, &w);
         return;
     }
     const qg_constants one = constants_of(&w, 0);
@@ -256,14 +264,16 @@ static void backward_run(const void *context, size_t first, size_t n, double *su
 
 static void backward_channel(const work *w, size_t channel, const qg_constants *k, float *to, double *sum)
 {
-    const size_t size = qg__channel_size(w->c), most = w->b->q.scheme->form->sums_by_row ? qg__part_size(w->c) : QG_CHUNK;
-    for (size_t at = 0; at < size; at += most) {
-        const size_t n = qg__smaller(size - at, most);
+    const size_t size = qg__channel_size(w->c);
+    double       block[QG_FORM_SUMS] = { 0.0 };
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
         float        px[QG_CHUNK], pdy[QG_CHUNK], pdx[QG_CHUNK];
         const float *x = qg__part(w->c, channel, at, n, w->x, px);
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
         float       *dx = to ? qg__open_part(w->c, channel, at, n, to, pdx) : NULL;
-        w->loops->backward(k, n, x, dy, dx, sum);
+        w->loops->backward(k, n, x, dy, dx, sum ? block : NULL);
+        add_block(at + n, size, block, sum);
         if (dx) qg__close_part(w->c, channel, at, n, dx, to);
     }
 }
@@ -271,10 +281,12 @@ static void backward_channel(const work *w, size_t channel, const qg_constants *
 static void backward_channels(void *context, size_t first, size_t count)
 {
     const work *w = context;
-    for (size_t i = first; i < first + count; i++) {
-        if (w->sum) memset(w->sum[i], 0, sizeof w->sum[i]);
-        backward_channel(w, i, &w->k[i], w->dx, w->sum ? w->sum[i] : NULL);
-    }
+    columns     l = { w->loops, w->k, w->c.outer, w->c.depth, w->x, w->dy, w->dx, w->sum };
+    if (w->sum) memset(w->sum + first, 0, count * sizeof *w->sum);
+    if (w->c.inner == 1) columns_gradient(&l, first, count);
+    else
+        for (size_t i = first; i < first + count; i++)
+            backward_channel(w, i, &w->k[i], w->dx, w->sum ? w->sum[i] : NULL);
 }
 
 static void mix_channel(const work *w, size_t channel, qg_mix m)
@@ -344,10 +356,7 @@ void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg
         w.dx = NULL;
     }
     if (!w.dx && !sum) return;
-    if (by_columns(w.loops, c)) {
-        if (sum) memset(sum, 0, c.depth * sizeof *sum);
-        qg__form_columns_gradient(scheme->form, k, c.depth, c.outer, c.depth, x, dy, w.dx, sum);
-    } else if (c.depth == 1 && !scheme->form->sums_by_row) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
+    if (c.depth == 1) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
     else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, backward_channels, &w);
     for (size_t i = 0; w.dx && scheme->adds && i < c.depth; i++)
         scheme->adds(b->q, span_of(&w, i), &k[i], dy + i * c.inner, dx + i * c.inner);
@@ -432,21 +441,14 @@ static void activation_backward(const qg_activation *f, size_t n, const float *x
                                 double *dk)
 {
     const qg_constants k = unpack(f);
-    const bool         by_row = ((const qg_form *)f->of)->sums_by_row;
-    double             sum[QG_FORM_SUMS] = { 0.0 };
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
         float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
         memset(out, 0, m * sizeof *out);
-        loops_of(f)->backward(&k, m, x + i, dy + i, f->slope ? NULL : out, dk ? sum : NULL);
+        loops_of(f)->backward(&k, m, x + i, dy + i, f->slope ? NULL : out, dk);
         if (f->slope) f->slope(f->arg, m, x + i, dy + i, out);
         if (out == run) memcpy(dx + i, run, m * sizeof *run);
-        for (int j = 0; by_row && dk && j < f->n_learned; j++) {
-            dk[j] += (double)k.gain[j] * sum[j];
-            sum[j] = 0.0;
-        }
     }
-    for (int j = 0; !by_row && dk && j < f->n_learned; j++) dk[j] += (double)k.gain[j] * sum[j];
 }
 
 /* {0}: the constants cannot quantize. */
@@ -467,7 +469,10 @@ qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *
                              .arg       = s.arg,
                              .n_learned = trained_count(q),
                              .isa       = qg__isa() };
-    for (int i = 0; i < f.n_learned; i++) f.learned[i] = learned[i];
+    for (int i = 0; i < f.n_learned; i++) {
+        f.learned[i] = learned[i];
+        f.gain[i]    = k.gain[i];
+    }
     memcpy(f.k, &k, sizeof k);
     return f;
 }

@@ -106,11 +106,12 @@ qg_constants qg__form_constants(qg_quant q, qg_span s, const float *const *learn
 void qg__form_forward(const qg_binding *b, qg_split c, const float *x, const float *const *learned, float *y,
                       qg_constants *k, float *scale);
 
-/* Writes y, or adds to dx and sum, for d columns of rows `stride` apart, each with its constants k[d]; for forms that have
- * loops over columns. */
-void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x, float *y);
-void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride, const float *x,
-                               const float *dy, float *dx, double (*sum)[QG_FORM_SUMS]);
+/* Writes y, or adds to dx and sum, for d columns of rows `stride` apart, each with its constants k[d].  dx and sum
+ * may be NULL. */
+void qg__form_columns(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride,
+                      const float *x, float *y);
+void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_t d, size_t rows, size_t stride,
+                               const float *x, const float *dy, float *dx, double (*sum)[QG_FORM_SUMS]);
 
 /* Writes y for n numbers that share k. */
 void qg__form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);

@@ -63,14 +63,14 @@ static qg_code_set unit_set(const qg_constants *k)
     return (qg_code_set){ .lowest = -n, .step = 1, .count = 2 * n + 1 };
 }
 
-/*                                loops            scales           codes       sums_by_row */
-const qg_form qg_sign_form    = { LOOPS(sign), sign_scales, sign_set, false };
-const qg_form qg_ternary_form = { LOOPS(ternary), ternary_scales, ternary_set, false };
-const qg_form qg_lsq_form     = { LOOPS(lsq), uniform_scales, lsq_set, false };
-const qg_form qg_pact_form    = { LOOPS(pact), uniform_scales, counted_set, false };
-const qg_form qg_linear_form  = { LOOPS(linear), uniform_scales, counted_set, false };
-const qg_form qg_dorefa_form  = { LOOPS(dorefa), uniform_scales, counted_set, false };
-const qg_form qg_tanh_form    = { LOOPS(tanh), uniform_scales, odd_set, false };
-const qg_form qg_unit_form    = { LOOPS(unit), uniform_scales, unit_set, false };
-const qg_form qg_scaled_form  = { LOOPS(scaled), uniform_scales, NULL, false };
-const qg_form qg_nudged_form  = { LOOPS(nudged), uniform_scales, NULL, true };
+/*                                loops            scales           codes */
+const qg_form qg_sign_form    = { LOOPS(sign), sign_scales, sign_set };
+const qg_form qg_ternary_form = { LOOPS(ternary), ternary_scales, ternary_set };
+const qg_form qg_lsq_form     = { LOOPS(lsq), uniform_scales, lsq_set };
+const qg_form qg_pact_form    = { LOOPS(pact), uniform_scales, counted_set };
+const qg_form qg_linear_form  = { LOOPS(linear), uniform_scales, counted_set };
+const qg_form qg_dorefa_form  = { LOOPS(dorefa), uniform_scales, counted_set };
+const qg_form qg_tanh_form    = { LOOPS(tanh), uniform_scales, odd_set };
+const qg_form qg_unit_form    = { LOOPS(unit), uniform_scales, unit_set };
+const qg_form qg_scaled_form  = { LOOPS(scaled), uniform_scales, NULL };
+const qg_form qg_nudged_form  = { LOOPS(nudged), uniform_scales, NULL };

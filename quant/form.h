@@ -57,8 +57,8 @@ typedef struct qg_levels {
     float zero;                 /* nudged: steps from lo to 0 */
 } qg_levels;
 
-/* The most sums that a backward loop computes (below), and the most columns of one call. */
-enum { QG_FORM_SUMS = 2, QG_FORM_COLUMNS = 64 };
+/* The most sums that a backward loop computes (below). */
+enum { QG_FORM_SUMS = 2 };
 
 typedef struct qg_constants {
     union {
@@ -97,7 +97,7 @@ typedef struct qg_form_loops {
     void (*values)(const qg_constants *k, size_t n, const float *x, float *y);
 
     /* dx += dy times the slope of the form, sum[] += the sums below.  dx and sum may be NULL.
-     * n <= QG_CHUNK (256, quant/reduce.h), or any n for nudged.
+     * n <= QG_CHUNK (256, quant/reduce.h).
      *     sign       slope a                 sum[0]: dy sign(x)
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
@@ -110,23 +110,12 @@ typedef struct qg_form_loops {
 
     /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
     void (*codes)(const qg_constants *k, size_t n, const float *x, int32_t *code);
-
-    /* The same for n <= QG_FORM_COLUMNS neighbouring columns, each a span with its own k[] and
-     * sum[], in rows `stride` floats apart.  Optional: if both are NULL, the engine copies each
-     * column to contiguous memory. */
-    void (*columns)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, float *y);
-    void (*columns_backward)(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, const float *dy,
-                             float *dx, double (*sum)[QG_FORM_SUMS]);
 } qg_form_loops;
 
 typedef struct qg_form {
     const qg_form_loops *loops[QG_ISA_AVX512 + 1];  /* for each instruction set, by qg_isa; all may be the same */
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
     qg_code_set (*set)(const qg_constants *k);      /* by arguments; NULL: qg_scheme.codes has it */
-    bool sums_by_row;           /* how the sums of backward are added up.  true: one call per row; in
-                                   an elementwise function, each sum of QG_CHUNK numbers is
-                                   multiplied by gain.  false: one call per QG_CHUNK numbers, and
-                                   gain multiplies the total */
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;

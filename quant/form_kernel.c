@@ -281,42 +281,17 @@ static void nudged_values(const qg_constants *k, size_t n, const float *x, float
         }
 }
 
-/* Sums in interleaved lanes, whatever the width of the machine: lane l sums elements l, l + 16, .. */
-enum { LANES = 16, VECTORS = LANES / VD };
-
-static void outside_step(const float *x, const float *g, float nmin, float nmax, f64 low[VECTORS],
-                         f64 high[VECTORS])
+/* The sums of what lies outside. */
+static void add_outside(const qg_levels *u, size_t n, const float *x, const float *dy, double *sum)
 {
-    for (int v = 0; v < VECTORS; v++) {
-        f32 e;
-        i32 d;
-        memcpy(&e, x + v * VD, sizeof e);
-        memcpy(&d, g + v * VD, sizeof d);
-        low[v] += __builtin_convertvector((f32)(d & (e < nmin)), f64);
-        high[v] += __builtin_convertvector((f32)(d & (e > nmax)), f64);
+    float below[QG_CHUNK], above[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        below[i] = x[i] < u->lo ? g : 0.0f;
+        above[i] = x[i] > u->hi ? g : 0.0f;
     }
-}
-
-static void add_outside(const qg_levels *u, size_t n, const float *x, const float *g, double *sum)
-{
-    f64    low[VECTORS] = { { 0 } }, high[VECTORS] = { { 0 } };
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) outside_step(x + i, g + i, u->lo, u->hi, low, high);
-    if (i < n) {
-        /* Filled up with NaN, which is on neither side. */
-        float tail[LANES], tail_g[LANES] = { 0.0f };
-        for (size_t k = 0; k < LANES; k++) tail[k] = NAN;
-        memcpy(tail, x + i, (n - i) * sizeof *tail);
-        memcpy(tail_g, g + i, (n - i) * sizeof *tail_g);
-        outside_step(tail, tail_g, u->lo, u->hi, low, high);
-    }
-    double lane[2][LANES];
-    memcpy(lane[0], low, sizeof low);
-    memcpy(lane[1], high, sizeof high);
-    for (int k = 0; k < LANES; k++) {
-        sum[0] += lane[0][k];
-        sum[1] += lane[1][k];
-    }
+    sum[0] += REDUCE.sum(n, below);
+    sum[1] += REDUCE.sum(n, above);
 }
 
 /* An empty range passes everything. */
@@ -335,75 +310,6 @@ static void nudged_backward(const qg_constants *k, size_t n, const float *x, con
         outside |= (x[i] < lo) | (x[i] > hi);
     }
     if (outside && sum) add_outside(&k->uniform, n, x, dy, sum);
-}
-
-/* The constants of columns, so that the innermost loop runs over adjacent floats. */
-typedef struct columns {
-    float lo[QG_FORM_COLUMNS], hi[QG_FORM_COLUMNS], step[QG_FORM_COLUMNS], steps[QG_FORM_COLUMNS], zero[QG_FORM_COLUMNS];
-} columns;
-
-static void load_columns(const qg_constants *k, size_t n, columns *u)
-{
-    for (size_t c = 0; c < n; c++) {
-        u->lo[c]    = k[c].uniform.lo;
-        u->hi[c]    = k[c].uniform.hi;
-        u->step[c]  = k[c].uniform.step;
-        u->steps[c] = k[c].uniform.steps;
-        u->zero[c]  = k[c].uniform.zero;
-    }
-}
-
-static void nudged_columns(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x, float *y)
-{
-    columns u;
-    load_columns(k, n, &u);
-    for (size_t at = 0; at < rows * stride; at += stride)
-        for (size_t c = 0; c < n; c++) {
-            const float t = qg_clamp(x[at + c], u.lo[c], u.hi[c]) - u.lo[c];
-            const float v = qg_round_up(t * u.steps[c] - u.zero[c]) * u.step[c];
-            y[at + c]     = u.step[c] == 0.0f ? 0.0f : v;
-        }
-}
-
-/* dx of a row, and whether some x lies outside.  An empty range is 0 .. 0 and passes everything. */
-static bool row_mask(const columns *u, size_t n, const float *x, const float *g, float *dx)
-{
-    int outside = 0;
-    for (size_t c = 0; c < n; c++) {
-        /* Selects, not branches, or the loop stays scalar. */
-        const int   all = u->step[c] == 0.0f;
-        const int   inside = ((x[c] >= u->lo[c]) & (x[c] <= u->hi[c])) | all;
-        const float through = g[c];
-        dx[c] += inside ? through : 0.0f;
-        outside |= !inside;
-    }
-    return outside != 0;
-}
-
-static void row_outside(const columns *u, size_t n, const float *x, const float *g, double *below, double *above)
-{
-    for (size_t c = 0; c < n; c++) {
-        const int   some = u->step[c] != 0.0f;
-        const int   low = (x[c] < u->lo[c]) & some;
-        const int   high = (x[c] > u->hi[c]) & some;
-        const float d = g[c];
-        below[c] += (double)(low ? d : 0.0f);
-        above[c] += (double)(high ? d : 0.0f);
-    }
-}
-
-static void nudged_columns_backward(const qg_constants *k, size_t n, size_t rows, size_t stride, const float *x,
-                                    const float *dy, float *dx, double (*sum)[QG_FORM_SUMS])
-{
-    double  below[QG_FORM_COLUMNS] = { 0.0 }, above[QG_FORM_COLUMNS] = { 0.0 };
-    columns u;
-    load_columns(k, n, &u);
-    for (size_t at = 0; at < rows * stride; at += stride)
-        if ((!dx || row_mask(&u, n, x + at, dy + at, dx + at)) && sum) row_outside(&u, n, x + at, dy + at, below, above);
-    for (size_t c = 0; sum && c < n; c++) {
-        sum[c][0] += below[c];
-        sum[c][1] += above[c];
-    }
 }
 
 /* --- what schemes add to a form --------------------------------------------------------------- */
@@ -431,8 +337,7 @@ const qg__form_kernels QG_PER_ISA(qg__form) = {
     .tanh    = { .values = tanh_values, .backward = tanh_backward },
     .unit    = { .values = unit_values, .backward = unit_backward },
     .scaled  = { .values = scaled_values, .backward = scaled_backward },
-    .nudged  = { .values = nudged_values, .backward = nudged_backward, .columns = nudged_columns,
-                 .columns_backward = nudged_columns_backward },
+    .nudged  = { .values = nudged_values, .backward = nudged_backward },
     .mix     = mix,
     .tanh_of = tanh_kernel,
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
+#include "core/ops/norm.h"
 #include "core/slices.h"
 #include "core/walk.h"
 #include "quant/channel.h"
@@ -278,7 +279,8 @@ static void forward_block(void *context, int block, int worker)
     e->f->forward(e->f, n, e->y->in[0]->data + at, e->y->data + at);
 }
 
-static void backward_range(const elementwise *e, size_t at, size_t n, double *dk)
+/* n <= QG_BLOCK */
+static void backward_part(const elementwise *e, size_t at, size_t n, double *dk)
 {
     qg_var *x = e->y->in[0];
     float   run[RUN];
@@ -296,7 +298,7 @@ static void backward_block(void *context, int block, int worker)
     const elementwise *e = context;
     size_t             at;
     const size_t       n = block_size(e->y, block, &at);
-    backward_range(e, at, n, e->f->n_learned ? e->dk + 3 * block : NULL);
+    backward_part(e, at, n, e->f->n_learned ? e->dk + 3 * block : NULL);
 }
 
 static void backward_slice(void *context, int piece, int worker)
@@ -304,8 +306,12 @@ static void backward_slice(void *context, int piece, int worker)
     (void)worker;
     const elementwise *e   = context;
     const int          s   = e->at.from + piece;
-    const size_t       row = qg_row(e->y->shape), at = (size_t)qg__slice_first(e->at, s) * row;
-    backward_range(e, at, (size_t)qg__slice_first(e->at, s + 1) * row - at, e->dk + 3 * s);
+    const size_t       row = qg_row(e->y->shape), end = (size_t)qg__slice_first(e->at, s + 1) * row;
+    for (size_t at = (size_t)qg__slice_first(e->at, s) * row; at < end; at += QG_BLOCK) {
+        double part[3] = { 0 };
+        backward_part(e, at, qg__smaller(end - at, QG_BLOCK), part);
+        for (int j = 0; j < 3; j++) e->dk[3 * s + j] += part[j];
+    }
 }
 
 /* Sums over the images of a batch have the order of its slices (core/slices.h). */
@@ -323,7 +329,7 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
     for (int j = 0; j < f->n_learned; j++) {
         double sum = 0;
         for (size_t b = 0; b < n; b++) sum += e.dk[3 * b + (size_t)j];
-        if (f->learned[j]->grad) f->learned[j]->grad[0] += (float)sum;
+        if (f->learned[j]->grad) f->learned[j]->grad[0] += qg__activation_gradient(f, j, sum);
     }
 }
 

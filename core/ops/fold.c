@@ -195,36 +195,17 @@ static void correct_backward(qg_tape *t, qg_var *y)
 
 static const qg_op correct_op = { .name = "fold_correct", .backward = correct_backward };
 
-static void sum_values(const sweep *p, size_t c, size_t i, size_t end, double *sum)
-{
-    const float *z = p->y->in[1]->data;
-    for (; i < end; i += c)
-        for (size_t k = 0; k < c; k++) sum[k] += (double)z[i + k];
-}
-
-static void sum_squares(const sweep *p, size_t c, size_t i, size_t end, double *sum)
-{
-    const float *z = p->y->in[1]->data;
-    for (; i < end; i += c)
-        for (size_t k = 0; k < c; k++) {
-            const double d = (double)z[i + k] - p->mean[k];
-            sum[k] += d * d;
-        }
-}
-
-/* The statistics are exact in two passes in double.  qg_norm needs one pass, in float lanes; the last bits differ. */
+/* Those of qg_norm. */
 static bool batch_statistics(qg_tape *t, sweep *p, qg_norm_spec spec)
 {
     const size_t c = (size_t)p->y->shape.c;
     const double m = rows_of_batch(p);
-    if (!run_sweep(t, p, sum_values)) return false;
-    for (size_t k = 0; k < c; k++) p->mean[k] = p->sums[k] / m;
-    if (!run_sweep(t, p, sum_squares)) return false;
+    double      *var = p->a;
+    if (!qg__norm_batch(t, p->y->in[1], p->mean, var)) return false;
     for (size_t k = 0; k < c; k++) {
-        const double var = p->sums[k] / m;
-        p->s[k]          = qg__norm_deviation(spec, k);
-        p->inv[k]        = 1.0 / sqrt(var + qg__norm_eps_of(spec));
-        qg__norm_track(spec, k, (float)p->mean[k], qg__norm_unbiased_of(m, var));
+        p->s[k]   = qg__norm_deviation(spec, k);
+        p->inv[k] = 1.0 / sqrt(var[k] + qg__norm_eps_of(spec));
+        qg__norm_track(spec, k, (float)p->mean[k], qg__norm_unbiased_of(m, var[k]));
     }
     return true;
 }

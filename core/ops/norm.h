@@ -49,6 +49,9 @@ qg__norm_statistics qg__norm_begin(const qg_var *x, qg_norm_spec spec, qg__slice
 /* Fills them in: from sums over the batch, or from the running ones.  false: the step has failed. */
 bool           qg__norm_measure(qg_tape *t, const qg_var *y, qg_norm_spec spec, const qg__norm_statistics *s);
 
+/* [c] of the batch of x, the variance biased.  false: the step has failed. */
+bool           qg__norm_batch(qg_tape *t, const qg_var *x, double *mean, double *var);
+
 /* Block i of those that are here, and how many the whole batch has. */
 qg__norm_block qg__norm_block_at(const qg__norm_statistics *s, const qg_var *x, int i);
 int            qg__norm_all_blocks(const qg__norm_statistics *s, const qg_var *x);
@@ -75,6 +78,12 @@ qg__norm_slopes qg__norm_slopes_of(qg_tape *t, const qg__norm_statistics *s, con
 void qg__norm_learn(qg_var *v, const float *gradient);
 
 /* --- in one pass with what follows (core/ops/norm_fused.c) --------------------------------- */
+
+/* dL/dlearned[j], of the sum over the batch that f->backward took. */
+static inline float qg__activation_gradient(const qg_activation *f, int j, double sum)
+{
+    return (float)((f->gain[j] == 0 ? 1.0 : (double)f->gain[j]) * sum);
+}
 
 /* qg_norm_fused in QG_EVAL of an x that is normalised already. */
 qg_var *qg__norm_rest(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec,

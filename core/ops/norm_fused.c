@@ -90,7 +90,17 @@ static void z_piece(const pass *p, const piece *b, float *z)
 
 /* --- backward ----------------------------------------------------------------------------- */
 
-/* y = act(z):  dz = dy act'(z), in place of dy; then the two sums of dz. */
+/* y = act(z):  dz = dy act'(z), in place of dy. */
+static void activation_backward(const qg_activation *f, size_t n, const float *z, float *dz, double *dk)
+{
+    for (size_t at = 0; at < n; at += QG_BLOCK) {
+        double block[3] = { 0 };
+        f->backward(f, n - at < QG_BLOCK ? n - at : QG_BLOCK, z + at, dz + at, dz + at, f->n_learned ? block : NULL);
+        for (int j = 0; j < f->n_learned; j++) dk[j] += block[j];
+    }
+}
+
+/* The same, and then the two sums of dz. */
 static void grad_sums_piece(void *context, int i, int worker)
 {
     const pass          *p = context;
@@ -105,7 +115,7 @@ static void grad_sums_piece(void *context, int i, int worker)
         return;
     }
     if (!n->z) z_piece(p, &b, z);
-    if (f->backward) f->backward(f, b.count, z, dz, dz, f->n_learned ? p->dk + 3 * b.x.index : NULL);
+    if (f->backward) activation_backward(f, b.count, z, dz, p->dk + 3 * b.x.index);
     for (size_t k = 0; n->with.relu && k < b.count; k++) dz[k] = z[k] <= 0.0f ? 0.0f : dz[k];
     if (add && add->grad && add->fresh) memcpy(add->grad + b.y, dz, b.count * sizeof *dz);
     else if (add && add->grad)
@@ -168,7 +178,8 @@ static bool send_sums(qg_tape *t, qg_var *y, const qg__norm_slopes *slopes, cons
         sums[2 * c + k] = share * (n->s.mean[k] + n->s.rest[k]);
         sums[3 * c + k] = share * n->s.spread[k];
     }
-    for (int j = 0; learned && j < 3; j++) sums[4 * c + (size_t)j] = (float)learned[j];
+    for (int j = 0; learned && j < n->with.act.n_learned; j++)
+        sums[4 * c + (size_t)j] = qg__activation_gradient(&n->with.act, j, learned[j]);
     return qg__reduce(t, y, all, sums, shared_sums(y), add_shared);
 }
 
@@ -208,7 +219,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
     if (!n->alone) {
         qg__norm_learn(y->in[1], p.slopes.dgamma);
         qg__norm_learn(y->in[2], p.slopes.dbeta);
-        for (int j = 0; j < f->n_learned; j++) qg__norm_learn(f->learned[j], &(float){ (float)learned[j] });
+        for (int j = 0; j < f->n_learned; j++)
+            qg__norm_learn(f->learned[j], &(float){ qg__activation_gradient(f, j, learned[j]) });
     }
     if (y->in[ADD]) y->in[ADD]->fresh = false;
     if (x->grad) qg_parallel(n->s.blocks, grad_input_piece, &p);

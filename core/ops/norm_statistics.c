@@ -161,6 +161,15 @@ static void combine(const qg__norm_statistics *s, const qg_var *x, const float *
     *var = spread > 0 || isnan(spread) ? spread / m : 0;
 }
 
+bool qg__norm_batch(qg_tape *t, const qg_var *x, double *mean, double *var)
+{
+    const qg__slices          at = qg__slices_of(x);
+    const qg__norm_statistics s  = { .at = at, .blocks = by_slice(x->shape) ? at.to - at.from : x->shape.n };
+    const float              *sums = sum_blocks(t, &s, x);
+    for (int k = 0; sums && k < x->shape.c; k++) combine(&s, x, sums, k, &mean[k], &var[k]);
+    return sums != NULL;
+}
+
 /* --- the line ----------------------------------------------------------------------------- */
 
 qg__norm_statistics qg__norm_begin(const qg_var *x, qg_norm_spec spec, qg__slices at, float *vectors)

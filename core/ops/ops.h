@@ -148,7 +148,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
 typedef struct qg_activation qg_activation;
 struct qg_activation {
     void (*forward)(const qg_activation *f, size_t n, const float *x, float *y);    /* y[i] = f(x[i]) */
-    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dlearned[j] at x[i].  dx may be dy; dk is
+    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dlearned[j] at x[i], divided by gain[j].  dx may be dy; dk is
      * NULL when nothing is learned. */
     void (*backward)(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
                      double *dk);
@@ -156,8 +156,9 @@ struct qg_activation {
     void  (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
                             /* for use by backward: dx[i] += dy[i] s'(x[i]) of a surrogate s */
     float   arg;            /* the argument of slope */
-    int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
+    int     n_learned;      /* learned[j] has one element; its gradient is gain[j] dk[j] */
     qg_var *learned[3];
+    float   gain[3];        /* 0: 1 */
     qg_isa  isa;            /* for use by both functions: the result of qg__isa, queried once */
     const void *of;         /* data of both functions: the object that supplies them */
 };                          /* {0}: none */

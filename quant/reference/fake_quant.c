@@ -60,29 +60,18 @@ typedef struct loop {
     float               *dx;
 } loop;
 
-static void backward_block(void *context, size_t at, size_t n)
-{
-    const loop *l = context;
-    l->loops->backward(&l->k, n, l->x + at, l->g + at, l->dx + at, NULL);
-}
-
 static void backward_run(const void *context, size_t at, size_t n, double *sum)
 {
     const loop *l = context;
     l->loops->backward(&l->k, n, l->x + at, l->g + at, l->dx + at, sum);
 }
 
-/* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n alone.  Pass NULL for both
- * dmin and dmax to skip the sums. */
+/* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n alone. */
 static void backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx, double *dmin,
                      double *dmax)
 {
-    loop   l      = { qg_nudged_form.loops[qg__isa()], constants_of(r, false), x, g, dx };
-    double sum[2] = { 0.0, 0.0 };
-    if (!dmin) {
-        qg__in_blocks(n, QG_BLOCK, backward_block, &l);
-        return;
-    }
+    loop   l = { qg_nudged_form.loops[qg__isa()], constants_of(r, false), x, g, dx };
+    double sum[2];
     qg__sum_runs(n, backward_run, &l, sum);
     *dmin += sum[0];
     *dmax += sum[1];
@@ -90,7 +79,7 @@ static void backward(const qg_fake_quant_range *r, size_t n, const float *x, con
 
 /* ---- the same for rows of channels with a range each ---- */
 
-enum { CHUNK = QG_FORM_COLUMNS };
+enum { CHUNK = 64 };    /* channels at a time */
 
 /* Of n channels, d floats apart. */
 static void forward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, size_t d, const float *x, float *y)
@@ -162,10 +151,11 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
                                    { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
     qg_fake_quant_range r = { 0 };
     qg_status           s = check_args(op, attrs, &r);
+    double              unused[2] = { 0 };
     if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
     qg__zero(backprops);
-    backward(&r, qg_array_count(inputs), inputs->data, gradients->data, backprops->data, NULL, NULL);
+    backward(&r, qg_array_count(inputs), inputs->data, gradients->data, backprops->data, &unused[0], &unused[1]);
     return QG_OK;
 }
 
@@ -307,26 +297,6 @@ typedef struct saved {
     qg_fake_quant_range r[];        /* [ranges] */
 } saved;
 
-/* Rows of x become columns. */
-static void turn(size_t rows, size_t columns, const float *x, float *to)
-{
-    for (size_t i = 0; i < rows; i++)
-        for (size_t k = 0; k < columns; k++) to[k * rows + i] = x[i * columns + k];
-}
-
-/* The operator has ranges of columns; its sums are added in the order of a transposed x. */
-static void rows_backward(qg_tape *t, const saved *s, size_t n, const float *x, const float *g, float *dx, double *sum)
-{
-    const size_t d = s->ranges, row = n / d;
-    float       *part = qg_scratch(t, 3 * n * sizeof *part), *turned_g = part + n, *turned_dx = turned_g + n;
-    if (!part) return;
-    turn(d, row, x, part);
-    turn(d, row, g, turned_g);
-    turn(d, row, dx, turned_dx);
-    channels_backward(s->r, row, d, part, turned_g, turned_dx, sum, sum + d);
-    turn(row, d, turned_dx, dx);
-}
-
 static void add_sums(const double *sum, qg_var *v)
 {
     for (size_t i = 0; v->grad && i < qg_count(v->shape); i++) v->grad[i] += (float)sum[i];
@@ -342,9 +312,9 @@ static void vars_backward(qg_tape *t, qg_var *y)
     if (!sum || !dx) return;
     memset(sum, 0, 2 * d * sizeof *sum);
     if (!x->grad) memset(dx, 0, n * sizeof *dx);
-    if (d == 1) backward(s->r, n, x->data, y->grad, dx, &sum[0], &sum[1]);
-    else if (s->rows) rows_backward(t, s, n, x->data, y->grad, dx, sum);
-    else channels_backward(s->r, n / d, d, x->data, y->grad, dx, sum, sum + d);
+    for (size_t i = 0, row = n / d; (d == 1 || s->rows) && i < d; i++)
+        backward(&s->r[i], row, x->data + i * row, y->grad + i * row, dx + i * row, &sum[i], &sum[d + i]);
+    if (d > 1 && !s->rows) channels_backward(s->r, n / d, d, x->data, y->grad, dx, sum, sum + d);
     add_sums(sum, y->in[1]);
     add_sums(sum + d, y->in[2]);
 }

@@ -13,7 +13,8 @@
 
 /* --- an activation with two learned values ------------------------------------------------- */
 
-/* f(x) = s x / sqrt(1 + x^2) + o,  f' = s / sqrt(1 + x^2)^3,  df/ds = x / sqrt(1 + x^2),  df/do = 1 */
+/* f(x) = s x / sqrt(1 + x^2) + o,  f' = s / sqrt(1 + x^2)^3,  df/ds = x / sqrt(1 + x^2),  df/do = 1.
+ * The sum of ds is half of it, and the gain 2. */
 static void squash_forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++) y[i] = f->k[0] * (x[i] / sqrtf(1 + x[i] * x[i])) + f->k[1];
@@ -24,7 +25,7 @@ static void squash_backward(const qg_activation *f, size_t n, const float *x, co
 {
     for (size_t i = 0; i < n; i++) {
         const float root = sqrtf(1 + x[i] * x[i]);
-        if (dk) dk[0] += (double)(dy[i] * x[i] / root), dk[1] += (double)dy[i];
+        if (dk) dk[0] += 0.5 * (double)(dy[i] * x[i] / root), dk[1] += (double)dy[i];
         dx[i] = dy[i] * f->k[0] / (root * root * root);
     }
 }
@@ -33,7 +34,7 @@ static qg_activation squash(qg_var *scale, qg_var *offset)
 {
     return (qg_activation){ .forward = squash_forward, .backward = squash_backward,
                             .k = { scale ? scale->data[0] : 1, offset ? offset->data[0] : 0 },
-                            .n_learned = scale || offset ? 2 : 0, .learned = { scale, offset } };
+                            .n_learned = scale || offset ? 2 : 0, .learned = { scale, offset }, .gain = { 2 } };
 }
 
 /* --- a net of one batch norm --------------------------------------------------------------- */
@@ -75,7 +76,7 @@ static void act_backward(qg_tape *t, qg_var *y)
     double               dk[3] = { 0 };
     squash_backward(f, n, y->in[0]->data, y->grad, y->grad, dk);
     for (size_t i = 0; i < n; i++) y->in[0]->grad[i] += y->grad[i];
-    for (int j = 0; j < f->n_learned; j++) y->in[1 + j]->grad[0] += (float)dk[j];
+    for (int j = 0; j < f->n_learned; j++) y->in[1 + j]->grad[0] += (float)(j == 0 ? 2 * dk[0] : dk[j]);
 }
 
 static const qg_op act_op = { "squash", act_backward, .assigns = false };
