@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
 #include "core/slices.h"
@@ -100,6 +101,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->gradients = (qg__gradients){ .retained = t->retains };
     if (mode != QG_TRAIN && mode != QG_EVAL && mode != QG_ESTIMATE)
         qg_reject(t, QG_EARG, "tape: %d is not a mode", (int)mode);
+    if (!qg__ieee_mode()) qg_reject(t, QG_ESTATE, "tape: " QG_IEEE_MODE_REFUSAL);
 }
 
 size_t    qg__tape_peak(const qg_tape *t)   { return t ? t->peak : 0; }

@@ -75,7 +75,8 @@ qg_tape  *qg_tape_new(void);
  * optimizer has made so far, in QG_EVAL too; a delayed quantizer starts when it reaches its delay.
  * key and step determine what random ops such as dropout draw: the same pair, the same draws.
  * `qgrad train --seed S` passes the key qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the
- * step, QG_EARG. */
+ * step, QG_EARG, and so does a thread that does not round to nearest or flushes denormal numbers to
+ * zero, QG_ESTATE: results would have other bits. */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 qg_status qg_tape_status(const qg_tape *t);              /* the first failure of the current step */
 void      qg_tape_profile(qg_tape *t, qg_profile *p);    /* time every op into p; NULL: stop */

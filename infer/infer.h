@@ -43,7 +43,9 @@ typedef enum qg_infer_status {
     QG_INFER_ECHECKSUM,     /* damaged */
     QG_INFER_EMEMORY,       /* memory of the caller is too small, or not aligned to 64 bytes */
     QG_INFER_EARG,
-    QG_INFER_ENAN           /* an image has a NaN or an infinity */
+    QG_INFER_ENAN,          /* an image has a NaN or an infinity */
+    QG_INFER_EMODE          /* this thread does not round to nearest, or flushes denormal numbers to zero, so
+                               results would have other bits; of qg_infer_load and qg_infer_run */
 } qg_infer_status;
 
 const char *qg_infer_message(qg_infer_status s);        /* a constant; never NULL */

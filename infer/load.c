@@ -254,6 +254,7 @@ qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requanti
     if (!net) return QG_INFER_EARG;
     *net = NULL;
     if (how != QG_INFER_EVALUATE && how != QG_INFER_TFLITE) return QG_INFER_EARG;
+    if (!qg__ieee_mode()) return QG_INFER_EMODE;
     if (!memory || (uintptr_t)memory % LINE) return QG_INFER_EMEMORY;
     const qg_infer_status s = qg__file_open(file, n, &f);
     if (s) return s;
@@ -283,6 +284,7 @@ const char *qg_infer_message(qg_infer_status s)
     case QG_INFER_EMEMORY: return "the memory is too small, or not aligned to 64 bytes";
     case QG_INFER_EARG: return "an argument is illegal";
     case QG_INFER_ENAN: return "an image has a value that is not finite";
+    case QG_INFER_EMODE: return QG_IEEE_MODE_REFUSAL;
     }
     return "unknown status";
 }

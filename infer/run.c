@@ -145,6 +145,7 @@ static qg_infer_status run_group(const run *r, int first, int n)
 static qg_infer_status run_all(run r, int n, size_t bytes)
 {
     if (!r.net || n < 0 || (n > 0 && ((!r.images && !r.raw) || !r.scores))) return QG_INFER_EARG;
+    if (!qg__ieee_mode()) return QG_INFER_EMODE;
     if (n == 0) return QG_INFER_OK;
     if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n))
         return QG_INFER_EMEMORY;

@@ -12,7 +12,7 @@ qg_status packed_status(const char *path, qg_infer_status s)
 {
     static const qg_status of[] = { [QG_INFER_EFORMAT] = QG_EFORMAT, [QG_INFER_EVERSION] = QG_EFORMAT,
                                     [QG_INFER_ECHECKSUM] = QG_EFORMAT, [QG_INFER_EMEMORY] = QG_EMEM, [QG_INFER_EARG] = QG_EARG,
-                                    [QG_INFER_ENAN] = QG_ENAN };
+                                    [QG_INFER_ENAN] = QG_ENAN, [QG_INFER_EMODE] = QG_ESTATE };
     return s == QG_INFER_OK ? QG_OK : qg_fail(of[s], "%s: %s", path, qg_infer_message(s));
 }
 

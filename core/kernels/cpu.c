@@ -42,3 +42,13 @@ const char *qg_cpu_unknown(void)
         if (!strcmp(text, known[i])) text = NULL;
     return text;
 }
+
+/* Volatile, so that nothing is computed by the compiler.  The first two sums tell the four roundings apart; flushing
+ * makes one of the products 0. */
+bool qg__ieee_mode(void)
+{
+    const volatile float one = 1.0f, below_half = 0x1p-25f, above_half = 0x1.8p-24f;
+    const volatile float normal = 0x1p-126f, denormal = 0x1p-149f, half = 0.5f, large = 0x1p100f;
+    const volatile float result = normal * half;
+    return one + below_half == 1.0f && one + above_half > 1.0f && result * large > 0.0f && denormal * large > 0.0f;
+}

@@ -12,6 +12,8 @@
 #ifndef QG_CPU_H
 #define QG_CPU_H
 
+#include <stdbool.h>
+
 typedef enum qg_isa { QG_ISA_BASELINE, QG_ISA_AVX2, QG_ISA_AVX512 } qg_isa;
 
 qg_isa      qg__isa(void);
@@ -25,6 +27,12 @@ const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
  * restarts itself with it (cli/main.c).  QGRAD_CPU limits this choice, too. */
 const char *qg_blas_better_core(void);
 const char *qg__better_core(const char *core, qg_isa isa);     /* the rule of qg_blas_better_core */
+
+/* Whether this thread rounds to nearest and keeps denormal numbers, as C programs begin.  fesetround changes that,
+ * and so do libraries that were linked with -ffast-math: they flush denormals to zero in every thread. */
+bool qg__ieee_mode(void);
+#define QG_IEEE_MODE_REFUSAL \
+    "this thread does not round floats to nearest, or flushes denormals to zero (fesetround, -ffast-math)"
 
 #define QG_PASTE_(a, b) a##_##b
 #define QG_PASTE(a, b)  QG_PASTE_(a, b)

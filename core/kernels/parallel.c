@@ -10,6 +10,7 @@
 #include "core/kernels/parallel.h"
 
 #include <cblas.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -156,6 +157,7 @@ static uint32_t next_job(uint32_t seen)
 static void *worker_main(void *number)
 {
     const int worker = (int)(intptr_t)number;
+    fesetenv(FE_DFL_ENV);       /* whatever the thread had that started this one */
     for (uint32_t job = 0;;) {
         job = next_job(job);
         work(job, worker);

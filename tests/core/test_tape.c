@@ -9,6 +9,7 @@
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 #include "core/profile.h"
+#include "tests/support/environment.h"
 
 static const qg_shape SCALAR = { 1, 1, 1, 1 };
 
@@ -699,6 +700,23 @@ static void another_mode_fails_the_step(void **state)
     assert_ok(qg_tape_status(f->t));
 }
 
+/* fesetround, and a library that was linked with -ffast-math. */
+static void another_rounding_fails_the_step(void **state)
+{
+    fixture  *f = *state;
+    qg_status status[FLOAT_MODES];
+    for (int i = 0; i < FLOAT_MODES; i++) {
+        set_float_mode(i);
+        qg_tape_begin(f->t, i % 2 ? QG_TRAIN : QG_EVAL, 1, 0);
+        set_float_mode(-1);
+        status[i] = qg_tape_status(f->t);
+        assert_message("does not round floats to nearest, or flushes denormals to zero");
+        qg_tape_begin(f->t, QG_TRAIN, 1, 0);
+        assert_ok(qg_tape_status(f->t));
+        assert_int_equal(status[i], QG_ESTATE);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -733,6 +751,7 @@ int main(void)
         CASE(a_profile_counts_calls),
         CASE(a_profile_has_room_for_so_many_ops),
         CASE(another_mode_fails_the_step),
+        CASE(another_rounding_fails_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

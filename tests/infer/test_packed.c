@@ -478,6 +478,30 @@ static void bytes_are_normalised(void **state)
     free(context), free(l.memory);
 }
 
+/* Neither loads nor runs. */
+static void another_rounding_is_refused(void **state)
+{
+    loaded       l     = load(&small);
+    const size_t bytes = qg_infer_context_bytes(l.net, 1);
+    float        x[IMAGE] = { 0 }, y[3];
+    void        *context = lines(bytes);
+    size_t       n, size;
+    uint8_t     *file = packed_file(&small, &n), *memory;
+    assert_int_equal(qg_infer_size(file, n, &size), QG_INFER_OK);
+    memory = lines(size);
+    for (int i = 0; i < FLOAT_MODES; i++) {
+        const qg_infer *net;
+        set_float_mode(i);
+        const qg_infer_status loads = qg_infer_load(file, n, memory, size, &net);
+        const qg_infer_status runs  = qg_infer_run(l.net, 1, x, y, context, bytes);
+        set_float_mode(-1);
+        assert_int_equal(loads, QG_INFER_EMODE);
+        assert_int_equal(runs, QG_INFER_EMODE);
+        assert_int_equal(qg_infer_run(l.net, 1, x, y, context, bytes), QG_INFER_OK);
+    }
+    free(context), free(memory), free(file), free(l.memory);
+}
+
 /* Wherever it is, in the first image or in a later group of them. */
 static void images_must_be_finite(void **state)
 {
@@ -603,6 +627,7 @@ int main(void)
         cmocka_unit_test(the_net_describes_itself),
         WITH_PATHS(weights_stay_packed),
         cmocka_unit_test(bytes_are_normalised),
+        cmocka_unit_test(another_rounding_is_refused),
         cmocka_unit_test(images_must_be_finite),
         cmocka_unit_test(steps_are_observed_in_order),
         cmocka_unit_test(threads_share_a_net),

@@ -2,6 +2,10 @@
 
 #include "tests/support/testing.h"
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,4 +64,22 @@ qg_isa widest_path(void)
     if (said) set("QGRAD_CPU", said);
     free(said);
     return widest;
+}
+
+void set_float_mode(int i)
+{
+    fesetenv(FE_DFL_ENV);
+    if (i == 0) fesetround(FE_UPWARD);
+    if (i == 1) fesetround(FE_DOWNWARD);
+    if (i == 2) fesetround(FE_TOWARDZERO);
+#if defined(__SSE2__)
+    if (i == 3) _mm_setcsr(_mm_getcsr() | 0x8000);      /* results */
+    if (i == 4) _mm_setcsr(_mm_getcsr() | 0x0040);      /* operands */
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    if (i > 2) __asm__ volatile("msr fpcr, %0" : : "r"(control | 1 << 24));
+#else
+    if (i > 2) fesetround(FE_UPWARD);
+#endif
 }

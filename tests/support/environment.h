@@ -31,4 +31,9 @@ void use_path(int i);
 /* The widest path of the machine, whatever QGRAD_CPU is. */
 qg_isa widest_path(void);
 
+/* This thread rounds in another way, or flushes denormal results or operands to zero, where the machine can; i: 0 ..
+ * FLOAT_MODES - 1.  -1: as programs begin. */
+enum { FLOAT_MODES = 5 };
+void set_float_mode(int i);
+
 #endif
