@@ -239,9 +239,31 @@ static bool is_apart(const qg__dense_product *m)
 static size_t p_size(const qg__dense_product *m) { return (size_t)(ROW * least(PANEL, round_up(m->lanes))); }
 static size_t q_size(const qg__dense_product *m) { return (size_t)(ROW * side_step(m->rows)); }
 
+/* Of lanes that lie along the batch, the last ones if they fill less than half a vector.  They are rows of a product that is
+ * faster, in which p and q have changed places. */
+static int last_lanes(const qg__dense_product *m)
+{
+    const int last = m->lanes % VL;
+    return m->out_lane != 1 && m->lanes > VL && last <= VL / 2 ? last : 0;
+}
+
+static qg__dense_product turned_product(const qg__dense_product *m, int last)
+{
+    const int first = m->lanes - last;
+    return (qg__dense_product){
+        .lanes = m->rows, .rows = last, .steps = m->steps,
+        .p = m->q, .q = { m->p.at + first * m->p.item, m->p.item, m->p.step },
+        .out = m->out + first * m->out_lane, .out_lane = m->out_row, .out_row = m->out_lane,
+    };
+}
+
 static size_t scratch(const qg__dense_product *m)
 {
-    return p_size(m) + q_size(m) + (is_apart(m) ? (size_t)m->rows * (size_t)round_up(m->lanes) : 0);
+    const size_t size = p_size(m) + q_size(m) + (is_apart(m) ? (size_t)m->rows * (size_t)round_up(m->lanes) : 0);
+    if (!last_lanes(m)) return size;
+    const qg__dense_product last = turned_product(m, last_lanes(m));
+    const size_t            more = scratch(&last);
+    return size > more ? size : more;
 }
 
 /* The compiler makes a call of a loop, which takes longer than a vector or two. */
@@ -304,8 +326,11 @@ static void multiply_turned(const work *w, part x)
         t.vectors         = t.rows <= FEW && x.n - i > VL ? 2 : 1;
         const int  width  = t.vectors * VL;
         const bool copied = x.n - i < width || item * t.vectors % 1024 == 0;
-        for (int l = 0; copied && l < width; l++)
+        for (int l = 0; copied && l < width; l++) {
+            for (int s = 0; x.n - i >= 2 * width && s < x.steps; s += LINE)
+                __builtin_prefetch(p + (width + l) * item + s, 0, 2);
             copy(w->p + l * ROW, p + least(l, x.n - i - 1) * item, x.steps);
+        }
         t.p      = copied ? w->p : p;
         t.p_step = copied ? ROW : item;
         t.y      = w->y + x.at + i;
@@ -428,7 +453,7 @@ static void put_across(int rows, int lanes, const float *from, int wide, float *
         for (int l = 0; l < lanes; l++) to[l * to_lane + r] = from[r * wide + l];
 }
 
-static void multiply(const qg__dense_product *m, float *scratch)
+static void multiply_whole(const qg__dense_product *m, float *scratch)
 {
     const bool apart = is_apart(m), across = m->out_lane != 1;
     const int  wide  = round_up(m->lanes);
@@ -443,6 +468,17 @@ static void multiply(const qg__dense_product *m, float *scratch)
     if (across) put_across(m->rows, m->lanes, w.y, wide, m->out, m->out_lane);
     for (int r = 0; apart && !across && r < m->rows; r++)
         copy(m->out + r * m->out_row, w.y + r * wide, m->lanes);
+}
+
+static void multiply(const qg__dense_product *m, float *scratch)
+{
+    const int         last = last_lanes(m);
+    qg__dense_product most = *m;
+    most.lanes -= last;
+    multiply_whole(&most, scratch);
+    if (!last) return;
+    most = turned_product(m, last);
+    multiply_whole(&most, scratch);
 }
 
 const qg__dense_kernels QG_PER_ISA(qg__dense_kernels) = {
