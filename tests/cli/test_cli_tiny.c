@@ -67,8 +67,8 @@ static void compare(const char *dir, int epochs, const char *weight)
 {
     static char printed[TEXT_BYTES], expected[TEXT_BYTES];
     run_shell("@/tiny @/%s %d %s >@/printed", dir, epochs, weight);
-    assert_runs("train --model lenet5 --data mnist --data-dir @/%s --weight %s --epochs %d --out @/run --force",
-                dir, weight, epochs);
+    assert_runs("train --model lenet5 --data mnist --data-dir @/%s --weight %s --epochs %d --out @/run "
+                "--force", dir, weight, epochs);
     slurp(at("printed"), printed, sizeof printed);
     expect(expected);
     assert_string_equal(printed, expected);

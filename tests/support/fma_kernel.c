@@ -4,7 +4,8 @@
 
 static void vectors(size_t n, const float *a, const float *b, const float *c, float *y)
 {
-    for (size_t i = 0; i < n; i += VL) store(y + i, fma_of(load(a + i, VL), load(b + i, VL), load(c + i, VL)), VL);
+    for (size_t i = 0; i < n; i += VL)
+        store(y + i, fma_of(load(a + i, VL), load(b + i, VL), load(c + i, VL)), VL);
 }
 
 static void floats(size_t n, const float *a, const float *b, const float *c, float *y)

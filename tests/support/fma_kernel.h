@@ -1,4 +1,4 @@
-/* tests/support/fma_kernel.h — the multiply-adds of core/kernels/fma.h on arrays, for each instruction set. */
+/* tests/support/fma_kernel.h — the multiply-adds of core/kernels/fma.h, for each instruction set. */
 #ifndef FMA_KERNEL_H
 #define FMA_KERNEL_H
 
