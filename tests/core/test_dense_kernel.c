@@ -34,9 +34,7 @@ enum { TABLES = 3 };
 static int tables(const qg__dense_kernels *of[TABLES])
 {
     int n = 0;
-#if !defined(__x86_64__)                /* where the baseline rounds products and sums each (core/kernels/fma.h) */
     of[n++] = &qg__dense_kernels_baseline;
-#endif
 #if defined(__x86_64__)
     if (widest_path() < QG_ISA_AVX2) return n;
     of[n++] = &qg__dense_kernels_avx2;

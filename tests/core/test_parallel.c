@@ -353,7 +353,8 @@ typedef struct factors {
 static void multiply_block(void *context, int piece, int worker)
 {
     factors *f = context;
-    qg__gemm_nt(ROWS, BLOCK, STEPS, f->x, STEPS, f->w + piece * BLOCK * STEPS, STEPS, 0, f->y + piece * BLOCK, COLUMNS);
+    qg__gemm_nt(ROWS, BLOCK, STEPS, f->x, STEPS, f->w + piece * BLOCK * STEPS, STEPS, 0, f->y + piece * BLOCK,
+                COLUMNS);
 }
 
 /* The product into out, if there is one. */
