@@ -5,7 +5,7 @@
 # A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
 set -u
 build=${1:-build}
-every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl python api debian one-core nobody de_DE tr_TR other'
+every='gcc clang compilers asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl python api debian one-core nobody de_DE tr_TR other'
 log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
@@ -18,9 +18,27 @@ FLAGS='-O2 -g1'
 
 skip() { echo "skipped: $*"; return 3; }
 has() { command -v "$1" >/dev/null 2>&1; }
-tests() { make --no-print-directory "$@" test; }
+# digests BUILD: a few trainings, with kernels of each kind, end in the digests of tests/bits.txt.
+some='twn ttq lsq-w4 fake-learned in-fake-learned-channel g-dorefa depthwise folded resnet20 adam'
+digests() {
+    kernels=${QGRAD_CPU:-$("$1/qgrad" --version | sed -n 's/^kernels *//p')}
+    QGRAD=$1/qgrad OWN_NET=$1/tests/own_net CPUS=$kernels sh tests/bits.sh check $some
+}
+tests() { make --no-print-directory test && digests "$build"; }
 # Tests with the compilers of this machine, in another build.
-tests_in() { name=$1; shift; tests BUILD="$build/$name" "$@"; }
+tests_in() { name=$1; shift; make --no-print-directory BUILD="$build/$name" "$@" test && digests "$build/$name"; }
+sanitized() { name=$1; shift; make --no-print-directory BUILD="$build/$name" CFLAGS="$FLAGS" "$@" test; }
+# Every compiler, without and with each optimization, ends in the same digests.
+compilers() {
+    has clang || { skip 'no clang'; return; }
+    for cc in gcc clang; do
+        for level in 1 2 3; do
+            at=$build/$cc-O$level
+            make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$at" CC=$cc CFLAGS=-O$level "$at/qgrad" "$at/tests/own_net" &&
+                digests "$at" || return 1
+        done
+    done
+}
 cpu_has() { grep -qw "$1" /proc/cpuinfo 2>/dev/null; }
 
 # in_locale NAME COMMAND..: makes the locale first, in a directory of its own, so that none has to be installed.
@@ -138,9 +156,9 @@ row() {
     case $1 in
     gcc)        tests ;;
     clang)      has clang || { skip 'no clang'; return; }; tests_in clang CC=clang ;;
-    asan)       tests_in asan SANITIZE="$SANITIZERS" CFLAGS="$FLAGS" ;;
-    asan-clang) has clang || { skip 'no clang'; return; }; tests_in asan-clang CC=clang SANITIZE="$SANITIZERS" CFLAGS="$FLAGS" ;;
-    tsan)       tests_in tsan SANITIZE=-fsanitize=thread CFLAGS="$FLAGS" ;;
+    asan)       sanitized asan SANITIZE="$SANITIZERS" ;;
+    asan-clang) has clang || { skip 'no clang'; return; }; sanitized asan-clang CC=clang SANITIZE="$SANITIZERS" ;;
+    tsan)       sanitized tsan SANITIZE=-fsanitize=thread ;;
     memcheck)   memcheck ;;
     avx512)     cpu_has avx512bw || { skip 'this CPU has no AVX-512'; return; }; QGRAD_CPU=avx512 tests ;;
     avx2)       cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
@@ -149,7 +167,7 @@ row() {
     baseline)   QGRAD_CPU=baseline tests ;;
     sixteen)    cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
                 QGRAD_CPU=avx2 tests_in sixteen ISA_avx2='-mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi' ;;
-    aarch64|musl|python|api|debian) "$1" ;;
+    aarch64|musl|python|api|debian|compilers) "$1" ;;
     one-core)   one_core make --no-print-directory test ;;
     nobody)     as_nobody make --no-print-directory test ;;
     de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;

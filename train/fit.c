@@ -127,11 +127,19 @@ static qg_fit_result result(const fit *f)
 
 /* --- files -------------------------------------------------------------------------------- */
 
+/* No digest is one of NaN, which has no bits of its own: a loss may be finite without a weight being so, where a quantizer
+ * looks at its sign alone. */
+static qg_status check_finite(const fit *f)
+{
+    return qg__state_check_finite(f->run.last, f->run.paths.file[QG__RUN_LAST]);
+}
+
 /* Writes result.json, then the checkpoint; train/run.c explains the order. */
 static qg_status save(fit *f)
 {
     if (!keeps_files()) return QG_OK;
     qg_status status = qg__run_check_place(&f->run);
+    if (!status) status = check_finite(f);
     if (status) return status;
     f->now = result(f);
     status = qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
@@ -309,7 +317,8 @@ static qg_status end_epoch(fit *f)
         at->best_accuracy = at->test_accuracy;
         at->best_epoch    = at->epoch;
     }
-    qg_status status = qg__code_stats_count(&f->run.code_stats);
+    qg_status status = check_finite(f);
+    if (!status) status = qg__code_stats_count(&f->run.code_stats);
     if (status) return status;
     qg_epoch row = { .epoch               = (double)at->epoch,
                      .lr                  = lr,

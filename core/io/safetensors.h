@@ -30,6 +30,9 @@ void      qg__state_fail(qg_state *s, qg_status why);
 
 QG_MUST_CHECK
 qg_status qg__state_save_in(const qg_state *s, int dir, const char *path);
+
+/* Whether it would save: QG_ENAN if not. */
+qg_status qg__state_check_finite(const qg_state *s, const char *path);
 QG_MUST_CHECK
 qg_status qg__state_load_in(qg_state *s, int dir, const char *path);
 

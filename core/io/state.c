@@ -189,6 +189,11 @@ static qg_status check_finite(const qg_named_array *entries, size_t count, const
     return QG_OK;
 }
 
+qg_status qg__state_check_finite(const qg_state *s, const char *path)
+{
+    return s ? check_finite(s->entries, s->count, path) : QG_OK;
+}
+
 qg_status qg__state_save_in(const qg_state *s, int dir, const char *path)
 {
     qg_status status = sticky(s);

@@ -1043,6 +1043,32 @@ static int status_of(pid_t pid)
     return status;
 }
 
+static void spoil(void *user, const qg_fit_progress *p)
+{
+    (void)p;
+    qg_net_params(user)->item[0]->value[3] = NAN;
+}
+
+/* A weight that is not a number has a sign, so no loss shows it.  The run ends before a file has its digest. */
+static void a_weight_that_is_no_number_has_no_digest(void **state)
+{
+    subject     s    = open_subject("no-number");
+    qg_net     *net  = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_layer   *last = qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = qg_bnn((qg_bnn_spec){ 0 }) });
+    char        text[1024];
+    assert_non_null(last);
+    qg_optim *optim = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 0.01f });
+    assert_non_null(optim);
+    s.spec.optim  = optim;
+    s.spec.dir    = s.dir;
+    s.spec.events = (qg_fit_events){ .user = net, .step = spoil };
+    assert_failed(qg_fit(net, s.spec, NULL), QG_ENAN, "has the value nan");
+    text[read_whole("no-number", "metrics.csv", text, sizeof text)] = '\0';
+    assert_null(strstr(text, "\n1,"));
+    qg_optim_free(optim), qg_net_free(net);
+    close_subject(&s);
+}
+
 static void the_example_survives_kills_and_signals(void **state)
 {
     char whole[ROOM_BYTES], killed[ROOM_BYTES];
@@ -1091,6 +1117,7 @@ int main(void)
         cmocka_unit_test(averages_are_what_is_tested_and_saved),
         cmocka_unit_test(a_net_with_averages_trains_as_usual),
         cmocka_unit_test(smoothing_and_clipping_change_the_weights),
+        cmocka_unit_test(a_weight_that_is_no_number_has_no_digest),
         cmocka_unit_test(the_example_survives_kills_and_signals),
     };
     qg_set_threads(1);          /* children of a fork have no others */
