@@ -118,12 +118,11 @@ deps:   ## installs what is missing for building and testing; with CHECK=1 also 
 data: deps   ## fetches MNIST
 	@sh datasets/fetch.sh mnist
 
-# OpenBLAS chooses its kernels for the CPU unless one of the variables is set, which may halve its speed.
 demo: deps   ## builds, fetches MNIST and trains a ternary net
 	+@$(SUB) all
 	@data=mnist; sh datasets/fetch.sh mnist || { data=sample; \
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
-	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
+	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
 # The flags above are evaluated when make starts, so a second make finds what deps has installed.
 test: deps   ## builds and runs every test, in under two minutes

@@ -91,7 +91,6 @@ static int quantize(quantization *z)
     const config *asked = z->asked;
     status = qg_run_quantize(z->of, (qg_run_quantize_spec){ z->dir, asked->recipe, config_integer(asked, "calibrate") }, &z->result);
     if (z->result.misfit) return options_report("qgrad quantize", true);
-    report_presets();
     z->made = status ? NULL : qg_run_open(z->dir, QG_RUN_LAST);
     if (!z->made || !qg_run_net(z->made)) return qg_print_error("qgrad quantize");
     run_digest(z->made, digest);

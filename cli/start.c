@@ -46,22 +46,6 @@ __attribute__((section(".preinit_array"), used))
 static void (*const before_libraries)(int, char **, char **) = start_no_blas_threads;
 #endif
 
-/* OpenBLAS chooses its kernels before main begins, so a better choice requires restarting the program once.  OURS
- * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not
- * restart. */
-static void choose_blas_core(char **argv)
-{
-    extern char **environ;
-    static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
-    const bool  again = getenv(OURS);
-    const char *core  = getenv(CORE) ? NULL : qg_blas_better_core();
-    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) self_execute(argv, environ);
-    if (core || again) {
-        unsetenv(CORE);         /* it has been read, and programs that this one starts choose for themselves */
-        unsetenv(OURS);
-    }
-}
-
 /* After a restart from /proc/self/exe, ps, top and pkill would know the program as "exe". */
 static void restore_name(const char *name)
 {
@@ -87,11 +71,10 @@ static void find_share(void)
 int program_run(const char *name, int argc, char **argv, int (*work)(int argc, char **argv))
 {
     self_begin(argc);
-    choose_blas_core(argv);
     find_share();
     restore_name(name);
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
-    /* Other kernels than those that the user wanted would give other digits. */
+    /* Other kernels than those that the user wanted would have another speed. */
     const char *cpu = qg_cpu_unknown();
     if (cpu) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", cpu);
     const int status = cpu ? EXIT_USAGE : work(argc, argv);

@@ -367,16 +367,12 @@ static int count(const sweep *s, job_state state)
     return n;
 }
 
-/* The warning of a training that went on with other kernels is in its log, which is removed. */
 static void tell(const sweep *s, const job *j)
 {
-    char          kernels[2 * QG_FIT_TEXT + 64] = "";
     qg_fit_result r;
     if (qg_run_result(j->dir, &r)) return;
-    if (strchr(r.cpu_path, ',') || strchr(r.blas_core, ','))
-        snprintf(kernels, sizeof kernels, ", with kernels %s and OpenBLAS cores %s", r.cpu_path, r.blas_core);
-    print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s%s\n", count(s, FINISHED), s->jobs, j->dir,
-               100 * r.test_accuracy, r.seconds, kernels);
+    print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s\n", count(s, FINISHED), s->jobs, j->dir,
+               100 * r.test_accuracy, r.seconds);
 }
 
 static void end(const sweep *s, job *j, int status)

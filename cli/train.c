@@ -181,7 +181,6 @@ static void print_notice(void *user, qg_fit_notice what, const char *text)
     case QG_FIT_AT_CHANCE: progress_line(&t->progress, "warning: %s", text); return;
     case QG_FIT_UNLOCKED:
     case QG_FIT_ADVICE:
-    case QG_FIT_OTHER_KERNELS:
     case QG_FIT_SMALL_BATCH: print_safe(stderr, "qgrad: warning: %s\n", text);
     }
 }
@@ -224,7 +223,7 @@ static qg_status build(training *t)
         .events = { t, print_head, print_step, print_epoch, print_notice, take_scores },
     });
     if (!t->of) return qg_errcode();
-    if (qg_rank() == 0) report_presets(), report_warning(t->of->train), report_warning(t->of->test);
+    if (qg_rank() == 0) report_warning(t->of->train), report_warning(t->of->test);
     t->follower = (follower){ .test = t->of->test, .codes = config_flag(asked, "watch"), .out = stderr };
     return QG_OK;
 }

@@ -17,8 +17,7 @@ row() {
     seed=1
     sum=''
     for seed in ${seeds:-1}; do
-        json=$(env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE \
-            $qgrad train $recipe --seed "$seed" --out "$dir/$name-$seed" --resume --json ${threads:-} "$@" 2>"$said") ||
+        json=$($qgrad train $recipe --seed "$seed" --out "$dir/$name-$seed" --resume --json ${threads:-} "$@" 2>"$said") ||
             { tail -n 1 "$said" >&2; exit 1; }
         sum="$sum $(echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p')"
     done

@@ -10,7 +10,6 @@ set=${SET:-cifar10}
 epochs=${EPOCHS:-8}
 qgrad=${QGRAD:-build/qgrad}
 examples=${EXAMPLES:-build/examples}
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU
 case $set in
 cifar10) size=32x32x3 three='cat dog horse' ;;
 sample) size=28x28x1 three='sandal bag boot' ;;

@@ -10,7 +10,6 @@ seeds=${SEEDS:-1 2 3}
 folder=examples/recipes
 [ -d $folder ] || { echo "reproduce.sh: $folder does not exist; run the script from the top of the source tree" >&2; exit 2; }
 [ -x "$qgrad" ] || { echo "reproduce.sh: $qgrad does not exist; build it with make" >&2; exit 2; }
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU      # they affect speed and bits
 
 [ $# -gt 0 ] || set -- $(grep -l '^reproduces' $folder/*.toml | sed 's,.*/,,; s,\.toml$,,')
 common="sweep --recipe $(echo "$@" | tr ' ' ,) --seed $(echo $seeds | tr ' ' ,) --out runs --threads 1 ${OPTIONS:-}"

@@ -143,9 +143,6 @@ avx512, avx2 or baseline: a lower instruction set than that of the machine.
 .TP
 .B OMP_NUM_THREADS
 the number of threads, unless \-\-threads sets it.
-.TP
-.B OPENBLAS_CORETYPE
-the kernels of OpenBLAS, in place of those that fit the CPU.
 .SH EXIT STATUS
 0 success, 1 failure, 2 usage error, 3 stopped by
 .BR \-\-budget ,

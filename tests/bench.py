@@ -482,7 +482,7 @@ def head(b):
     commit = text_of(["git", "describe", "--always", "--dirty"])
     b.say(f"qgrad {commit}, {time.strftime('%Y-%m-%d')}.  {cpu.group(1) if cpu else platform.machine()}, "
           f"{os.cpu_count()} cores, Linux {platform.release()}; {b.o.threads} threads; kernels "
-          f"{b.peak['cpu_path']}, OpenBLAS core {b.peak['blas_core']}; "
+          f"{b.peak['cpu_path']}; "
           f"{', '.join(peer.name for peer in b.peers) or 'no PyTorch'}.  {b.o.rounds} rounds of "
           f"{b.o.seconds:g} s, `{shlex.join(['tests/bench.py', *sys.argv[1:]])}`.\n")
     if not b.mnist:

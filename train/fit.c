@@ -118,7 +118,6 @@ static qg_fit_result result(const fit *f)
     put_accuracies(f, &now);
     now.ended = now.complete ? QG_FIT_OVER : f->ended;
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
-    qg__result_join(now.blas_core, f->before.blas_core, worked ? qg_blas_core() : "");
     qg__result_join(now.cpu_path, f->before.cpu_path, worked ? qg_cpu_path() : "");
     qg__result_join(now.commit, f->before.commit, worked ? qg_commit() : "");
     qg__digest(f->run.net, now.digest);
@@ -475,18 +474,6 @@ static qg_status check_position(const fit *f)
                    " and %" PRIu64, dir, at->steps, at->epoch, n, at->batch);
 }
 
-/* result.json lists all that have worked on the run. */
-static void warn_of_kernels(const fit *f)
-{
-    const qg_fit_result *before = &f->before;
-    char                 text[4 * QG_FIT_TEXT];
-    if (!*before->cpu_path || (!strcmp(before->cpu_path, qg_cpu_path()) && !strcmp(before->blas_core, qg_blas_core()))) return;
-    snprintf(text, sizeof text, "the run was trained with kernels %s and OpenBLAS core %s, and goes on with %s and %s, which round "
-             "otherwise: it ends in other bytes than on one machine; QGRAD_CPU and OPENBLAS_CORETYPE choose them", before->cpu_path,
-             before->blas_core, qg_cpu_path(), qg_blas_core());
-    qg__run_notice(&f->run, QG_FIT_OTHER_KERNELS, text);
-}
-
 /* Continues from the checkpoint. */
 static qg_status continue_run(fit *f)
 {
@@ -503,7 +490,6 @@ static qg_status continue_run(fit *f)
         f->best = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.best_test_accuracy };
     }
     if (!status) status = check_position(f);
-    if (!status && !qg__run_is_finished(&f->run)) warn_of_kernels(f);
     if (!status && !qg__run_is_finished(&f->run)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     if (!status && extends) status = qg__run_extend(&f->run);

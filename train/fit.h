@@ -44,8 +44,8 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
-/* The version of the arithmetic: of the order and the rounding of every operation that weights and scores depend on.  Every
- * machine that trains the same configuration under the same version ends in the same bytes.  A checkpoint notes it, and a run
+/* The version of the arithmetic (docs/arithmetic.md): of the order and the rounding of every operation that weights and scores depend
+ * on.  Every machine that trains the same configuration under the same version ends in the same bytes.  A checkpoint notes it, and a run
  * continues under no other.  Runs that note none have version 1, which depended on the machine. */
 enum { QG_ARITHMETIC = 2 };
 
@@ -80,7 +80,7 @@ typedef enum qg_fit_end {
 enum { QG_FIT_TEXT = 192 };
 typedef struct qg_fit_result {
     /* Values of all processes that worked on the run: one value, or "first, second" if they differ. */
-    char     commit[QG_FIT_TEXT], cpu_path[QG_FIT_TEXT], blas_core[QG_FIT_TEXT];
+    char     commit[QG_FIT_TEXT], cpu_path[QG_FIT_TEXT];    /* qg_commit; qg_cpu_path, on which speed depends but no bit */
     char     digest[QG_FIT_TEXT];           /* of the current weights (qg_params_digest), in hexadecimal */
     double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two.  The best is
                                                    that of best.safetensors.  With validation, NaN until the run is
@@ -115,9 +115,6 @@ typedef enum qg_fit_notice {
                                for the variance of a batch norm */
     QG_FIT_DRIFTED,         /* learned values have left the normal range of their scheme, or are far from those that it
                                would start with; each is named once, with what usually helps */
-    QG_FIT_OTHER_KERNELS,   /* a run continues with kernels or an OpenBLAS core that round
-                               differently from those it was trained with, so its files will differ
-                               from those of a run on one machine; result.json lists all of them */
     QG_FIT_AT_CHANCE        /* after 100 or more steps the images that choose the best epoch are
                                classified no better than by always naming the same class; at most
                                once per process, with the likely cause */

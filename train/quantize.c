@@ -252,7 +252,6 @@ static qg_status write_result(const quantization *z)
                               .seed = z->config.seed,
                               .threads = (uint64_t)qg_threads(),
                               .arithmetic = QG_ARITHMETIC };
-    qg__result_join(r.blas_core, "", qg_blas_core());
     qg__result_join(r.cpu_path, "", qg_cpu_path());
     qg__result_join(r.commit, "", qg_commit());
     qg__digest(z->net, r.digest);

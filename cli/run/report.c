@@ -21,20 +21,10 @@ void report_warning(const qg_loader *images)
     if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
 }
 
-void report_presets(void)
-{
-    static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_BLOCK_FACTOR" };
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (getenv(presets[i]))
-            print_safe(stderr, "qgrad: warning: %s is set to %s, so OpenBLAS does not choose for itself: speed and bits differ\n",
-                       presets[i], getenv(presets[i]));
-}
-
 void report_machine(qg__json *j)
 {
     qg__json_integer(j, "peak_rss_bytes", qg__peak_rss_bytes());
     qg__json_integer(j, "threads", (uint64_t)qg_threads());
-    qg__json_text(j, "blas_core", qg_blas_core());
     qg__json_text(j, "cpu_path", qg_cpu_path());
     qg__json_text(j, "commit", qg_commit());
 }
@@ -58,8 +48,7 @@ void report_head(const report *r, FILE *out)
                qg_loader_shape(r->of->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", get(r, "normalise"), get(r, "augment"));
     fprintf(out, "steps    %d per epoch, of %s image%s each\n", qg_loader_batches(train), batch, strcmp(batch, "1") ? "s" : "");
-    fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
-            qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
+    fprintf(out, "machine  %d thread%s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);
     qg_net_summary(r->of->net, out);
     fputc('\n', out);

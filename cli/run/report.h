@@ -20,11 +20,7 @@ typedef struct report {
 /* Prints the warning of a loader, if it has one, on stderr. */
 void report_warning(const qg_loader *images);
 
-/* Prints a warning on stderr for each variable of the environment by which OpenBLAS is told how to compute, which changes the
- * speed and the bits of training.  Evaluation uses no BLAS. */
-void report_presets(void);
-
-/* Adds memory, threads, BLAS core, kernels and commit. */
+/* Adds memory, threads, kernels and commit. */
 void report_machine(qg__json *j);
 
 /* The line "bytes  N as float, M packed: .." */

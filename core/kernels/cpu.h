@@ -21,13 +21,6 @@ const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
 const char *qg_cpu_unknown(void);      /* the text of QGRAD_CPU if it is none of these and not empty; else NULL */
 const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
 
-/* The core that OpenBLAS should have chosen, or NULL if its choice is right.  OpenBLAS recognises CPUs by model
- * and runs the kernels of 2004, "Prescott", on a CPU newer than itself, two to three times slower.  It chooses
- * when it is loaded, so only OPENBLAS_CORETYPE in the environment of a new process changes that; build/qgrad
- * restarts itself with it (cli/main.c).  QGRAD_CPU limits this choice, too. */
-const char *qg_blas_better_core(void);
-const char *qg__better_core(const char *core, qg_isa isa);     /* the rule of qg_blas_better_core */
-
 /* Whether this thread rounds to nearest and keeps denormal numbers, as C programs begin.  fesetround changes that,
  * and so do libraries that were linked with -ffast-math: they flush denormals to zero in every thread. */
 bool qg__ieee_mode(void);

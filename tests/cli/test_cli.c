@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/kernels/cpu.h"
 #include "core/io/utf8.h"
 #include "tests/support/environment.h"
 #include "tests/support/program.h"
@@ -133,16 +132,6 @@ static void test_options_that_are_given_twice(void **state)
     assert_string_equal(last.err, "");
     assert_status("summary --model lenet5 --seed 1 --see 2", 0);
     assert_string_equal(last.err, "qgrad summary: warning: --seed is given twice: 2 counts, not 1\n");
-}
-
-/* Evaluation uses no BLAS, so only training is warned of. */
-static void test_presets_of_openblas_are_named(void **state)
-{
-    set_variable("OPENBLAS_BLOCK_FACTOR", "2");
-    assert_status("train " SET "--epochs 1 --out @/preset --json", 0);
-    assert_stderr("qgrad: warning: OPENBLAS_BLOCK_FACTOR is set to 2, so OpenBLAS does not choose for itself: speed and bits differ\n");
-    assert_status("eval --run @/preset --json", 0);
-    assert_string_equal(last.err, "");
 }
 
 static void test_bad_files_give_1_and_leave_nothing(void **state)
@@ -284,7 +273,7 @@ static void test_training_on_the_sample(void **state)
     assert_true(last_number("peak_rss_bytes") > 1e6);
     assert_true(last_number("threads") >= 1);
     assert_true(last_number("seed") == 5);
-    assert_true(strlen(last_text("blas_core")) > 0);
+    assert_true(last_number("arithmetic") == 2);
     assert_true(strlen(last_text("cpu_path")) > 0);
     assert_int_equal(strlen(last_text("digest")), 16);
     assert_string_equal(last_text("run"), at("sample"));
@@ -567,14 +556,12 @@ static void test_summary_counts_bytes(void **state)
 static void test_bench_measures(void **state)
 {
     struct timespec began, ended;
-    set_variable("OPENBLAS_CORETYPE", "Haswell"), set_variable("QGRAD_CHOSE_BLAS_CORE", NULL);
     clock_gettime(CLOCK_MONOTONIC, &began);
     const int status = qgrad("bench train --model lenet5 --weight twn --batch 8 --data synthetic "
                              "--seconds 0.3 --profile --json");
     clock_gettime(CLOCK_MONOTONIC, &ended);
     assert_int_equal(status, 0);
     assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
-    assert_stderr("warning: OPENBLAS_CORETYPE is set to Haswell, so OpenBLAS does not choose for itself: speed and bits differ\n");
     cJSON *j = parse();
     assert_true(number(j, "steps") >= 3);
     assert_true(fabs(number(j, "images_per_second") * number(j, "ms_per_step") / 8000 - 1) < 1e-6);
@@ -587,33 +574,6 @@ static void test_bench_measures(void **state)
     cJSON_Delete(j);
 }
 
-/* The fields of bench peak, which has no data and takes no time. */
-static cJSON *peak(const char *core, const char *ours)
-{
-    set_variable("OPENBLAS_CORETYPE", core);
-    set_variable("QGRAD_CHOSE_BLAS_CORE", ours);
-    assert_int_equal(qgrad("bench peak --seconds 0.01 --json"), 0);
-    return parse();
-}
-
-static void test_blas_core_is_no_older_than_the_cpu(void **state)
-{
-    cJSON     *j   = peak(NULL, NULL);
-    const bool old = !strcmp(text(j, "cpu_path"), "baseline");
-    assert_null(qg__better_core(text(j, "blas_core"), old ? QG_ISA_BASELINE : QG_ISA_AVX512));
-    cJSON_Delete(j);
-    /* The user's choice is kept, and a second start does not cause a third. */
-    for (int ours = 0; ours < 2 && !old; ours++) {
-        j = peak("Prescott", ours ? "yes" : NULL);
-        assert_string_equal(text(j, "blas_core"), "Prescott");
-        cJSON_Delete(j);
-    }
-    assert_string_equal(qg__better_core("Prescott", QG_ISA_AVX512), "SkylakeX");
-    assert_string_equal(qg__better_core("Nehalem", QG_ISA_AVX2), "Haswell");
-    assert_null(qg__better_core("Prescott", QG_ISA_BASELINE));
-    assert_null(qg__better_core("Zen", QG_ISA_AVX512));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -622,7 +582,6 @@ int main(void)
         cmocka_unit_test(test_help_is_of_its_command),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_options_that_are_given_twice),
-        cmocka_unit_test_teardown(test_presets_of_openblas_are_named, restore_variables),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
         cmocka_unit_test_teardown(test_a_misspelt_cpu_is_named, restore_variables),
         cmocka_unit_test_teardown(test_processes_that_are_no_ranks_are_told, restore_variables),
@@ -645,8 +604,7 @@ int main(void)
         cmocka_unit_test(test_eval_with_another_scheme),
         cmocka_unit_test(test_ranges_of_folded_weights),
         cmocka_unit_test(test_summary_counts_bytes),
-        cmocka_unit_test_teardown(test_bench_measures, restore_variables),
-        cmocka_unit_test_teardown(test_blas_core_is_no_older_than_the_cpu, restore_variables),
+        cmocka_unit_test(test_bench_measures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -238,18 +238,6 @@ static void test_a_sweep_waits_for_other_processes(void **state)
     assert_same_run("all/weight=twn-seed-1", "alone");
 }
 
-static void test_a_run_with_several_kernels_is_told(void **state)
-{
-    set_variable("QGRAD_CPU", "baseline");
-    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
-    set_variable("QGRAD_CPU", NULL);
-    assert_status(SMALL "--array 1", 0);
-    if (widest_path() == QG_ISA_BASELINE) skip();
-    assert_stderr(" s, with kernels baseline, ");
-    assert_status(SMALL "--array 2", 0);
-    assert_true(!strstr(last.err, "kernels"));
-}
-
 /* What the training says of a run that another version began. */
 static void test_a_run_of_another_arithmetic_is_not_continued(void **state)
 {
@@ -338,7 +326,6 @@ int main(void)
         cmocka_unit_test_setup(test_two_sweeps_share_the_work, restore_tree),
         cmocka_unit_test_setup(test_two_sweeps_that_fail_say_why, restore_tree),
         cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
-        cmocka_unit_test_setup_teardown(test_a_run_with_several_kernels_is_told, restore_tree, restore_variables),
         cmocka_unit_test_setup(test_a_run_of_another_arithmetic_is_not_continued, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),

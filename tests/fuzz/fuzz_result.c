@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     MUST(!strcmp(text, other));
     change(path, text, n * 31 + bytes[n / 2], bytes[n - 1] | 1);
     join(r.commit, r.digest);
-    join(r.blas_core, r.cpu_path);
+    join(r.cpu_path, r.commit);
     free(text);
     free(other);
     return 0;

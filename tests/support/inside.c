@@ -21,8 +21,6 @@ static long its_reading, its_turn;
 
 static int run_verb(int argc, char **argv)
 {
-    /* Which main would have removed. */
-    unsetenv("OPENBLAS_CORETYPE"), unsetenv("QGRAD_CHOSE_BLAS_CORE");
     clock_ticks = true;
     clock_raises(its_signal, its_reading);
     clock_turns_back(its_turn);

@@ -17,7 +17,6 @@
 #include <cblas.h>
 #include <cmocka.h>
 
-#include "core/kernels/cpu.h"
 #include "core/rng.h"
 
 char        root[DIRECTORY_BYTES];
@@ -381,9 +380,6 @@ static void write_set(const char *split, uint32_t n, uint64_t key)
 int set_up(void **state)
 {
     program = getenv("QGRAD") ? getenv("QGRAD") : "build/qgrad";
-    /* On a CPU that OpenBLAS does not know, the program would choose another core than this process has, and bytes
-     * of the two are compared.  Like a choice of its own, the program removes it, and does not warn. */
-    if (setenv("OPENBLAS_CORETYPE", qg_blas_core(), 1) || setenv("QGRAD_CHOSE_BLAS_CORE", "yes", 1)) return -1;
     /* Without it the program would start twice (cli/main.c), and in a child that is the program, OpenBLAS would start
      * threads, which wait for work in a loop. */
     if (setenv("OPENBLAS_NUM_THREADS", "1", 1)) return -1;

@@ -497,7 +497,7 @@ int main(int argc, char **argv)
     library = absolute(argv[optind++]);
     unsetenv("OPENBLAS_CORETYPE"), unsetenv("OPENBLAS_L2_SIZE"), unsetenv("OMP_NUM_THREADS");
     /* Else the program restarts itself. */
-    setenv("OPENBLAS_NUM_THREADS", "1", 1), setenv("QGRAD_CHOSE_BLAS_CORE", "yes", 1);
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     path_put(base, "%s/qg_torture_XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (shared == MAP_FAILED || !mkdtemp(base)) die("cannot make %s: %s", base, strerror(errno));

@@ -84,8 +84,7 @@ static void print_head(const bench *b)
 {
     printf("%s ", b->forward ? "evaluate" : "train");
     bench_print_net(b);
-    printf(", batch %d: %d thread%s, OpenBLAS core %s, kernels %s\n", b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s",
-           qg_blas_core(), qg_cpu_path());
+    printf(", batch %d: %d thread%s, kernels %s\n", b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
 }
 
 static void print_text(const bench *b, bool profile)
@@ -189,7 +188,6 @@ static int run_bench(bench *b)
     if (status) return options_report("qgrad bench", usage);
     b->recipe = *b->config;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
-    if (qg_rank() == 0) report_presets();
     b->engine_batch = b->recipe.batch;
     if (b->packed && b->recipe.batch < SEEN_IMAGES) b->recipe.batch = SEEN_IMAGES;
     status = bench_build(b);

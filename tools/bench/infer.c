@@ -251,6 +251,7 @@ static void print_json(const row r[ROWS], int turns)
         qg__json_close(&j, '}');
     }
     qg__json_close(&j, ']');
+    qg__json_text(&j, "blas_core", qg_blas_core());
     report_machine(&j);
     qg__json_end(&j);
 }
@@ -298,7 +299,6 @@ static bool build(row r[ROWS], lab *l)
 int bench_infer(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    report_presets();
     lab  l = { 0 };
     row *r = calloc(ROWS, sizeof *r);
     if (r) make_rows(r);

@@ -361,7 +361,6 @@ static int run(scaling *s)
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
-    if (qg_rank() == 0) report_presets();
     status = fill(s, &s->strong, false, most, project);
     if (!status) status = fill(s, &s->weak, true, most, project);
     if (!project) qg__ranks_among(most);

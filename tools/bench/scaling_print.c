@@ -53,8 +53,7 @@ void scaling_print_text(const scaling *s)
     void (*const print)(const scaling *, const lines *) = s->links.count ? print_projected : print_measured;
     printf("%s training of ", s->links.count ? "projected" : "measured");
     bench_print_net(&s->shown);
-    printf(": %d thread%s per rank, OpenBLAS core %s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(),
-           qg_cpu_path());
+    printf(": %d thread%s per rank, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
     printf("computing takes C / ranks + S: C %.3f ms, S %.3f ms\n", s->c, s->s);
     print_links(s);
     printf("\nstrong scaling: %d images for all ranks\n", s->config->batch);
