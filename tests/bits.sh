@@ -164,8 +164,9 @@ own() {
 
 # What differs between two runs of the same program.
 masked() {
-    untimed | sed -E "s,$qgrad,qgrad,g" | sed -E 's/"(seconds[a-z_]*|images_per_second|peak_rss_bytes|commit|checksum|cpu_path)":("[^"]*"|[-+.e0-9]+)/"\1":_/g
+    untimed | sed -E "s,$qgrad,qgrad,g" | sed -E 's/"(seconds[a-z_]*|images_per_second|peak_rss_bytes|commit|checksum|cpu_path|weight_bytes|context_bytes)":("[^"]*"|[-+.e0-9]+)/"\1":_/g
         s/[0-9.]+ (images\/s|images per second)/_ \1/g; s/commit [0-9a-f]{12}(-dirty)?/commit _/g; s/ +[0-9.]+ s($|,)/ _ s\1/
+        s/(kernels|threads?,) (avx512|avx2|baseline)/\1 _/g
         s,>[0-9]+:[0-9:]+<,>_<,g; s,(images per second</small><b>)[0-9]+,\1_,g
         s/  +[0-9]+\.[0-9]( ± [0-9]+\.[0-9])?$/ _/
         s,^(runs/.*  )[0-9]+\.[0-9](  |$),\1_\2,
