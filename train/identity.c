@@ -8,6 +8,7 @@
 #include "core/io/number.h"
 #include "core/io/paths.h"
 #include "core/dist/exchange.h"
+#include "core/kernels/cpu.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "quant/scheme.h"
@@ -216,16 +217,16 @@ static size_t same_lines(const char *a, const char *b)
 
 qg_status qg__run_check_ranks(const qg__run *r)
 {
-    static const char *const mine = "%scommit = \"%s\"\nwhitening = \"%s\"\nweights = \"%s\"\n";
+    static const char *const mine = "%scommit = \"%s\"\nkernels = \"%s\"\nwhitening = \"%s\"\nweights = \"%s\"\n";
     const char              *white = qg_state_find_note(r->last, "normalise.whitening");
     char                     digest[17], said[512] = "";
     if (qg_ranks() == 1) return QG_OK;
     qg__digest(r->net, digest);
     if (!white) white = "none";
-    const int n = snprintf(NULL, 0, mine, r->identity, qg_commit(), white, digest);
+    const int n = snprintf(NULL, 0, mine, r->identity, qg_commit(), qg_cpu_path(), white, digest);
     char     *here  = malloc((size_t)n + 1), *there = NULL;
     size_t    bytes = (size_t)n + 1;
-    if (here) snprintf(here, bytes, mine, r->identity, qg_commit(), white, digest);
+    if (here) snprintf(here, bytes, mine, r->identity, qg_commit(), qg_cpu_path(), white, digest);
     qg_status status = qg_ranks_broadcast(&bytes, sizeof bytes);
     if (!status) there = qg_rank() ? malloc(bytes) : here;
     if (qg_ranks_any(!here || !there)) status = qg_fail(QG_EMEM, "out of memory for the configurations of ranks");

@@ -127,8 +127,9 @@ char     *qg__run_identity(const qg__run *r);
 QG_MUST_CHECK
 qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, qg_fit_span *was);
 
-/* Checks that all ranks have the identity, the program, the matrix of whitening and the weights of rank 0; otherwise they would end in
- * different weights, or wait for each other forever.  Fails with QG_EARG. */
+/* Checks that all ranks have the identity, the program, the kernels, the matrix of whitening and the weights of rank 0; otherwise they
+ * would end in different weights, or wait for each other forever.  Kernels have the same bits, but ranks exchange weight
+ * gradients in the order in which theirs pack them.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg__run_check_ranks(const qg__run *r);
 
