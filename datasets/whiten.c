@@ -261,8 +261,10 @@ float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
     float       *to = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
     block        b  = { .set = set, .mean = s->mean, .row = row, .x = x };
     product      p  = { .s = s, .kernels = QG_KERNELS(qg__dense_kernels), .x = x, .n = rest_of(n, 0, BLOCK) };
-    const qg__dense_product first = columns_of(&p, 0);      /* no other takes more scratch */
-    p.size    = (p.kernels->scratch(&first) + LINE - 1) / LINE * LINE;
+    /* The last piece has fewer columns, but if they fill no vectors, it collects its sums in scratch. */
+    const qg__dense_product first = columns_of(&p, 0), last = columns_of(&p, pieces_of(row, COLUMNS) - 1);
+    const size_t            size = p.kernels->scratch(&first), more = p.kernels->scratch(&last);
+    p.size    = ((size > more ? size : more) + LINE - 1) / LINE * LINE;
     p.scratch = aligned_alloc(LINE * sizeof *p.scratch, (size_t)qg_threads() * p.size * sizeof *p.scratch);
     if (!x || !to || !p.scratch) {
         qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));

@@ -201,6 +201,25 @@ static void test_any_threads(void **state)
     assert_memory_equal(x[0], x[2], sizeof x[0]);
 }
 
+/* Images of 300 values: the last columns of the product fill no vectors, which takes scratch of its own. */
+static void test_columns_that_fill_no_vectors(void **state)
+{
+    enum { FEW = 24, LONG_ROW = 10 * 10 * 3 };
+    static float first[FEW * LONG_ROW];
+    for (int threads = 1; threads <= 3; threads++) {
+        qg__dataset set = { .shape = { FEW, 10, 10, 3 }, .classes = 2 };
+        assert_true(qg__dataset_allocate(&set));
+        for (int i = 0; i < FEW * LONG_ROW; i++) set.images[i] = (uint8_t)(qg_uniform(7, (uint64_t)i) * 255);
+        memset(set.labels, 0, FEW * sizeof *set.labels);
+        qg_set_threads(threads);
+        qg_loader *l = qg__loader_new(set, (qg_loader_spec){ .batch = FEW, .in_order = true, .normalise = { .kind = QG_WHITEN } });
+        if (threads == 1) memcpy(first, all(l), sizeof first);
+        assert_memory_equal(all(l), first, sizeof first);
+        qg_loader_free(l);
+    }
+    qg_set_threads(0);
+}
+
 static void test_eigen(void **state)
 {
     enum { M = 33 };
@@ -230,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_statistics_are_taken_over),
         cmocka_unit_test(test_whitens),
         cmocka_unit_test(test_any_threads),
+        cmocka_unit_test(test_columns_that_fill_no_vectors),
         cmocka_unit_test(test_eigen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
