@@ -80,7 +80,7 @@ static double annealed(const qg_schedule *s, double progress)
     switch (s->kind) {
     case QG_CONSTANT: return 1;
     case QG_STEP: return steps_down(s, progress);
-    case QG_EXPONENTIAL: return qg__pow(factor, progress);
+    case QG_EXPONENTIAL: return factor == 0 && progress >= 0 ? progress == 0 : qg__pow(factor, progress);
     case QG_COSINE: return factor + (1 - factor) * 0.5 * (1 + qg__cos_pi(progress));
     case QG_LINEAR: return factor + (1 - factor) * (1 - progress);
     }

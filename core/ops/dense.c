@@ -80,13 +80,14 @@ static qg__dense_product weight_gradient(const dense *d, block b)
 
 /* Blocks are wide enough that reading the other operand once more does not count.  Where there would be but one, rows
  * are cut for threads to have something to share, if it is worth it. */
-enum { COLUMNS = 256, SOME = 48, WORTH = 1 << 20 };
+enum { COLUMNS = 256, SOME = 48, MOST = 4, WORTH = 1 << 20 };
 
 static int blocks_down(const dense *d)
 {
     const int  fewest = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, some = d->rows / SOME;
     const bool whole  = d->to - d->from > COLUMNS || (double)d->n * d->o * d->k < WORTH;
-    return whole || some <= fewest ? fewest : some < 4 ? some : 4;
+    if (whole || some <= fewest) return fewest;
+    return some < MOST ? some : fewest > MOST ? fewest : MOST;
 }
 
 static int blocks_across(const dense *d) { return (d->to - d->from + COLUMNS - 1) / COLUMNS; }

@@ -77,7 +77,9 @@ static void rates_are_those_of_the_formulas(void **state)
         assert_lr("step:every=0.04,factor=0.5", epoch / 1000.0, 0.2 * pow(0.5, epoch / 40), 3e-7);
     for (int epoch = 0; epoch < 10; epoch++)
         assert_lr("step:every=0.1", epoch / 10.0, 0.2 * pow(0.1, epoch), 3e-7);
-    const qg_schedule cosine = { .kind = QG_COSINE, .factor = 0.5f };
+    const qg_schedule cosine = { .kind = QG_COSINE, .factor = 0.5f }, none = { .kind = QG_EXPONENTIAL };
+    assert_true(qg_schedule_lr(&none, 0.2, 0) == 0.2);
+    assert_true(qg_schedule_lr(&none, 0.2, 0.5) == 0);
     assert_true(isnan(qg_schedule_lr(&cosine, 0.2, NAN)));
     assert_true(qg_schedule_lr(NULL, 0.2, 0.7) == 0.2);
 }
