@@ -136,7 +136,7 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: did not start from the weights of memory");
 }
 
-/* On another machine both have other bits, and each alone would contradict the other's logs. */
+/* Under another arithmetic both have other bits, and each alone would contradict the other's logs. */
 static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
 {
     write_recipe("tuned", "init-recipe = \"memory\"\n");
@@ -351,6 +351,8 @@ static void test_a_row_is_repeated_and_compared(void **state)
     assert_string_equal(last_text("run"), "again/twn/seed-11");
     assert_string_equal(last_text("compared"), "digests");
     assert_status("results --check", 0);                                        /* nothing there has changed */
+    edit_result("again/twn/seed-11/result.json", "\"commit\":\"", "\"commit\":\"0123456789ab\",\"was\":\"");
+    assert_refuses("results --repeat twn --seed 11 --out again", 1, "again/twn/seed-11: was trained by commit 0123456789ab, and this program is of ");
 }
 
 static void test_the_first_epoch_that_differs_is_named(void **state)
@@ -365,6 +367,8 @@ static void test_the_first_epoch_that_differs_is_named(void **state)
     run_shell("[ $(wc -l <@/runs/repeat/twn/seed-10/metrics.csv) = 2 ]");
     assert_status("results --repeat twn --json", 1);
     assert_true(last_number("equal") == 0 && last_number("differs") == 1);
+    snprintf(line, sizeof line, "digest %s, but the log has 0123456789abcdef", digest);
+    assert_string_equal(last_text("what"), line);
     run_shell("sed -i '3s/,[0-9a-f]\\{16\\},/,0123456789abcdef,/' @/results/twn/seed-11/metrics.csv");
     assert_refuses("results --check", 1, "but the last row of metrics.csv has 0123456789abcdef");
 }
@@ -430,6 +434,7 @@ static void test_what_cannot_be_repeated_is_named(void **state)
     assert_refuses("results --repeat twn --seed 12", 1, "results has no run of twn with seed 12");
     assert_refuses("results --repeat twn --epochs 3", 1, "--epochs 3: the log of twn has 2");
     assert_refuses("results --repeat twn --check", 2, "--repeat excludes --check and --add");
+    assert_refuses("results --repeat twn --init runs/twn/seed-10", 1, "--init: twn does not start from the weights of another run");
     assert_refuses("results --seed 3", 2, "are of --repeat ROW");
     copy("set", "moved");
     change_a_label("moved");

@@ -388,8 +388,8 @@ static void test_runs_of_earlier_versions_are_read_but_not_continued(void **stat
     assert_status("eval --run @/aged --json", 0);
     assert_string_equal(last_text("file"), "last.safetensors");
     assert_refuses("train --resume --out @/aged", 1,
-                   "aged: was trained under version 1 of the arithmetic, but this program has version 2, which rounds otherwise, so it cannot "
-                   "be continued; it can still be evaluated, exported and used to predict, a new run can start from its weights (init)");
+                   "aged: was trained under version 1 of the arithmetic, but this program has version 2, so it cannot be continued.  You "
+                   "can evaluate, export or predict with it, start a new run from its weights (init), or train it again");
     run_shell("diff -r @/aged @/aged-kept");
     assert_status("inspect @/aged", 0);
     assert_stdout(", arithmetic 1\n");

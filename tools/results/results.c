@@ -207,6 +207,7 @@ static void print_repetition(const config *asked, const repetition *r)
         qg__json_text(&j, "compared", noted ? "digests" : "losses and accuracies");
         qg__json_integer(&j, "equal", (uint64_t)r->equal);
         qg__json_integer(&j, "differs", (uint64_t)r->differs);
+        if (r->differs) qg__json_text(&j, "what", r->what);
         qg__json_path(&j, "run", r->dir);
         qg__json_end(&j);
         return;

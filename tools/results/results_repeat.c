@@ -8,6 +8,7 @@
 #include "core/io/number.h"
 #include "tools/results/results.h"
 #include "train/run.h"
+#include "train/runs.h"
 
 /* What stop_signal has if the training has done its part. */
 enum { ENOUGH = -1 };
@@ -75,17 +76,25 @@ static void on_notice(void *user, qg_fit_notice what, const char *text)
     print_safe(stderr, "qgrad results: warning: %s\n", text);
 }
 
-/* What an earlier call has trained in the directory. */
-static qg_status compare_rows(repetition *r)
+/* What an earlier call of this program has trained in the directory.  *done: all that is asked for; a run whose weights
+ * another one starts with must be complete, since its last epoch has a row before they are written. */
+static qg_status compare_rows(repetition *r, bool *done)
 {
     qg__run_paths p;
     qg__metrics   m;
     qg_epoch      e;
+    qg_fit_result was;
     qg_status     status = qg__run_paths_of(r->dir, &p);
+    *done                = false;
     if (status || !qg__path_exists(p.file[QG__RUN_METRICS])) return status;
+    const bool noted = !qg_run_result(r->dir, &was);
+    if (noted && strcmp(was.commit, qg_commit()))
+        return qg_fail(QG_ESTATE, "%s: was trained by commit %s, and this program is of %s; remove it, or name another directory "
+                       "with --out", r->dir, was.commit, qg_commit());
     status = qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0);
     for (int i = 0; !status && i < r->epochs && qg__metrics_row(&m, i, &e); i++) compare(r, &e);
     qg__metrics_end(&m);
+    *done = r->differs || (r->equal >= r->epochs && (r->epochs < r->of->metrics.epochs || (noted && was.complete)));
     return status;
 }
 
@@ -141,13 +150,14 @@ static qg_status repeat(const results *all, repetition *r, const config *asked, 
                    r->of->row, r->of->seed, r->of->result.arithmetic, QG_ARITHMETIC);
     const int n = snprintf(r->dir, sizeof r->dir, "%s/%s/seed-%" PRIu64, out, r->of->row, r->of->seed);
     if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "--out: the path is too long");
-    status = compare_rows(r);
-    if (status || r->differs || r->equal >= r->epochs) return status;
+    bool done;
+    status = compare_rows(r, &done);
+    if (status || done) return status;
     if (first.of) {
         first.epochs = first.of->metrics.epochs;
         status       = repeat(all, &first, asked, NULL);
-        if (status || stop_signal) return status;
-        if (first.differs) return *r = first, QG_OK;
+        if (status) return status;
+        if (first.differs || stop_signal) return *r = first, QG_OK;
         init = first.dir;
     } else if (other && !init) {
         return qg_fail(QG_EARG,
@@ -170,6 +180,8 @@ qg_status results_repeat(const results *all, const config *asked, repetition *r)
     if (config_text(asked, "epochs")) r->epochs = config_integer(asked, "epochs");
     if (r->epochs > r->of->metrics.epochs)
         return qg_fail(QG_EARG, "--epochs %d: the log of %s has %d", r->epochs, row, r->of->metrics.epochs);
+    if (config_text(asked, "init") && !qg__recipe_value(&r->of->config, "init-digest"))
+        return qg_fail(QG_EARG, "--init: %s does not start from the weights of another run", row);
     stop_begin();
     return repeat(all, r, asked, config_text(asked, "init"));
 }
