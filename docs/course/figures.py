@@ -92,6 +92,14 @@ def staircase():
                           chart(WIDTH, "their slopes", ("w", -1.6, 1.6), ("", -0.2, 2.2), right)])
 
 
+def arrow(kind, colour, x, y, middle, height, to):
+    """A curve from (x, y) to (to, y) that is drawn towards (middle, height), with a head."""
+    a = math.atan2(y - height, to - middle)
+    sides = [(to - 9 * math.cos(a + turn), y - 9 * math.sin(a + turn)) for turn in (-0.4, 0.4)]
+    return ('<path class="%s" d="M%d %dQ%d %d %d %d"/>' % (kind, x, y, middle, height, to, y)
+            + '<path class="f%d" d="M%d %dL%.1f %.1fL%.1f %.1fZ"/>' % (colour, to, y, *sides[0], *sides[1]))
+
+
 def tape():
     rows = [line.split() for line in program("tape").split("\n\n")[0].split("\n")[1:]]
     out, wide = [], 150
@@ -102,8 +110,8 @@ def tape():
         for k in int(a), int(b):
             if k >= 0:
                 start, end, lift = 20 + k * wide + 56, x + 56, 22 + 26 * (int(i) - k)
-                out += ['<path class="l s0" d="M%d 110Q%d %d %d 110"/>' % (start, (start + end) / 2, 110 - lift, end - 12),
-                        '<path class="l s1 dash" d="M%d 172Q%d %d %d 172"/>' % (end, (start + end) / 2, 172 + lift, start + 12)]
+                middle = (start + end) / 2
+                out += [arrow("l s0", 0, start, 110, middle, 110 - lift, end - 12), arrow("l s1 dash", 1, end, 172, middle, 172 + lift, start + 12)]
     out += [text(20, 24, "forward: each var is computed from older ones, left to right", "start", "t"),
             text(20, 276, "backward: gradients flow from the newest var to the oldest, right to left", "start", "t")]
     write("2-tape", out, width=20 + wide * len(rows), height=290)
@@ -126,9 +134,9 @@ def learned():
         runs.setdefault(words[0], []).append((int(words[1]), float(words[2]), values))
     exact, printed = runs["ttq:as=paper"], runs["ttq:as=paper,rule=as-printed"]
     left = [("derivative", 0, [(s, v["wn"]) for s, _, v in exact]), ("as printed", 1, [(s, v["wn"]) for s, _, v in printed if v["wn"] < 4])]
-    right = [("LSQ, 3 steps", 0, [(s, 3 * v["step"]) for s, _, v in runs["lsq:bits=2"]])]
+    right = [("LSQ, 3 s", 0, [(s, 3 * v["step"]) for s, _, v in runs["lsq:bits=2"]])]
     right += [(n, c, [(s, v["alpha"]) for s, _, v in runs[k]]) for n, c, k in (("PACT from 1", 1, "pact:bits=2,alpha=1"), ("PACT from 6", 2, "pact:bits=2,alpha=6"))]
-    write("4-learned", [chart(0, "Wn of TTQ", ("step", 0, 60), ("Wn", 0, 4), left), chart(WIDTH, "the largest level", ("step", 0, 60), ("", 0, 7), right)])
+    write("4-learned", [chart(0, "Wn of TTQ", ("update", 0, 60), ("Wn", 0, 4), left), chart(WIDTH, "the largest level", ("update", 0, 60), ("", 0, 7), right)])
 
 
 def order():
@@ -136,7 +144,7 @@ def order():
     for line in program("order", "histogram").split("\n")[:-1]:
         name, low, share = line.split(";")
         bins.setdefault(name, []).extend([(int(low), 100 * float(share)), (int(low) + 1, 100 * float(share))])
-    write("5-order", [chart(WIDTH * i, "before the sign: " + n, ("x", -15, 15), ("values, %", 0, 80 if "relu" in n else 40), [(None, i, p, "area")], band=(-1, 1))
+    write("5-order", [chart(WIDTH * i, "before the sign: " + n, ("x", -15, 15), ("values, %", 0, 80), [(None, i, p, "area")], band=(-1, 1))
                       for i, (n, p) in enumerate(bins.items())])
 
 
@@ -154,7 +162,7 @@ def integers():
     slope, crosses = float(words[0]), float(words[3].strip("):"))
     line = [(y, slope * (y - crosses)) for y in (-8, 20)]
     dots = [[(y, slope * (y - crosses)) for y in range(-8, 21) if (y >= crosses) == above] for above in (False, True)]
-    write("7-integers", [chart(0, "a batch norm before a sign is a comparison", ("sum y of signs", -8, 20), ("batch norm of y", -1.5, 1.5),
+    write("7-integers", [chart(0, "a batch norm before a sign is a comparison", ("whole number y", -8, 20), ("batch norm of y", -1.5, 1.5),
                                [("", 2, line), ("", 1, dots[0], "dots"), ("", 0, dots[1], "dots")], marks=[(crosses, "sign changes")])])
 
 

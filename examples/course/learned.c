@@ -7,7 +7,7 @@
 
 #include "qgrad.h"
 
-enum { N = 2000, STEPS = 60 };
+enum { N = 2000, UPDATES = 60 };
 static float w[N], q[N], dq[N], dw[N];
 
 /* loss = mean of (q - w)^2 / 2, so dL/dq = (q - w) / n.  It returns the loss. */
@@ -21,19 +21,19 @@ static double loss_gradient(void)
     return sum / N;
 }
 
-static int every = 20;          /* steps from one line to the next */
+static int every = 20;          /* updates from one line to the next */
 static qg_status train(const char *scheme, qg_role role, float lr)
 {
     for (int i = 0; i < N; i++) w[i] = qg_normal(3, (uint64_t)i);
     for (int i = 0; i < N && role == QG_INPUT; i++) w[i] = fmaxf(w[i], 0);      /* as a relu gives them */
     qg_quantizer *z = qg_quantizer_parse(scheme, role, (qg_shape){ 1, 1, 1, N });
     if (!z) return qg_errcode();
-    for (int step = 0; step <= STEPS; step++) {
+    for (int update = 0; update <= UPDATES; update++) {
         if (qg_quantizer_forward(z, QG_TRAIN, w, q)) return qg_errcode();
         const double loss = loss_gradient();
         if (qg_quantizer_backward(z, dq, dw)) return qg_errcode();
-        const bool shown = step % every == 0;
-        if (shown) printf("%-30s %5d %8.4f", scheme, step, loss);
+        const bool shown = update % every == 0;
+        if (shown) printf("%-30s %6d %8.4f", scheme, update, loss);
         for (int i = 0; qg_quantizer_learned(z, i).n; i++) {
             const qg_quantizer_entry e = qg_quantizer_learned(z, i);
             if (!e.gradient) continue;                          /* a mark that lsq keeps, not learned */
@@ -49,7 +49,7 @@ static qg_status train(const char *scheme, qg_role role, float lr)
 int main(int argc, char **argv)
 {
     if (argc > 1) every = atoi(argv[1]);
-    printf("scheme                          step     loss  learned\n");
+    printf("scheme                         update     loss  learned\n");
     if (train("ttq:as=paper", QG_WEIGHT, 0.2f) ||
         train("ttq:as=paper,rule=as-printed", QG_WEIGHT, 0.2f) ||
         train("lsq:bits=3", QG_WEIGHT, 100) ||         /* its gradient is divided by sqrt(n 3) */
