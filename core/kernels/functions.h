@@ -226,7 +226,7 @@ static inline double qg__cos_pi(double t)
     const double n = qg__nearest(2 * t);
     const qg__dd v = qg__dd_times((qg__dd){ t - 0.5 * n, 0 }, pi);
     const double z = v.high * v.high;
-    const int    quarter = (int)((int64_t)n & 3);
+    const int    quarter = fabs(t) < 0x1p50 ? (int)((int64_t)n & 3) : 0;     /* NaN is no integer */
     double       y;
     if (quarter & 1) {
         y = v.high + (v.high * z * qg__polynomial(z, sizeof sine / sizeof *sine, sine) + v.low);
