@@ -255,7 +255,6 @@ static void product_piece(void *context, int piece, int worker)
 
 float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
 {
-    enum { LINE = 16 };                 /* floats in a line of the cache */
     const size_t n = (size_t)set->shape.n, row = qg_row(s->shape);
     float       *x  = malloc(BLOCK * row * sizeof *x);
     float       *to = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
@@ -263,9 +262,8 @@ float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
     product      p  = { .s = s, .kernels = QG_KERNELS(qg__dense_kernels), .x = x, .n = rest_of(n, 0, BLOCK) };
     /* The last piece has fewer columns, but if they fill no vectors, it collects its sums in scratch. */
     const qg__dense_product first = columns_of(&p, 0), last = columns_of(&p, pieces_of(row, COLUMNS) - 1);
-    const size_t            size = p.kernels->scratch(&first), more = p.kernels->scratch(&last);
-    p.size    = ((size > more ? size : more) + LINE - 1) / LINE * LINE;
-    p.scratch = aligned_alloc(LINE * sizeof *p.scratch, (size_t)qg_threads() * p.size * sizeof *p.scratch);
+    p.size    = qg__dense_scratch(p.kernels, &last, qg__dense_scratch(p.kernels, &first, 0));
+    p.scratch = aligned_alloc(64, (size_t)qg_threads() * p.size * sizeof *p.scratch);
     if (!x || !to || !p.scratch) {
         qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
         free(to);

@@ -45,4 +45,12 @@ typedef struct qg__dense_kernels {
 
 QG_DECLARE_KERNELS(qg__dense_kernels, qg__dense_kernels);
 
+/* `most`, or the scratch of m if that is more, in whole lines of the cache: threads with an array of it each share no line. */
+static inline size_t qg__dense_scratch(const qg__dense_kernels *k, const qg__dense_product *m, size_t most)
+{
+    enum { LINE = 16 };
+    const size_t size = (k->scratch(m) + LINE - 1) / LINE * LINE;
+    return size > most ? size : most;
+}
+
 #endif

@@ -128,8 +128,7 @@ static bool multiply(qg_tape *t, dense d, int rows, int from, int to)
     const int pieces = blocks_down(&d) * blocks_across(&d);
     for (int i = 0; i < pieces; i++) {
         const qg__dense_product m = d.product(&d, block_of(&d, i));
-        const size_t size = (d.kernels->scratch(&m) + 15) / 16 * 16;    /* from one line of the cache to one */
-        if (size > d.size) d.size = size;
+        d.size = qg__dense_scratch(d.kernels, &m, d.size);
     }
     d.scratch = pieces ? qg_scratch(t, (size_t)qg_threads() * d.size * sizeof *d.scratch) : NULL;
     if (d.scratch) qg_parallel(pieces, multiply_block, &d);
