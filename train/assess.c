@@ -67,11 +67,21 @@ static int highest(const float *scores, int classes)
     return best;
 }
 
+/* exp(score - the highest) of each class, unless e is NULL, and their sum. */
+static double exponentials(const float *scores, int classes, int best, double *e)
+{
+    double sum = 0;
+    for (int k = 0; k < classes; k++) {
+        const double one = qg__exp((double)scores[k] - (double)scores[best]);
+        if (e) e[k] = one;
+        sum += one;
+    }
+    return sum;
+}
+
 void qg_probabilities(const float *scores, int classes, double *p)
 {
-    const double m   = (double)scores[highest(scores, classes)];
-    double       sum = 0;
-    for (int k = 0; k < classes; k++) sum += p[k] = qg__exp((double)scores[k] - m);
+    const double sum = exponentials(scores, classes, highest(scores, classes), p);
     for (int k = 0; k < classes; k++) p[k] /= sum;
 }
 
@@ -81,9 +91,8 @@ qg_status qg__assess_add(qg_assessment *a, const float *scores, int label)
     for (int k = 0; k < a->classes; k++)
         if (!isfinite(scores[k]))
             return qg_fail(QG_ENAN, "score %d of image %llu is %g", k, (unsigned long long)a->images, (double)scores[k]);
-    const int best = highest(scores, a->classes);
-    double    sum  = 0;
-    for (int k = 0; k < a->classes; k++) sum += qg__exp((double)scores[k] - (double)scores[best]);
+    const int        best = highest(scores, a->classes);
+    const double     sum  = exponentials(scores, a->classes, best, NULL);
     const double     loss = (double)scores[best] - (double)scores[label] + qg__log(sum);
     const qg_mistake m    = { .image       = a->images,
                               .label       = label,
