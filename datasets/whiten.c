@@ -233,6 +233,7 @@ typedef struct product {
 
 enum { COLUMNS = 128 };
 
+/* All of a piece's product but its place. */
 static qg__dense_product columns_of(const product *p, int piece)
 {
     const size_t row = qg_row(p->s->shape), at = (size_t)piece * COLUMNS;
@@ -241,15 +242,15 @@ static qg__dense_product columns_of(const product *p, int piece)
                                 .steps    = (int)row,
                                 .p        = { p->s->whitening + at, 1, (ptrdiff_t)row },
                                 .q        = { p->x, (ptrdiff_t)row, 1 },
-                                .out      = p->to + at,
                                 .out_lane = 1,
                                 .out_row  = (ptrdiff_t)row };
 }
 
 static void product_piece(void *context, int piece, int worker)
 {
-    const product          *p = context;
-    const qg__dense_product m = columns_of(p, piece);
+    const product    *p = context;
+    qg__dense_product m = columns_of(p, piece);
+    m.out               = p->to + (size_t)piece * COLUMNS;
     p->kernels->multiply(&m, p->scratch + (size_t)worker * p->size);
 }
 
