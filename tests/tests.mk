@@ -127,7 +127,7 @@ infer-peers:   ## the same with ONNX Runtime
 torch infer-peers:
 	@$(PYTHON) -m venv $(BUILD)/$@ && $(BUILD)/$@/bin/pip install --quiet torch numpy $(if $(findstring infer,$@),onnxruntime onnx)
 
-# ORIGINALS=DIR is a Python environment, else one of several gigabytes is made.  COMPARE="--write docs/exactness.md" writes the page.
+# ORIGINALS=DIR is a Python environment, else one of several gigabytes is made.  COMPARE="--write results/exactness.md" writes the page.
 ORIGINALS        ?= $(BUILD)/originals
 ORIGINALS_PYTHON ?= python3
 check-originals: deps   ## compares each operator with the implementation it is named after (docs/exactness.md)

@@ -15,11 +15,11 @@ done
 
 rules() { sed -n "$1" "$2" | sort; }
 rules 's/^    "\([a-z0-9-]*\)": (.*/\1/p' tests/originals/declared.py >"$build/tests/declared.txt"
-for rule in $(rules '/^| declared | where/,/^$/s/^| \([a-z0-9-]*\) | .*/\1/p' docs/exactness.md | grep -vx declared); do
+for rule in $(rules '/^| declared | where/,/^$/s/^| \([a-z0-9-]*\) | .*/\1/p' results/exactness.md | grep -vx declared); do
     grep -qx "$rule" "$build/tests/declared.txt" ||
-        { echo "docs/exactness.md: error: declared.py has no $rule"; status=1; }
+        { echo "results/exactness.md: error: declared.py has no $rule"; status=1; }
 done
-grep -q '^| .* | 0 | ' docs/exactness.md || { echo "docs/exactness.md: error: has no results"; status=1; }
+grep -q '^| .* | 0 | ' results/exactness.md || { echo "results/exactness.md: error: has no results"; status=1; }
 
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: check.py not run"; exit $status; }

@@ -2,7 +2,7 @@
 """make check-originals: qgrad's operators and the implementations that they are named after, on the same
 arrays; a table, and what differs.
 
-    check.py --library libqgrad_flat.so [--only NAME,..] [--size S] [--seed N] [--write docs/exactness.md]
+    check.py --library libqgrad_flat.so [--only NAME,..] [--size S] [--seed N] [--write results/exactness.md]
 
 Each package is asked in a process of its own.  One that is missing is skipped, with a line that says so.
 Exit status 1: a difference that no rule declares.  docs/exactness.md tells the rest.

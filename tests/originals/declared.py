@@ -1,4 +1,4 @@
-"""Every difference that a row may declare: where it occurs, and why it stays.  docs/exactness.md prints these."""
+"""Every difference that a row may declare: where it occurs, and why it stays.  results/exactness.md prints these."""
 
 DECLARED = {
     # --- zero, NaN, infinities, denormal numbers
