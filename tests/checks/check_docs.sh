@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
-# that the README names exists, docs/every-scheme.md has the rows of its script, and the guide has examples/classify.c as it
+# that the README names exists, results/every-scheme.md has the rows of its script, and the guide has examples/classify.c as it
 # is.  Every run that a command reads is made on the page, and every name qg_.. in headers, pages and comments exists.
 export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
@@ -8,7 +8,7 @@ build=${BUILD:-build}
 dir=$build/tests/docs
 status=0
 rm -rf "$dir" && mkdir -p "$dir"
-pages="README.md CONTRIBUTING.md $(echo docs/*.md docs/course/*.md)"
+pages="README.md CONTRIBUTING.md $(echo docs/*.md docs/course/*.md results/*.md)"
 for page in $pages; do
     awk -v stem="$dir/$(basename "$page" .md)" '
         /^```c$/ { n++; on = 1; file = stem "-" n ".c"; print "#include \"qgrad.h\"" > file; next }
@@ -67,6 +67,6 @@ for bench in $("${QGRAD:-$build/qgrad}" bench --help | sed -n 's/^  bench \([a-z
 done
 rows() { sed -n "$1" "$2" | sort; }
 [ "$(rows 's/^row \([^ ]*\) .*/\1/p' examples/every_scheme.sh)" = \
-    "$(rows '/^| net /d; /^|---/d; s/^| \([^ ]*\) | `.*/\1/p' docs/every-scheme.md)" ] ||
-    { echo "docs/every-scheme.md: error: has other rows than examples/every_scheme.sh"; status=1; }
+    "$(rows '/^| net /d; /^|---/d; s/^| \([^ ]*\) | `.*/\1/p' results/every-scheme.md)" ] ||
+    { echo "results/every-scheme.md: error: has other rows than examples/every_scheme.sh"; status=1; }
 exit $status
