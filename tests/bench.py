@@ -304,7 +304,7 @@ def table(b):
         modes += mode_lines(name, batch, ours, theirs, floor, goal)
     b.say("\nlimit: multiply-adds of the step's products at the measured peak, "
           f"{b.peak['gflops']:.0f} GFLOP/s.  meanwhile: the same share of what bursts of multiply-adds between the steps "
-          "reached.  bar: floor or goal of the table in docs/performance.md.  "
+          "reached.  bar: floor or goal of the table in results/speed.md.  "
           "PyTorch: its fastest mode; its MiB: the smallest of all modes.")
     if modes:
         b.say("\n### Every mode of PyTorch\n\n| net, batch | version | mode | images/s | qgrad x | bar | MiB |\n" + "|---" * 7 + "|")

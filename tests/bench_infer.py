@@ -240,7 +240,7 @@ def verdict(net, name, results, bar):
 
 def nets(b):
     b.say("Nets with random weights.  *float ends*: the first and the last product are float; *all*: they are quantized as well.  "
-          "*bar*: the least ratio over batches and threads, against the floors and goals of docs/performance.md.")
+          "*bar*: the least ratio over batches and threads, against the floors and goals of results/engine.md.")
     for net in b.o.nets.split(","):
         net_table(b, net)
 
