@@ -8,7 +8,7 @@
 #                                  only the first images of MNIST
 #     sh tests/ranks.sh hosts      two hosts, which are network namespaces with a cable between them, also one of 1 Gbit/s and 0.2 ms
 #                                  and one of 10 Gbit/s and 0.05 ms; needs root and iproute2
-#     sh tests/ranks.sh links      measures training on two such hosts beside the model (docs/scaling.md), some minutes; NETS selects
+#     sh tests/ranks.sh links      measures training on two such hosts beside the model (results/scaling.md), some minutes; NETS selects
 # QGRAD, QGRAD_MPI and QGRAD_DELAY are the programs (build/qgrad, build/qgrad-mpi, build/qgrad-mpi-delay), MNIST and CIFAR10 the directories of the data.
 set -u
 qgrad=${QGRAD:-build/qgrad} mpi=${QGRAD_MPI:-build/qgrad-mpi} delay=${QGRAD_DELAY:-build/qgrad-mpi-delay}
