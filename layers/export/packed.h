@@ -2,7 +2,7 @@
  *
  * The file has what the net computes in QG_EVAL and nothing else: weights at the bits of their codes, batch norms
  * folded into two numbers per channel, activations between layers as codes where the next layer multiplies codes.  The
- * engine computes the same scores bit for bit (docs/exactness.md).
+ * engine computes the same scores bit for bit (docs/packed-files.md).
  *
  *     qg_note        names = { "class-names", "cat/dog" };
  *     qg_packed_spec spec  = { .notes = 1, .note = &names };

@@ -11,7 +11,7 @@ DECLARED = {
         "straight-through sums of QKeras and PyTorch end in +0."),
     "denormals": (
         "x, the gradient, the step, its inverse, or a product of these is denormal (below 2^-126 and not 0).",
-        "TensorFlow's kernels flush denormal numbers to 0, in comparisons, too. qgrad treats them like other "
+        "TensorFlow's kernels flush denormal numbers to 0, also in comparisons. qgrad treats them like other "
         "numbers."),
     "mask-multiplies": (
         "x is outside the range, or NaN.",
