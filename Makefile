@@ -61,10 +61,12 @@ $(BUILD)/%.o: %.c Makefile packaging/flags.mk
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(DEFAULTS) -MMD -MP -c -o $@ $<
 
+# Functions begin at a line of the cache, so that the speed of a kernel does not depend on what is linked before it.
+KERNEL := -falign-functions=64
 define ISA_RULE
 $$(BUILD)/%.$(1).o: %.c Makefile packaging/flags.mk
 	@mkdir -p $$(@D)
-	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
+	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
