@@ -29,7 +29,7 @@ int main(void) { return openblas_get_num_threads() < 0 || !*zlibVersion() || !pn
 C
 }
 
-checks() { [ ! "$CHECK" ] || { fuzzes && { ! has apt-get || { has chromium && pkg-config --exists mpi-c; }; }; }; }
+checks() { [ ! "$CHECK" ] || { fuzzes && { ! has apt-get || { has chromium && has python3 && pkg-config --exists mpi-c; }; }; }; }
 
 # Installs Debian packages, for all of which there is one message.
 install() {
@@ -69,6 +69,6 @@ if ! { builds && checks; }; then
         exit 1
     fi
     install build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libstb-dev zlib1g-dev libcmocka-dev libcjson-dev curl ca-certificates \
-        ${CHECK:+clang libclang-rt-dev valgrind locales chromium libopenmpi-dev openmpi-bin} || exit
+        ${CHECK:+clang libclang-rt-dev valgrind locales chromium python3 libopenmpi-dev openmpi-bin} || exit
 fi
 [ ! "$CHECK" ] || ! has apt-get || install_more

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Opens the report of a short run in headless Chromium, at the widths of a desktop and of a phone: the page has its charts and
-# pictures, logs no error, and is no wider than the window.  Part of `make check`.
+# pictures, logs no error, and is no wider than the window.  Then the page of the course (tests/staircase.py).  Part of `make check`.
 #     sh tests/page.sh [BUILD]
 set -eu
 build=${1:-build}
@@ -37,3 +37,6 @@ for width in 1280 390; do
     [ "$4" -gt 0 ] && [ "$5" = 0 ] || fail "$5 of $4 pictures cannot be decoded"
     echo "tests/page.sh: width $width: $3 charts, $4 pictures, nothing logged"
 done
+
+command -v python3 >/dev/null || { echo "tests/staircase.py: skipped: no python3"; exit 0; }
+python3 tests/staircase.py "$build" "$browser"

@@ -73,6 +73,16 @@ for page in docs/course/[1-9]-*.md docs/course/homework.md; do
     grep -q '^!\[.*](.*\.svg)$' "$page" || fail "$page has no figure"
     grep -qF "(${page##*/})" docs/course/README.md || fail "docs/course/README.md lacks $page"
 done
+# The page to play with (tests/staircase.py opens it): one small file that loads nothing.
+page=docs/course/staircase.html
+[ "$(wc -c <"$page")" -le 80000 ] || fail "$page has more than 80000 bytes"
+! grep -nE '<(link|script|img)[^>]*(href|src)="[^d]|url\(|@import|fetch\(|XMLHttpRequest|import\(' "$page" || fail "$page loads something"
+for link in $(sed -n 's/.*href="\([^"]*\.[a-z]*\)".*/\1/p' "$page"); do
+    [ -e "docs/course/$link" ] || fail "$page: $link does not exist"
+done
+for chapter in README 1-staircase 6-dynamics; do
+    grep -qF '](staircase.html)' "docs/course/$chapter.md" || fail "docs/course/$chapter.md has no link to $page"
+done
 # The figures that no training decides.
 if command -v python3 >/dev/null; then
     python3 docs/course/figures.py "$build" "$dir" 12378 || fail "docs/course/figures.py failed"
