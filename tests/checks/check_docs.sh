@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
-# that the README names exists, results/every-scheme.md has the rows of its script, and the guide has examples/classify.c as it
-# is.  Every run that a command reads is made on the page, and every name qg_.. in headers, pages and comments exists.
+# that the README names exists, docs/README.md lists every page, and results/every-scheme.md has the rows of its script.
+# Every run that a command reads is made on the page, and every name qg_.. in headers, pages and comments exists.
 export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
 build=${BUILD:-build}
@@ -22,11 +22,6 @@ for block in "$dir"/*.c; do
     $cc -std=c11 -D_POSIX_C_SOURCE=200809L -I. -Iexamples -Wall -Wextra -Wno-unused-function \
         -Wno-unused-variable -Wno-unused-const-variable -Werror -fsyntax-only "$block" || { echo "$block: error: does not compile"; status=1; }
 done
-same=
-for block in "$dir"/guide-*.c; do
-    sed 1d "$block" | cmp -s - examples/classify.c && same=yes
-done
-[ "$same" ] || { echo "docs/guide.md: error: does not have examples/classify.c as it is"; status=1; }
 [ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
 for page in $pages; do
     for link in $(grep -ohE '\]\((\.\./)*[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do
@@ -37,6 +32,9 @@ for page in $pages; do
         [ -z "$heading" ] || sed -n 's/^#* //p' "$to" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9\n-' | grep -qx -e "${heading#\#}" ||
             { echo "$page: error: $to has no heading $heading"; status=1; }
     done
+done
+for page in docs/*.md; do
+    [ "$page" = docs/README.md ] || grep -qF "(${page#docs/})" docs/README.md || { echo "docs/README.md: error: lacks $page"; status=1; }
 done
 # A command reads a run that another one of the page has made, or that a recipe makes.
 for page in $pages; do
