@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Draws the figures of the course from what qgrad and the programs of examples/course print.
+"""Draws the figures of the course, and that of the README, from what qgrad and the programs of examples/course print.
 
     python3 docs/course/figures.py [BUILD [DIRECTORY [CHAPTERS]]]
 
-from the top of the tree, after make all examples.  CHAPTERS 127 draws those of chapters 1, 2 and 7.
+from the top of the tree, after make all examples.  CHAPTERS 127 draws those of chapters 1, 2 and 7; 0 is that of the README.
 """
+import json
 import math
 import subprocess
 import sys
+import tempfile
 from html import escape
 
-BUILD, OUT, CHAPTERS = (sys.argv[1:] + ["build", "docs/course", "12345678"][len(sys.argv) - 1:])[:3]
+BUILD, OUT, CHAPTERS = (sys.argv[1:] + ["build", "docs/course", "012345678"][len(sys.argv) - 1:])[:3]
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#b0568c"], ["#56b4e9", "#ff9248", "#3fd0a4", "#e59bc6"]
 STYLE = """text{font:12px system-ui,sans-serif;fill:#333}.t{font-weight:600}.l{fill:none;stroke-width:2}
 .g{stroke:#e4e4e4}.a{stroke:#999;fill:none}.m{stroke:#888;stroke-dasharray:4 3}.dash{stroke-dasharray:6 4}.area{fill-opacity:.35}
@@ -72,11 +74,51 @@ def chart(at, title, x, y, series, band=None, marks=(), names=True):
     return "".join(out)
 
 
-def write(name, panels, width=None, height=HEIGHT):
+def write(name, panels, width=None, height=HEIGHT, style=""):
     width = width or WIDTH * len(panels)
     with open("%s/%s.svg" % (OUT, name), "w") as out:
         out.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d"><style>%s</style>\n%s\n</svg>\n' % (
-            width, height, width, height, STYLE, "\n".join(panels)))
+            width, height, width, height, STYLE + style, "\n".join(panels)))
+
+
+def ternary():
+    """A ternary LeNet-5 after eight epochs on the sample: its second convolution.  The page behind it may be dark or light."""
+    with tempfile.TemporaryDirectory() as at:
+        run("qgrad", "train", *"--model lenet5 --data sample --weight twn --batch 20 --epochs 8 --optimizer adam --lr 0.002".split(),
+            "--schedule", "cosine", "--out", at + "/run")
+        layers = json.loads(run("qgrad", "inspect", at + "/run", "--json", "--histogram"))["layers"]
+    layer = next(one for one in layers if one["layer"] == "conv2")
+    edges, counts, (low, high) = (layer["histogram"][k] for k in ("edges", "counts", "thresholds"))
+    levels = [v["min"] for v in layer["quantized"]["values"]]
+    shares = [v["share"] for v in layer["quantized"]["values"]]
+    reach, width, left, top, bottom = 3.2 * high, 760, 20, 66, 316
+    def px(w): return left + (w + reach) / (2 * reach) * (width - 2 * left)
+    def py(v): return (top + bottom) / 2 - v / (1.5 * levels[2]) * (bottom - top) / 2
+    heights = [c / (edges[i + 1] - edges[i]) for i, c in enumerate(counts)]
+    out = ['<rect class="page" width="%d" height="386" rx="8"/>' % width]
+    for i, h in enumerate(heights):
+        a, b, kind = max(edges[i], -reach), min(edges[i + 1], reach), 1 if edges[i + 1] <= low else 3 if edges[i] >= high else 2
+        tall = h / max(heights) * (bottom - top) * 0.6
+        if a < b:
+            out.append('<rect class="bar%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>' % (kind, px(a), bottom - tall, max(px(b) - px(a) - 1, 0.5), tall))
+    out += ['<path class="a" d="M%d %dH%d"/>' % (left, bottom, width - left)]
+    for at, name in (low, "-D"), (0, "0"), (high, "+D"):
+        out += ['<path class="m" d="M%.1f %dV%d"/>' % (px(at), bottom, top), text(px(at), bottom + 17, name)]
+    end = min(1.5 * levels[2], reach)
+    out += ['<path class="l dash s1" d="M%.1f %.1fL%.1f %.1f"/>' % (px(-end), py(-end), px(end), py(end)),
+            '<path class="stair" d="M%.1f %.1fH%.1fV%.1fH%.1fV%.1fH%.1f"/>' % (
+                px(-reach), py(levels[0]), px(low), py(0), px(high), py(levels[2]), px(reach)),
+            text(px(-reach) + 4, py(levels[0]) - 8, "-a", "start", "t big"), text(px(reach) - 4, py(levels[2]) - 8, "+a", "end", "t big")]
+    for k, (at, name) in enumerate((((low - reach) / 2, "-a"), (0, "0"), ((high + reach) / 2, "+a"))):
+        out.append(text(px(at), bottom + 38, "%.0f %% become %s" % (100 * shares[k], name), kind="t"))
+    out += ['<path class="stair" d="M20 24h26"/>', text(54, 28, "forward: the net computes with the stairs q(w)", "start", "t big"),
+            '<path class="l dash s1" d="M20 46h26"/>', text(54, 50, "backward: gradients take the slope of this line instead", "start", "t lean"),
+            '<rect class="bar2" x="470" y="38" width="26" height="14"/>', text(504, 50, "bars: the latent weights of a layer", "start"),
+            text(width / 2, 376, "latent weight w of the second convolution of a trained LeNet-5, %s weights" % format(layer["weights"], ","))]
+    write("ternary", out, width=width, height=386, style="""
+.page{fill:#fff;stroke:#ddd}.stair{fill:none;stroke:#0072b2;stroke-width:4}.big{fill:#0072b2}.lean{fill:#c04a00}
+.bar1{fill:#b0568c;fill-opacity:.35}.bar3{fill:#009e73;fill-opacity:.35}.bar2{fill:#888;fill-opacity:.3}
+@media(prefers-color-scheme:dark){.page{fill:#15181c;stroke:#333}.stair{stroke:#56b4e9}.big{fill:#56b4e9}.lean{fill:#ff9248}}""")
 
 
 def staircase():
@@ -172,6 +214,6 @@ def honest():
                              [("truly 87 %", 0, bell(n, 0.87), "area"), ("truly 88 %", 1, bell(n, 0.88), "area")]) for i, n in enumerate((500, 10000))])
 
 
-FIGURES = staircase, tape, scales, learned, order, dynamics, integers, honest
+FIGURES = ternary, staircase, tape, scales, learned, order, dynamics, integers, honest
 for chapter in CHAPTERS:
-    FIGURES[int(chapter) - 1]()
+    FIGURES[int(chapter)]()
