@@ -1,6 +1,7 @@
 #!/bin/sh
-# The schemes of docs/extending.md, added to the list of schemes as that page says: gradcheck checks what they state, a wrong
-# gradient fails, and a net with a learned threshold trains, is evaluated, and runs as a packed file.
+# The schemes of docs/extending.md and examples/learned_threshold.c, added to the list of schemes as that page says: gradcheck
+# checks what they state, a wrong gradient fails, and a net with a learned threshold trains, is evaluated, and runs as a packed
+# file.
 cc=${CC:-cc}
 build=${BUILD:-build}
 dir=$(mktemp -d) || exit 1
@@ -20,8 +21,7 @@ compile() { $cc -std=c11 -O1 -w -I. -D_POSIX_C_SOURCE=200809L -pthread $SANITIZE
 
 # The list with the schemes before it.
 {
-    echo '#include "qgrad.h"'
-    block 'qg_scheme learned_threshold'
+    sed '/^int main/,$d' examples/learned_threshold.c
     block 'qg_scheme halves'
     block 'qg_scheme bands'
     sed 's/^    NULL,$/    \&learned_threshold, \&halves, \&bands, NULL,/' quant/schemes/schemes.c
@@ -46,14 +46,10 @@ tail -n 1 "$dir/out" | grep -q ', 0 not; 2 not checked$' || fail "gradcheck ends
 expect 'learned-threshold: w' 'pass$'
 expect 'learned-threshold: d' 'FAIL$'
 
-# The same with the op alone.
-{
-    echo '#include "qgrad.h"'
-    block 'qg_scheme learned_threshold'
-    block 'my_gradcheck'
-    echo 'int main(void) { qg_gradcheck_result r; return my_gradcheck(my_learned_threshold(0), &r) || !r.pass; }'
-} >"$dir/op.c"
-compile -o "$dir/op" "$dir/op.c" && "$dir/op" || fail "the gradient of the op is not that of its surrogate"
+# The same with the op alone, as the example checks it.
+sed 's/d->grad\[0\] -= /d->grad[0] += /' examples/learned_threshold.c >"$dir/wrong_op.c"
+compile -o "$dir/op" examples/learned_threshold.c && "$dir/op" >"$dir/out" || fail "the gradient of the op is not that of its surrogate"
+compile -o "$dir/wrong_op" "$dir/wrong_op.c" && "$dir/wrong_op" >"$dir/out" && fail "a wrong gradient of the op passes"
 
 # Every command knows it.
 q() { "$dir/qgrad" "$@" >"$dir/out" 2>&1 || fail "qgrad $1: $(tail -n 3 "$dir/out")"; }
