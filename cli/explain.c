@@ -1,5 +1,6 @@
 /* qgrad explain: what a scheme computes, from the text beside its code. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/config.h"
@@ -68,61 +69,118 @@ static void print_json(const char *name)
     qg__json_end(&j);
 }
 
-/* Whether an earlier scheme with this text has the same name. */
-static bool is_headed(int first, int i)
+/* --- the page of all schemes -------------------------------------------------------------- */
+
+/* Whether k is in the section of the page that begins with i: it has its name or its text. */
+static bool is_with(const scheme_text *i, const scheme_text *k)
 {
-    scheme_text s, before;
-    if (!scheme_at(i, &s)) return true;
-    for (int k = first; k < i && scheme_at(k, &before); k++)
-        if (text_of(&before) == text_of(&s) && !strcmp(before.spelling, s.spelling)) return true;
+    return !strcmp(i->name, k->name) || text_of(i) == text_of(k);
+}
+
+/* Whether the section that begins with i has the paragraph of n bytes in a text before that of k. */
+static bool is_said(const scheme_text *i, const scheme_text *k, const char *paragraph, size_t n)
+{
+    for (const scheme_text *s = i; s < k; s++) {
+        if (!is_with(i, s) || text_of(s) == text_of(k)) continue;
+        for (const char *p = text_of(s), *end; *p; p = end + (*end == '\n')) {
+            end = strstr(p, "\n\n") ? strstr(p, "\n\n") + 1 : p + strlen(p);
+            if ((size_t)(end - p) == n && !strncmp(p, paragraph, n)) return true;
+        }
+    }
     return false;
 }
 
-/* The options of the schemes that have this text, once for each operand. */
-static void print_options(const char *text, const char *name)
+/* The text of k without what the section has said. */
+static void print_rest(const scheme_text *i, const scheme_text *k)
 {
-    scheme_text s, before = { .use = 0 };
-    for (int i = 0; scheme_at(i, &s); i++) {
-        if (text_of(&s) != text || !is_called(&s, name) || !s.quant.scheme || !qg_scheme_keys(s.quant.scheme, s.use)) continue;
-        if (s.use == before.use && !strcmp(s.name, before.name)) continue;
-        printf("\nOptions of %s for %s:\n", s.name, use_of(&s));
-        scheme_options_help(&s, stdout);
-        before = s;
+    const char *text = text_of(k);
+    for (const char *p = text, *end; *p; p = end + (*end == '\n')) {
+        end = strstr(p, "\n\n") ? strstr(p, "\n\n") + 1 : p + strlen(p);
+        if (!is_said(i, k, p, (size_t)(end - p))) printf("%s%.*s", p > text ? "\n" : "", (int)(end - p), p);
     }
 }
 
-static void print_section(int i, const char *text)
+/* Scheme k and those up to end with its text: how they are written and for what, and their pictures. */
+static void print_uses(const scheme_text *k, const scheme_text *end)
 {
-    scheme_text s;
-    printf("\n##");
-    for (int k = i; scheme_at(k, &s); k++)
-        if (text_of(&s) == text && !is_headed(i, k)) printf("%s %s", k > i ? "," : "", s.spelling);
-    printf("\n\n");
-    for (int k = i; scheme_at(k, &s); k++)
-        if (text_of(&s) == text) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
-    printf("\n");
-    for (int k = i; scheme_at(k, &s); k++) {
+    for (const scheme_text *s = k, *t; s < end; s++) {
+        for (t = k; text_of(t) != text_of(k) || strcmp(t->about, s->about); t++)
+            if (t == s) break;
+        if (text_of(s) != text_of(k) || t < s) continue;
+        const char *last = "";
+        for (t = s; t < end; t++) {
+            if (text_of(t) != text_of(k) || strcmp(t->about, s->about)) continue;
+            if (!strcmp(last, t->spelling)) printf(" and %s", use_of(t));
+            else printf("%s`%s` for %s", t > s ? ", " : "- ", t->spelling, use_of(t));
+            last = t->spelling;
+        }
+        printf(": %s\n", s->about);
+    }
+    for (const scheme_text *s = k; s < end; s++) {
         char shown[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES];
-        if (text_of(&s) == text && plot_of(&s, shown, file))
-            printf("![%s for %s](plots/%s)\n", shown, use_of(&s), file);
+        if (text_of(s) == text_of(k) && plot_of(s, shown, file))
+            printf("%s![%s](plots/%s)\n", s == k ? "\n" : "", shown, file);
     }
-    printf("\n```text\n%s", text);
-    print_options(text, NULL);
-    printf("```\n");
 }
 
-static void print_markdown(void)
+static void print_options(const scheme_text *i, const scheme_text *end)
+{
+    const scheme_text *t;
+    for (const scheme_text *s = i; s < end; s++) {
+        for (t = i; strcmp(t->name, s->name); t++) continue;
+        if (is_with(i, s) && t == s && s->quant.scheme) printf("\n"), scheme_options_help(s->name, stdout);
+    }
+}
+
+/* Whether the section that begins with i has the text of s, which is in it, for the first time. */
+static bool is_new(const scheme_text *i, const scheme_text *s)
+{
+    while (text_of(i) != text_of(s)) i++;
+    return i == s;
+}
+
+/* All schemes of one name: their texts, and at the end once their options. */
+static void print_section(const scheme_text *i, const scheme_text *end)
+{
+    const scheme_text *last = i;
+    for (const scheme_text *s = i; s < end; s++)
+        if (is_with(i, s) && is_new(i, s)) last = s;
+    printf("\n## %s\n", i->name);
+    for (const scheme_text *s = i; s <= last; s++) {
+        if (!is_with(i, s) || !is_new(i, s)) continue;
+        printf("\n");
+        print_uses(s, end);
+        printf("\n```text\n");
+        print_rest(i, s);
+        if (s == last) print_options(i, end);
+        printf("```\n");
+    }
+}
+
+static int print_markdown(void)
 {
     scheme_text s;
+    int         n = 0;
+    while (scheme_at(n, &s)) n++;
+    scheme_text *all = malloc((size_t)n * sizeof *all), *before;
+    if (!all) return fprintf(stderr, "qgrad explain: out of memory\n"), EXIT_FAILED;
     printf("# Quantization schemes\n\n"
-           "This page shows the output of `qgrad explain SCHEME`; `make docs` writes it from the texts beside\n"
-           "the code of each scheme.  Throughout, q is the function computed in the forward pass and s the\n"
-           "surrogate whose slope the backward pass uses.  A d before a letter denotes a gradient.  In C, an\n"
-           "option is a field of the constructor's spec; where its name or value differs, the name of the field\n"
-           "follows in parentheses.  Pictures show q and s on numbers of a normal distribution, and the slope of s;\n"
-           "`qgrad plot SCHEME` draws them with options of your own, or prints a table (`--csv`).\n");
-    for (int i = 0; scheme_at(i, &s); i++)
-        if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
+           "`qgrad explain SCHEME` prints what this page has; paragraphs that schemes of one name share are here once.\n"
+           "q is the function of the forward pass, s the surrogate whose slope the backward pass uses, and a d before\n"
+           "a letter denotes a gradient.  Pictures show q, s and the slope of s on values of a normal distribution;\n"
+           "`qgrad plot SCHEME` draws them with other options.\n\n"
+           "Options follow the name, as in `twn:threshold=0.5,per-channel=yes`.  In C, an option is a field of the\n"
+           "constructor's spec; where its name or value differs, the field follows in parentheses.\n"
+           SCHEMES_SHARE);
+    for (int i = 0; i < n && scheme_at(i, &all[i]); i++) continue;
+    for (int i = 0; i < n; i++) {
+        for (before = all; before < all + i && !is_with(before, &all[i]); before++) continue;
+        if (before == all + i) print_section(before, all + n);
+    }
+    printf("\nNext: [defaults that train](defaults.md), the [guide](guide.md) for the choice of a scheme, and\n"
+           "[extending qgrad](extending.md#a-scheme) for a scheme of your own.\n");
+    free(all);
+    return EXIT_DONE;
 }
 
 static int refuse(const char *name)
@@ -158,15 +216,21 @@ static int explain_main(const char *program, const char *name, config *asked)
     }
     for (int i = 0; scheme_at(i, &s); i++) found += is_called(&s, name);
     if (!found) return refuse(name);
-    if (as_page) print_markdown();
-    else if (as_json) print_json(name);
-    for (int i = 0; !name && !as_page && !as_json && scheme_at(i, &s); i++)
+    if (as_page) return print_markdown();
+    if (as_json) print_json(name);
+    for (int i = 0; !name && !as_json && scheme_at(i, &s); i++)
         printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
-    for (int i = 0, printed = 0; name && !as_json && scheme_at(i, &s); i++)
+    const char *last = NULL;
+    for (int i = 0; name && !as_json && scheme_at(i, &s); i++)
         if (is_called(&s, name) && !is_repeated(i, name)) {
-            printf("%s%s", printed++ ? "\n" : "", text_of(&s));
-            print_options(text_of(&s), name);
+            printf("%s%s", last ? "\n" : "", text_of(&s));
+            last = s.name;
         }
+    if (last && strcmp(last, "float")) {
+        printf("\n");
+        scheme_options_help(last, stdout);
+        printf("\n" SCHEMES_SHARE);
+    }
     return EXIT_DONE;
 }
 

@@ -1,9 +1,11 @@
-/* A scheme that learns the threshold of ternary weights, and the check of its gradients, before any net exists.
+/* A scheme that learns the threshold of ternary weights, and the check of its gradients, before any net
+ * exists.
  *
  *     build/examples/learned_threshold
  *
- * It names its argument, has integer codes for evaluation and packed files, and states the function whose slopes its
- * gradients are.  tests/checks/check_scheme.sh adds it to the schemes of the command line, trains and exports a net. */
+ * It names its argument, has integer codes for evaluation and packed files, and states the function whose
+ * slopes its gradients are.  tests/checks/check_scheme.sh adds it to the schemes of the command line, and
+ * trains and exports a net with it. */
 #include <math.h>
 #include <stdio.h>
 
@@ -123,7 +125,8 @@ static qg_var *quantized(qg_tape *t, const qg_params *p, void *context)
     return qg_quantize(t, *checked, qg_parameter(t, p->item[0]), &d);
 }
 
-static const qg_op smooth_op = { .name = "smooth" };     /* only differences are taken, so it has no backward */
+/* Only differences are taken, so it has no backward. */
+static const qg_op smooth_op = { .name = "smooth" };
 
 static qg_var *smooth(qg_tape *t, const qg_params *p, void *context)
 {
@@ -143,7 +146,8 @@ static qg_status my_gradcheck(qg_quant q, qg_gradcheck_result *result)
 {
     qg_params p = { 0 };
     qg_param *w = qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 3, 1, 1, N / 3 } });
-    qg_param *d = qg_params_declare(&p, (qg_param){ .name = "d", .shape = { 1, 1, 1, 1 }, .group = QG_SCALES });
+    qg_param *d = qg_params_declare(&p, (qg_param){ .name = "d", .shape = { 1, 1, 1, 1 },
+                                                    .group = QG_SCALES });
     qg_status s = w && d ? qg_params_allocate(&p) : QG_EMEM;
     checked     = &q;
     for (int i = 0; i < N && !s; i++) as_they_were[i] = w->value[i] = (float)(i * 5 % N) / 8 - 23.0f / 16;

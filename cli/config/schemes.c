@@ -71,9 +71,7 @@ static void row_help(row r, FILE *out)
 void schemes_help(FILE *out, unsigned uses)
 {
     fprintf(out, "\nSchemes.  Options follow the name, as in twn:threshold=0.5,per-channel=yes; qgrad explain SCHEME\n"
-                 "describes them.  Every scheme takes as=paper: the rule of its source.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n"
-                 "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n"
-                 "depends on the other options.\n");
+                 "describes them.  " SCHEMES_SHARE);
     for (int u = 0; u < QG_ROLES; u++) {
         row r;
         if (!(uses & qg_roles[u])) continue;
@@ -83,17 +81,68 @@ void schemes_help(FILE *out, unsigned uses)
     }
 }
 
-void scheme_options_help(const scheme_text *s, FILE *out)
+/* An option of a scheme: what is typed, and what it is for. */
+typedef struct option_text {
+    char typed[320], about[320];
+} option_text;
+
+/* Empty if schemes_help says all that there is to say. */
+static option_text option_of(const qg_scheme *scheme, const qg_key *key)
 {
-    const qg_key *keys = qg_scheme_keys(s->quant.scheme, s->use);
+    option_text t = { "", "" };
+    char        range[256], own[QG_KEY_BYTES];
+    qg_key_default(key, own);
+    if (!strcmp(key->name, "surrogate")) snprintf(t.typed, sizeof t.typed, "surrogate=NAME [%s]", own);
+    else if (!strcmp(key->name, "as") && scheme->paper) {
+        snprintf(t.typed, sizeof t.typed, "as=paper");
+        snprintf(t.about, sizeof t.about, "%s", scheme->paper);
+    } else if (strcmp(key->name, "as") && strcmp(key->name, "surrogate-arg")) {
+        snprintf(t.typed, sizeof t.typed, "%s=%s [%s]", key->name, qg_key_range(key, range, sizeof range), own);
+        snprintf(t.about, sizeof t.about, "%s%s%s", key->about, key->when ? "; only with " : "", key->when ? key->when : "");
+    }
+    return t;
+}
+
+static bool has_option(row r, const option_text *o)
+{
+    const qg_key *keys = qg_scheme_keys(r.scheme, r.use);
     for (int k = 0; k < qg_keys_count(keys); k++) {
-        char range[256], own[QG_KEY_BYTES], text[256];
-        snprintf(text, sizeof text, "%s=%s [%s]", keys[k].name, qg_key_range(&keys[k], range, sizeof range),
-                 qg_key_default(&keys[k], own));
-        fprintf(out, "    %s\n        %s%s%s", text, keys[k].about, keys[k].when ? "; only with " : "",
-                keys[k].when ? keys[k].when : "");
-        if (!strcmp(keys[k].name, "as")) fprintf(out, ", %s", s->quant.scheme->paper ? s->quant.scheme->paper : "which is the default");
-        fputc('\n', out);
+        const option_text t = option_of(r.scheme, &keys[k]);
+        if (!strcmp(t.typed, o->typed) && !strcmp(t.about, o->about)) return true;
+    }
+    return false;
+}
+
+static bool next_of(const char *name, int *i, row *r)
+{
+    while (row_at(++*i, r))
+        if (r->scheme && !strcmp(r->scheme->name, name)) return true;
+    return false;
+}
+
+void scheme_options_help(const char *name, FILE *out)
+{
+    row      r, other;
+    unsigned all = 0, printed = 0;
+    for (int i = -1; next_of(name, &i, &r);) all |= r.use;
+    for (int i = -1; next_of(name, &i, &r);) {
+        const qg_key *keys = qg_scheme_keys(r.scheme, r.use);
+        for (int k = 0; k < qg_keys_count(keys); k++) {
+            const option_text o   = option_of(r.scheme, &keys[k]);
+            unsigned          of  = 0;
+            bool              had = !*o.typed;
+            for (int n = -1; next_of(name, &n, &other);) {
+                if (!has_option(other, &o)) continue;
+                had |= n < i;
+                of |= other.use;
+            }
+            if (had) continue;
+            if (!printed++) fprintf(out, "Options of %s:\n", name);
+            fprintf(out, "    %s", o.typed);
+            for (int u = 0, n = 0; of != all && u < QG_ROLES; u++)
+                if (of & qg_roles[u]) fprintf(out, "%s%ss", n++ ? ", " : " for ", qg_role_name(qg_roles[u]));
+            fprintf(out, "%s%s\n", *o.about ? "\n        " : "", o.about);
+        }
     }
 }
 

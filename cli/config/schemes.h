@@ -18,7 +18,13 @@ typedef struct scheme_text {
     unsigned    use;
     qg_quant    quant;              /* scheme NULL: nothing is quantized */
 } scheme_text;
-void      scheme_options_help(const scheme_text *s, FILE *out);     /* its options: range, default, purpose */
+/* The options of the schemes of this name, each once: range, default, purpose, and for which operands where others lack it.
+ * SCHEMES_SHARE says the rest. */
+void      scheme_options_help(const char *name, FILE *out);
+#define SCHEMES_SHARE                                                                                  \
+    "Every scheme takes as=paper: the rule of its source.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n" \
+    "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n" \
+    "depends on the other options.\n"
 bool      scheme_at(int i, scheme_text *out);       /* false if there are at most i */
 
 /* Scheme i and one of its roles, float left out; false: there are fewer than i + 1. */

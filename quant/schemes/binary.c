@@ -18,9 +18,8 @@ static const char explain_binary[] =
     "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
     "\n"
     "Learns nothing.  If all weights are zero, q = 0.\n"
-    "Other implementations: XNOR-Net's own backward pass scales and masks the gradient.  The binary mode\n"
-    "of TWN's Caffe code has no a, which makes it binaryconnect without the clip; TWN's PyTorch code has\n"
-    "one a per filter.  torch.sign gives 0 at 0.\n";
+    "Other implementations: XNOR-Net's backward pass scales and masks the gradient.  TWN's Caffe code\n"
+    "has no a; its PyTorch code has one per filter.  torch.sign gives 0 at 0.\n";
 
 /* The members that both have. */
 #define SCHEME                                                                                                  \

@@ -126,18 +126,15 @@ const qg_scheme qg__binaryconnect_scheme = {
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
         "\n"
-        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
-        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
-        "(plain_gradient) does without, as the paper and as=paper (as_paper) do.\n"
-        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
-        "are large, and the last layer of most models has no batch norm, as the paper's has.\n"
-        "With draw=stoch small initial weights are coin flips: it needs start=unit,glorot-lr=adam or sgd.\n"
-        "Learns nothing.  w = 0 gives +1.  Two options follow the authors' code.  start=unit (unit_start)\n"
-        "makes the initial weights uniform in [-1, 1].  glorot-lr=adam (glorot_lr) multiplies the learning\n"
-        "rate of the weights by s = 1 / sqrt(1.5 / (fan in + fan out)), glorot-lr=sgd by s^2.  Replications\n"
-        "that use the first option without the second reach lower accuracies.\n"
+        "Learns nothing.  dw is divided by mean|w|, else SGD would move the latent weights too slowly;\n"
+        "gradient=plain (plain_gradient) omits this, as the paper and as=paper (as_paper) do.\n"
+        "As in the authors' code, start=unit (unit_start) makes the initial weights uniform in [-1, 1],\n"
+        "and glorot-lr=adam (glorot_lr) multiplies the learning rate of the weights by s = 1 / sqrt(1.5 /\n"
+        "(fan in + fan out)), glorot-lr=sgd by s^2.  With draw=stoch small initial weights are coin\n"
+        "flips, and it needs both.\n"
+        "Models keep first and last layers in float unless --first-last quantized.\n"
         "Other implementations: the released code evaluates stochastic nets with the latent weights, as\n"
-        "eval=float (float_eval) does, so its stochastic results are not those of a binary net.\n",
+        "eval=float (float_eval) does: not a binary net.\n",
 };
 
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
@@ -163,18 +160,15 @@ const qg_scheme qg__bnn_scheme = {
     .explain =
         "Weights of -1 and +1 as in BNN.          Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
-        "    q(w) = +1 if w >= 0, else -1\n"
+        "    q(w) = +1 if w >= 0, else -1            torch.sign gives 0 at 0\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"
-        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
-        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
-        "(plain_gradient) does without, as as=paper (as_paper) does.\n"
-        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
-        "are large, and the last layer of most models has no batch norm, as the paper's has.\n"
-        "Learns nothing.  w = 0 gives +1.  The paper's activations are the scheme sign.  start=unit\n"
-        "(unit_start) and glorot-lr (glorot_lr) work as in binaryconnect.\n"
-        "Other implementations: torch.sign gives 0 at 0.\n",
+        "Learns nothing.  dw is divided by mean|w|, else SGD would move the latent weights too slowly;\n"
+        "gradient=plain (plain_gradient) omits this, as as=paper (as_paper) does.  start=unit\n"
+        "(unit_start) and glorot-lr (glorot_lr) are those of binaryconnect.  The paper's activations are\n"
+        "the scheme sign.\n"
+        "Models keep first and last layers in float unless --first-last quantized.\n",
 };
 
 qg_quant qg_bnn(qg_bnn_spec spec)

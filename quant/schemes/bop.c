@@ -29,9 +29,9 @@ const qg_scheme qg__bop_scheme = {
         "    s(w) = w\n"
         "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
         "\n"
-        "Learns nothing.  The optimizer bop flips these weights and trains the other parameters with Adam;\n"
-        "other optimizers refuse these weights.  gamma is --gamma times the current learning rate divided by\n"
-        "--lr, so one schedule controls both; in the paper gamma has a schedule of its own.\n",
+        "Learns nothing.  The optimizer bop flips these weights and trains the other parameters with\n"
+        "Adam; other optimizers refuse them.  gamma is --gamma times the current learning rate divided by\n"
+        "--lr; in the paper it has a separate schedule.\n",
 };
 
 qg_quant qg_bop_weight(void)

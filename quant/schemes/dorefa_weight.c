@@ -38,13 +38,11 @@ const char qg__dorefa_explain[] =
     "              noise uniform in +-1/2 / (2^k - 1), one draw per element, from key and step;\n"
     "              noise=off (no_noise) omits it, for experiments\n"
     "\n"
-    "Learns nothing.  With more than 1 bit no level is 0: a weight of 0 becomes 1 / (2^k - 1).  If all\n"
-    "weights are zero, so do all of them, and they receive no gradient.  A zero gradient stays zero.\n"
-    "Models keep their first and last layer in float, as the published nets do, unless --first-last quantized\n"
-    "is given.\n"
-    "Other implementations: tensorpack differentiates m, Larq and most ports do not; one port\n"
-    "multiplies the weights by m again.  The clip after the noise is in the authors' code, not in the\n"
-    "equation.\n";
+    "Learns nothing.  With more than 1 bit a weight of 0 becomes 1 / (2^k - 1).  Weights that are all\n"
+    "zero receive no gradient.  A zero gradient stays zero.\n"
+    "Models keep first and last layers in float unless --first-last quantized.\n"
+    "Other implementations: tensorpack differentiates m, Larq and most ports do not.  The clip after\n"
+    "the noise is in the authors' code, not in the equation.\n";
 
 /* --- the derivative of the maximum -------------------------------------------------------------- */
 

@@ -156,14 +156,12 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "\n"
 
 #define EXPLAIN_LIMITS                                                                              \
-    "The range always includes 0.  Until a batch has been seen, x passes unchanged.  NaN stays NaN\n" \
-    "and has no gradient.  The scheme does not rectify: keep the relu before it.\n"
-
-#define EXPLAIN_DIFFERS                                                                             \
-    "Other implementations: torch rounds ties to even and passes the gradient up to half a step\n"    \
-    "outside the range; TFLite computes nmin + code * scale and differs at ties.  TensorFlow's kernels\n" \
-    "for one range divide by scale; those for given ranges and per channel multiply by its inverse, as\n" \
-    "this scheme does.\n"
+    "\n"                                                                                               \
+    "The range always includes 0.  NaN stays NaN and has no gradient.  The scheme does not rectify:\n" \
+    "keep the relu before it.\n"                                                                       \
+    "Other implementations: torch rounds ties to even and passes the gradient up to half a step\n"     \
+    "outside the range; TFLite computes nmin + code * scale and differs at ties.  As in TensorFlow,\n" \
+    "one range divides by scale; fixed ranges and channels multiply by its inverse.\n"
 
 static qg_quant complete(qg_quant q);
 
@@ -185,24 +183,18 @@ const qg_scheme qg__fake_quant_scheme = {
     .granularity = QG_EITHER_SCALE,
     .explain =
         "Uniform levels between a trained min and max.     tf.quantization.fake_quant_with_min_max_vars,\n"
-        "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3, where the\n"
-        "range is not trained but observed (range=observed).  The default.\n"
+        "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3.\n"
         EXPLAIN_RANGE
         "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = g sum of dy where x < nmin,   dmax = g sum of dy where x > nmax,   g = 1 / sqrt(N)\n"
-        "These assume nmin = min and nmax = max and neglect the movement of the zero point.  N is the number\n"
-        "of weights, or of features of one image, that share the range.  TensorFlow's op has g = 1, as here\n"
-        "with gradient=sum (sum_gradient): with a million weights the steps of min and max are then a thousand\n"
-        "times those of a weight, and once a range has become wider than the tensor, no gradient brings it\n"
-        "back.\n"
-        "min and max start at the values that the options min and max give, else at those of the initial\n"
-        "weights or of the first training batch.  After each step min <= 0 <= max is restored, and a range\n"
-        "narrower than 2^-30 is widened to that.  Every 1024 steps the extent of the tensor divided by that\n"
-        "of the range is recorded as its span; training warns if it is below 1/4 or above 100.\n"
-        "A weight into which a batch norm is folded (--fold-batchnorm) changes size as the statistics do: with\n"
-        "8 bits range=current follows it better.\n"
-        EXPLAIN_LIMITS EXPLAIN_DIFFERS
-        "TensorFlow accepts min > max, and returns NaN or a constant for it.\n",
+        "These neglect nudging.  N is the number of weights, or of features of one image, that share the\n"
+        "range.  TensorFlow's op has g = 1, as gradient=sum (sum_gradient): with a million weights the\n"
+        "range can then become far wider than the tensor, and never returns.\n"
+        "min and max start at the values of these options, else at the extent of the initial weights or\n"
+        "of the first training batch; until then x passes unchanged.  After each step min <= 0 <= max is\n"
+        "restored, and a range narrower than 2^-30 is widened to that.  With --fold-batchnorm and 8 bits\n"
+        "range=current follows the weights better.\n"
+        EXPLAIN_LIMITS,
 };
 
 static const qg_scheme observed_range = {
@@ -215,12 +207,11 @@ static const qg_scheme observed_range = {
         "Uniform levels between the observed minimum and maximum.\n"
         "                                       Jacob et al. 2018, arXiv:1712.05877, sec. 3.1\n"
         EXPLAIN_RANGE
-        "Tracks min and max: r = decay r + (1 - decay) observed, with decay 0.99 by default; the first batch\n"
-        "sets r.  r moves in training only, also while --quantize-after delays the quantizer, and stops\n"
-        "after freeze-after (freeze_after) steps; with 0 it never stops.  A batch of zeros gives an empty\n"
-        "range: y = 0 and dx = dy.\n"
-        EXPLAIN_LIMITS EXPLAIN_DIFFERS
-        "tf.contrib.quantize starts its averages at -6 and 6, torch's at the first batch.\n",
+        "Tracks min and max: r = decay r + (1 - decay) observed; the first batch sets r, until which x\n"
+        "passes unchanged.  r moves only in training, also while --quantize-after delays the quantizer,\n"
+        "and stops after freeze-after (freeze_after) steps.  A batch of zeros gives an empty range: y = 0\n"
+        "and dx = dy.  tf.contrib.quantize starts at -6 and 6.\n"
+        EXPLAIN_LIMITS,
 };
 
 static const qg_scheme percentile_range = {
@@ -232,11 +223,10 @@ static const qg_scheme percentile_range = {
     .explain =
         "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
         EXPLAIN_RANGE
-        "Tracks min and max as range=observed does.  The max of a batch of m numbers is its value of rank\n"
-        "ceil(percentile / 100 * m), counted from the smallest; its min is the value of the same rank\n"
-        "counted from the largest.  percentile is 99.99 by default.  The ranks are exact, as if sorted.\n"
-        EXPLAIN_LIMITS EXPLAIN_DIFFERS
-        "Histogram observers, and percentiles that interpolate between ranks, give other ranges.\n",
+        "Tracks min and max as range=observed does.  The max of a batch of m values is the one of rank\n"
+        "ceil(percentile / 100 * m), counted from the smallest; its min is the one of the same rank\n"
+        "counted from the largest.  Histogram observers give other ranges.\n"
+        EXPLAIN_LIMITS,
 };
 
 static const qg_scheme fixed_range = {
@@ -246,9 +236,8 @@ static const qg_scheme fixed_range = {
     .explain =
         "Uniform levels between a given min and max.    tf.quantization.fake_quant_with_min_max_args\n"
         EXPLAIN_RANGE
-        "Learns nothing.  min < max; the defaults are -6 and 6.  A range that does not include 0 is shifted\n"
-        "until it does, [2, 4] to [0, 2].  NaN stays NaN and has no gradient.  The scheme does not rectify.\n"
-        EXPLAIN_DIFFERS,
+        "Learns nothing.  A range that does not include 0 is shifted until it does, [2, 4] to [0, 2].\n"
+        EXPLAIN_LIMITS,
 };
 
 static const qg_scheme current_range = {
@@ -264,14 +253,11 @@ static const qg_scheme current_range = {
         "\n"
         "    m    = max|w|                           of the tensor, computed in every step; per output\n"
         "                                            channel with per-channel=yes (per_channel)\n"
-        "    q(w) = fake quantization with min = -m, max = m and codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1,\n"
-        "           with 0 in the middle; narrow-range (narrow_range) does not apply\n"
+        "    q(w) = fake quantization with min = -m, max = m and codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1\n"
         "    s(w) = w                                nothing is clipped; m is a constant\n"
         "\n"
         "Learns nothing.  If max|w| is below 2^-31, q = 0.\n"
-        "Default for --weight in version 1 of the defaults (defaults = 1).\n"
-        "Other implementations use one code more.  The zero point of a symmetric range then falls between\n"
-        "two codes, and a float32 rounding selects one of them, so this scheme does not offer it.\n",
+        "Other implementations use one code more, and the zero point then falls between two codes.\n",
 };
 
 static qg_quant complete(qg_quant q)

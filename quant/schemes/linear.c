@@ -46,10 +46,9 @@ const qg_scheme qg__linear_scheme = {
         "    q(x) = floor(clip(x, 0, M) / M n + 0.5) / n M      float32, in this order; ties up\n"
         "    s(x) = clip(x, 0, M)                               dx = dy where 0 < x < M, else 0\n"
         "\n"
-        "Learns nothing.  The defaults are 2 bits and M = 2, as in Blueoil's networks.  NaN stays NaN.\n"
-        "32 bits clip without rounding.  A code times M / n equals q(x) up to one rounding.\n"
+        "Learns nothing.  NaN stays NaN.\n"
         "Other implementations: Blueoil's compiled runtime breaks ties in three ways, one per instruction\n"
-        "set.  Its documentation says that 32 bits return x, but its code has no such branch.\n",
+        "set.\n",
 };
 
 qg_quant qg_linear(qg_linear_spec spec)

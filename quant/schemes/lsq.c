@@ -94,19 +94,19 @@ static const qg_learned learned_step[] = { { .name = "step", .least = 0x1p-30f }
                                            { .name = NULL } };
 
 #define EXPLAIN_STEP                                                                                \
-    "\n"                                                                                            \
-    "    v    = x / s\n"                                                                            \
-    "    q(x) = s round(clip(v, -qn, qp))        ties to even\n" \
-    "    dx   = dy where -qn < v < qp, else 0\n" \
-    "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n" \
-    "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n" \
-    "\n"                                                                                            \
-    "Learns s.  It starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first training batch\n" \
-    "that is finite and not all 0; until then x passes unchanged.  If an update moves s below 2^-30, s is\n" \
-    "set to 2^-30, from where the gradient can raise it again.  NaN stays NaN.\n" \
-    "Other implementations: some let s become negative, which flips the sign of every code; some omit the\n" \
-    "mask of dx; torch's learnable fake quantization passes dx at the clamp values too; some include the\n" \
-    "batch size in N.\n"
+    "\n"                                                                                                \
+    "    v    = x / s\n"                                                                                \
+    "    q(x) = s round(clip(v, -qn, qp))        ties to even\n"                                        \
+    "    dx   = dy where -qn < v < qp, else 0\n"                                                        \
+    "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n"                \
+    "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n"   \
+    "\n"                                                                                                \
+    "Learns s.  It starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first training\n"   \
+    "batch that is finite and not all 0; until then x passes unchanged.  Below 2^-30 s is set to\n"     \
+    "2^-30, from where the gradient can raise it again.  NaN stays NaN.\n"                              \
+    "Other implementations: some let s become negative, which flips every code, omit the mask of dx,\n" \
+    "or include the batch size in N; torch's learnable fake quantization passes dx at the clamp\n"      \
+    "values as well.\n"
 
 static const qg_scheme lsq_unsigned;
 

@@ -50,11 +50,9 @@ const qg_scheme qg__magnitude_aware_scheme = {
         "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
         "    dw   = dq a sqrt(n) 1[|w| <= 1]         a is a constant of the backward, n the weights of the channel\n"
         "\n"
-        "The paper has no sqrt(n): gradient=plain (plain_gradient), or as=paper (as_paper).  a is about\n"
-        "1 / sqrt(n) in the initial weights, and with it alone SGD moves them that much more slowly.\n"
         "Learns nothing.  If all weights of a channel are zero, q = 0 and they receive no gradient.\n"
-        "binary-channel has neither the factor a nor the mask in its gradient; the exact rule of xnor has a\n"
-        "second term, the derivative of a.\n",
+        "The paper has no sqrt(n): gradient=plain (plain_gradient), or as=paper (as_paper).  a is about 1\n"
+        "/ sqrt(n) in the initial weights, so without it SGD moves them too slowly.\n",
 };
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)

@@ -64,11 +64,9 @@ const qg_scheme qg__pact_scheme = {
         "    dx   = dy where 0 <= x < a, else 0\n"
         "    da   = sum of dy where x >= a\n"
         "\n"
-        "Learns a, which starts at alpha (10 by default).  Its weight decay is the option decay, 2e-4 by\n"
-        "default as in the paper's CIFAR-10 recipe; --quantizer-decay has no effect on it.  With SGD this is\n"
-        "the paper's L2 penalty; with Adam, whose decay is decoupled, it is a -= lr 2e-4 a, which is far\n"
-        "weaker.  If an update moves a below 2^-30, a is set to 2^-30.  NaN stays NaN.  32 bits clip without\n"
-        "rounding.  A code times a / n equals q(x) up to one rounding.\n"
+        "Learns a, which starts at alpha and decays by the option decay, as in the paper's CIFAR-10\n"
+        "recipe; --quantizer-decay has no effect on it.  With Adam, whose decay is decoupled, this is far\n"
+        "weaker than the paper's L2 penalty.  Below 2^-30 a is set to 2^-30.  NaN stays NaN.\n"
         "Other implementations: many omit the decay, and alpha then grows; some also add a rounding term\n"
         "like LSQ's to da where x < a.\n",
 };

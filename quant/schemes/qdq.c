@@ -133,16 +133,18 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     .constants = constants, .codes = codes
 
 #define EXPLAIN_STEP                                                                                     \
-    "\n"                                                                                                 \
-    "    qlo, qhi = -2^(bits-1), 2^(bits-1) - 1      with narrow-range=yes (narrow_range) qlo + 1;\n"    \
-    "               0, 2^bits - 1                    with signed=no (is_unsigned)\n"                     \
+    "\n"                                                                                                \
+    "    qlo, qhi = -2^(bits-1), 2^(bits-1) - 1      with narrow-range=yes (narrow_range) qlo + 1;\n"   \
+    "               0, 2^bits - 1                    with signed=no (is_unsigned)\n"                    \
     "    scale    = min(qlo / min, qhi / max)        of the sides whose code has the sign of its end\n" \
-    "    step     = min / qlo or max / qhi           on the side of scale, rounded on its own\n"
+    "    step     = min / qlo or max / qhi           on the side of scale, rounded separately\n"        \
+    "    R          rounds ties to even, or up with ties=up (ties_up)\n"                                \
+    "\n"
 
 #define EXPLAIN_LIMITS                                                                                   \
-    "A range that float32 cannot scale is an error.  NaN stays NaN.  The scheme does not rectify: keep\n"  \
-    "the relu before it.\n"                                                                              \
-    "Other implementations: TensorFlow returns infinities or NaN for ranges that are errors here; its\n"
+    "\n"                                                                                                \
+    "A range that float32 cannot scale is an error, where TensorFlow returns infinities or NaN.  NaN\n" \
+    "stays NaN.  The scheme does not rectify: keep the relu before it.\n"
 
 const qg_scheme qg__qdq_scheme = {
     SCHEME,
@@ -155,16 +157,16 @@ const qg_scheme qg__qdq_scheme = {
         "Signed or unsigned codes times a factor, which follows from min and max of the values in each step.\n"
         "                                    tf.quantization.quantize_and_dequantize, kernels V2, V3 and V4\n"
         EXPLAIN_STEP
-        "    q(x)     = R(x scale) step                  R: ties to even, or up with ties=up (ties_up)\n"
+        "    q(x)     = R(x scale) step\n"
         "    s(x)     = x                                in all three kernels\n"
         "\n"
-        "Learns nothing.  min and max are those of the tensor in each step, of an input those of the batch,\n"
-        "also in evaluation; per channel with per-channel=yes (per_channel).  NaN does not count, and an\n"
-        "infinity makes its range NaN.  Nothing is clipped.  With signed=no, numbers below 0 therefore become\n"
-        "multiples of step below 0, which have no codes; if no number is above 0, all become 0.\n"
-        EXPLAIN_LIMITS
-        "V4 compares x with the min and max that its caller passed, although it has ignored them: with the\n"
-        "customary zeros it has no gradient.\n",
+        "Learns nothing.  min and max are those of the tensor in each step, of an input those of the\n"
+        "batch, also in evaluation; per channel with per-channel=yes (per_channel).  NaN does not count,\n"
+        "and an infinity makes its range NaN.  Nothing is clipped: with signed=no, values below 0 have no\n"
+        "codes; if none is above 0, all become 0.\n"
+        "Other implementations: TensorFlow's V4 compares x with the min and max of its caller, which it\n"
+        "ignores otherwise: with the customary zeros it has no gradient.\n"
+        EXPLAIN_LIMITS,
 };
 
 static const qg_scheme given_range = {
@@ -178,16 +180,15 @@ static const qg_scheme given_range = {
         "Signed or unsigned codes times a factor, which follows from a given min and max.\n"
         "                                    tf.quantization.quantize_and_dequantize, kernels V2, V3 and V4\n"
         EXPLAIN_STEP
-        "    q(x)     = R(clip(x, lo, hi) scale) step    R: ties to even, or up with ties=up (ties_up);\n"
-        "                                                lo = qlo step and hi = qhi step, which reach beyond\n"
-        "                                                min or max on one side\n"
+        "    q(x)     = R(clip(x, lo, hi) scale) step    lo = qlo step, hi = qhi step, which reach\n"
+        "                                                beyond min or max on one side\n"
         "    s(x)     = clip(x, min, max)                dx = dy where min <= x <= max, else 0: V4\n"
         "               x                                with surrogate=identity: V2 and V3\n"
         "\n"
-        "Learns nothing.  min < max; the defaults are -6 and 6.  All channels share the range.\n"
-        EXPLAIN_LIMITS
-        "documentation says that the gradient is 1 in the range of the codes, but V4 compares with min and\n"
-        "max.\n",
+        "Learns nothing.  All channels share the range.\n"
+        "Other implementations: TensorFlow's documentation says that the gradient is 1 in the range of\n"
+        "the codes, but V4 compares with min and max.\n"
+        EXPLAIN_LIMITS,
 };
 
 static qg_quant complete(qg_quant q)

@@ -27,11 +27,11 @@ const qg_scheme qg__sign_scheme = {
         "    q(x) = +1 if x >= 0, else -1            so sign(0) = +1\n"
         "    s(x) = clip(x, -1, 1)                   dx = dy where |x| <= 1, else 0\n"
         "\n"
-        "Learns nothing.  Use it directly after a batch norm, without a relu or pooling between them: after\n"
-        "relu nothing is negative, so sign is constant, and after pooling it nearly is.\n"
-        "Other papers use surrogate=approx-sign (Bi-Real Net), swish (BNN+) or annealed-tanh (IR-Net):\n"
-        "ds/dx = max(1, t) (1 - tanh^2(t x)), where t grows from 0.1 to 10 over the training by a constant\n"
-        "factor per step.\n"
+        "Learns nothing.  Use it directly after a batch norm: after a relu sign is constant, and after\n"
+        "pooling nearly so.\n"
+        "Other papers use surrogate=approx-sign (Bi-Real Net), swish (BNN+) or annealed-tanh (IR-Net),\n"
+        "whose slope is max(1, t) (1 - tanh^2(t x)), where t grows geometrically from 0.1 to 10 over the\n"
+        "training.\n"
         "Other implementations: torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
 };
 

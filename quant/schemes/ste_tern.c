@@ -63,15 +63,10 @@ const qg_scheme qg__ste_tern_scheme = {
         "    q(w) = +1 if w > D, -1 if w < -D, else 0\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "\n"
-        "Without a scale the gradient of q is smaller by mean|w| than that of weights with one, and SGD would\n"
-        "move the latent weights that much more slowly, so dw is divided by mean|w|; gradient=plain\n"
-        "(plain_gradient) does without.\n"
-        "Models keep their first and last layer in float unless --first-last quantized is given: sums of +-1\n"
-        "are large, and the last layer of most models has no batch norm.\n"
-        "as=paper (as_paper) is relative=no,gradient=plain.  Initial weights below 0.05 are then all 0, and\n"
-        "wide layers do not train.\n"
-        "Learns nothing.  If all weights are zero, q = 0.  The threshold 0.7 is that of Li, Zhang, Liu 2016,\n"
-        "arXiv:1605.04711; their quantizer, twn, also has a scale.\n",
+        "Learns nothing.  If all weights are zero, q = 0.  dw is divided by mean|w|, else SGD would move\n"
+        "the latent weights too slowly; gradient=plain (plain_gradient) omits this.  With as=paper\n"
+        "(as_paper) initial weights below 0.05 are all 0, and wide layers do not train.\n"
+        "Models keep first and last layers in float unless --first-last quantized.\n",
 };
 
 qg_quant qg_ste_tern(qg_ste_tern_spec spec)

@@ -115,20 +115,18 @@ const qg_scheme qg__ttq_scheme = {
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"
         "    dWn  = -sum of dq where w < -D          the derivative of q; eq. 7 prints +sum\n"
         "\n"
-        "Learns Wp and Wn, one of each per tensor; with per-channel=yes (per_channel) each output channel\n"
-        "has its own D, Wp and Wn.  If an update moves one below 2^-30, it is set to 2^-30; training warns\n"
-        "below 1e-6.  D is a constant of the backward pass.  If all weights are zero, q = 0, and Wp and Wn\n"
-        "receive no gradient.\n"
-        "The paper's rule needs its recipes: the sums grow with the layer, so a learning rate that suits the\n"
-        "weights can drive Wp and Wn to 0 in one step, and where Wp is small eq. 8 hardly moves the weights.\n"
-        "By default, therefore, dWp and dWn are multiplied by 1 / sqrt(number of weights), Wp and Wn start at\n"
-        "the mean |w| of their side and learn at a tenth of the rate, and dw = dq.  start=one (start_at_one),\n"
-        "gradient=sum (summed_gradient), straight=no (scaled_weights) and scale-lr=1 (scale_lr) are the\n"
-        "paper's, and as=paper (as_paper) is all four.\n"
-        "Other implementations: Blueoil and several PyTorch ports use dWn as printed, which moves Wn uphill\n"
-        "(rule=as-printed).  The authors' TensorFlow code differentiates automatically, so its dWn is right;\n"
-        "it gives sign(w) at |w| = D and applies its weight decay to Wp and Wn (the option decay).  Some\n"
-        "ports use the mean instead of the sum.  None of them keeps Wp and Wn positive.\n",
+        "Learns Wp and Wn, one of each per tensor, or per output channel with per-channel=yes\n"
+        "(per_channel), as D is then.  Below 2^-30 they are set to 2^-30; training warns below 1e-6.  D\n"
+        "is a constant of the backward pass.  If all weights are zero, q = 0, and Wp and Wn receive no\n"
+        "gradient.\n"
+        "The paper's sums grow with the layer, and one step can drive Wp and Wn to 0.  By default,\n"
+        "therefore, they are divided by sqrt(number of weights), Wp and Wn start at the mean |w| of their\n"
+        "side and learn at a tenth of the rate, and dw = dq.  The paper has start=one (start_at_one),\n"
+        "gradient=sum (summed_gradient), straight=no (scaled_weights) and scale-lr=1 (scale_lr), which\n"
+        "are as=paper (as_paper).\n"
+        "Other implementations: Blueoil and several ports use dWn as printed, which moves Wn uphill\n"
+        "(rule=as-printed).  The authors' code gives sign(w) at |w| = D, and decays Wp and Wn (decay).\n"
+        "Some ports use the mean instead of the sum.  None keeps Wp and Wn positive.\n",
 };
 
 qg_quant qg_ttq(qg_ttq_spec spec)

@@ -52,12 +52,10 @@ const qg_scheme qg__twn_scheme = {
         "    q(w) = +a if w > D, -a if w < -D, else 0\n"
         "    s(w) = w                                the gradient passes unchanged and unclipped\n"
         "\n"
-        "per-channel=yes (per_channel) computes D and a for each output channel; the paper and the\n"
-        "authors' Caffe code have one D and one a per tensor.\n"
-        "Learns nothing.  If all weights are zero, a = 0 and q = 0.\n"
-        "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
-        "only; their later PyTorch code has D = 0.75 mean|w| and D and a per output channel, as RedBit\n"
-        "has; Larq's SteTern has D but no a.\n",
+        "Learns nothing.  If all weights are zero, a = 0 and q = 0.  per-channel=yes (per_channel)\n"
+        "computes D and a for each output channel; the paper has one of each per tensor.\n"
+        "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a, only on the\n"
+        "GPU; their later PyTorch code has D = 0.75 mean|w| per output channel, as RedBit has.\n",
 };
 
 qg_quant qg_twn(qg_twn_spec spec)

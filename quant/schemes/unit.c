@@ -67,17 +67,15 @@ const qg_scheme qg__unit_scheme = {
         "    s(x) = clip(x, -1, 1)                  dx = dy where |x| <= 1, else 0\n"
         "    weights   q(w / r), r = 2 mean|w|, and dw = dq / r where |w| <= r\n"
         "\n"
-        "Learns nothing.  zero is yes by default for --weight with 2 bits or more, else no; in C it is off by\n"
-        "default.  2 bits give {-1, -1/3, 1/3, 1} with zero=no and {-1, 0, 1} with zero=yes.  1 bit is always\n"
-        "zero=no: the sign, with +1 for x = 0.  A code times 1 / n equals q(x) up to one rounding.  NaN stays\n"
-        "NaN.  For inputs the scheme replaces relu.  With relative=no (fixed), as in Brevitas, weights are\n"
-        "not divided by r and start stretched to fill [-1, 1], where usual learning rates hardly move them;\n"
-        "as=paper (as_paper) is that.  Latent weights are clipped to [-1, 1] after each step.\n"
-        "Models keep their first and last layer in float unless --first-last quantized is given: sums of such\n"
-        "weights are large, and the last layer of most models has no batch norm, as BNN-PYNQ's nets have.\n"
-        "Other implementations: Brevitas' bnn_pynq models use zero=yes for 2-bit inputs, too.  The gradient\n"
-        "of their inputs passes wherever round(x n) is a level, up to |x| = 1 + 1 / (2 n), which is\n"
-        "surrogate=clip,surrogate-arg=1.5 for 2 bits; the gradient of their weights passes everywhere.\n",
+        "Learns nothing.  2 bits give {-1, -1/3, 1/3, 1} with zero=no and {-1, 0, 1} with zero=yes.  1\n"
+        "bit is always zero=no, the sign.  In C, zero is off by default.  NaN stays NaN.  For inputs the\n"
+        "scheme replaces relu.  Latent weights are clipped to [-1, 1] after each step.  With relative=no\n"
+        "(fixed), as in Brevitas and as=paper (as_paper), weights are not divided by r and start\n"
+        "stretched to fill [-1, 1], where usual learning rates hardly move them.\n"
+        "Models keep first and last layers in float unless --first-last quantized.\n"
+        "Other implementations: Brevitas uses zero=yes for 2-bit inputs as well, passes their gradient up\n"
+        "to |x| = 1 + 1 / (2 n), surrogate=clip,surrogate-arg=1.5 for 2 bits, and that of weights\n"
+        "everywhere.\n",
 };
 
 qg_quant qg_unit(qg_unit_spec spec)

@@ -21,18 +21,15 @@ const char qg__xnor_explain[] =
     "    K    = mean|x| over channels and the window of the product, padding counted as 0\n"
     "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward pass\n"
     "\n"
-    "rule=identity is the default because the factor a, about 0.05, makes SGD move the latent weights that\n"
-    "much more slowly.  as=paper (as_paper) is rule=exact.  Models keep their first and last layer in float,\n"
-    "as the paper does, unless --first-last quantized is given.\n"
     "Learns nothing.  A filter of zeros gives a = 0 and q = 0; a window of zeros gives K = 0.\n"
-    "With the rules authors and authors-adam a layer with one input channel does not train, since its\n"
-    "1 - 1 / c_in is 0.\n"
+    "The factor a, about 0.05, makes SGD move the latent weights too slowly, so rule=identity is the\n"
+    "default.  as=paper (as_paper) is rule=exact, which agrees with finite differences; the printed 1\n"
+    "/ n does not.  With the authors' rules a layer with one input channel does not train.\n"
     "latent=centred (centred) subtracts the mean over c_in from the latent weights and clamps them to\n"
-    "[-1, 1], initially and after each step, as the authors' release does before it binarizes.\n"
-    "Other implementations: the authors' release omits K, as scale=off (no_scale) does, and multiplies\n"
-    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule treats sign as straight-through\n"
-    "and includes the derivative of a; that derivative agrees with finite differences, the printed 1 / n\n"
-    "does not.\n";
+    "[-1, 1], as the authors' release does.\n"
+    "Models keep first and last layers in float unless --first-last quantized.\n"
+    "Other implementations: the authors' release omits K, as scale=off (no_scale) does, and\n"
+    "multiplies gradients by 1e9 for Adam; torch.sign gives 0 at 0.\n";
 
 enum { RULE, CENTRED }; /* in arg */
 

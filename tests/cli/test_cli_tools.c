@@ -156,6 +156,34 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
         if (!strstr(page, options[i])) fail_msg("'%s' is not in the page", options[i]);
 }
 
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
+    return n;
+}
+
+/* An option that weights and inputs, or variants, share is printed once.  Others name the operand. */
+static void options_are_printed_once(void **state)
+{
+    assert_int_equal(count(page_of_schemes(), "\nOptions of fake_quant:\n"), 1);
+    assert_status("explain fake_quant", 0);
+    assert_int_equal(count(last.out, "\n    decay="), 1);
+    assert_int_equal(count(last.out, "\n    bits="), 1);
+    assert_stdout("    range=learned|observed|percentile|fixed|current [learned] for weights\n");
+    assert_stdout("    range=learned|observed|percentile|fixed [learned] for inputs\n");
+    assert_int_equal(count(last.out, "nmin, nmax: the range moved"), 4);
+    assert_int_equal(count(page_of_schemes(), "nmin, nmax: the range moved"), 1);
+    assert_status("explain dorefa", 0);
+    assert_stdout("    max=constant|through [constant] for weights\n");
+    assert_stdout("    bits=1..16 or 32 [2] for weights\n");     /* 32 bits of inputs are another thing */
+    assert_status("explain binary-channel", 0);
+    assert_stdout("Options of binary-channel:\n    surrogate=NAME [identity]\n");
+    if (strstr(last.out, "as=paper\n")) fail_msg("the default is the paper's rule: %s", last.out);
+    assert_status("explain ttq", 0);
+    assert_stdout("    as=paper\n        start=one,");
+}
+
 static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
     assert_refuses("explain tnw", 2, "unknown scheme 'tnw'; available: float, twn");
@@ -387,6 +415,7 @@ int main(void)
         cmocka_unit_test(every_scheme_is_explained),
         cmocka_unit_test(options_tell_which_scheme_is_meant),
         cmocka_unit_test(explanations_spell_options_as_the_command_line_does),
+        cmocka_unit_test(options_are_printed_once),
         cmocka_unit_test(an_unknown_scheme_is_answered_with_the_known_ones),
         cmocka_unit_test(the_page_of_schemes_is_current),
         cmocka_unit_test(latent_and_quantized_are_told_apart),
