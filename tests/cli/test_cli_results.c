@@ -250,7 +250,7 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
 {
     copy("results", "kept");
     edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
-    assert_refuses("results --check", 1, "results/README.md:27: is '| [twn](twn) | A paper |");
+    assert_refuses("results --check", 1, "results/README.md:26: is '| [twn](twn) | A paper |");
     assert_status("results", 0);
     assert_status("results --check", 0);
     edit_result("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");

@@ -10,26 +10,25 @@
 static const char head[] =
     TITLE
     "\n"
-    "`qgrad results` writes this page from the logs in this directory.  `qgrad results --check` compares the page with\n"
-    "the logs; `make test` runs it.  Our numbers come from the `metrics.csv` of finished runs.  The descriptions of\n"
-    "sources, deviations and trials come from the recipe of the row, `examples/recipes/ROW.toml`.\n"
+    "Published test accuracies and ours, one row for each recipe.  [Reproducing\n"
+    "papers](../docs/reproducing.md) tells how to repeat a row (`build/qgrad results --repeat ROW`) and\n"
+    "how to add one.  `qgrad results` writes this page from the logs in this directory, and `make test`\n"
+    "compares it with them.  Sources and deviations come from `examples/recipes/ROW.toml`.\n"
     "\n"
-    "To repeat a row on your machine, build the program and fetch the data (`make data`, or `sh datasets/fetch.sh\n"
-    "cifar10`).  `build/qgrad results --repeat ROW` then trains it, first the row whose weights it starts with, and stops\n"
-    "at the first epoch whose weights are not those of the log; `--seed N` and `--epochs N` select.\n"
-    "\n"
-    "- *arithmetic*: the version of the [arithmetic](../docs/arithmetic.md) under which the runs were trained.  Under\n"
-    "  version 2 every machine ends in the same bits.  Runs of version 1 belong to the old arithmetic, whose bits depended\n"
-    "  on the machine, until they are made anew: only the commit of the run (see Runs) can repeat them, on such a machine.\n"
-    "- *reported*: the test accuracy in % that the source reports.  *paper*: read in the paper.  *code*: read in the\n"
-    "  authors' own code or log.  *replication*: read in another author's replication.  *memory*: quoted from memory,\n"
-    "  so it may be wrong, and no conclusion rests on it.  *none*: no published number for this net and recipe is known.\n"
+    "- *reported*: the test accuracy in % of the source.  *paper*: read in the paper.  *code*: read in the\n"
+    "  authors' own code or log.  *replication*: read in another author's replication.  *memory*: quoted\n"
+    "  from memory, so it may be wrong, and no conclusion rests on it.  *none*: no published number for\n"
+    "  this net and recipe is known.\n"
     "- *ours*: mean ± sample standard deviation over the seeds, after the last epoch.\n"
-    "- *best*: mean of the best epochs of the runs.  The best epoch is chosen on the test set, so this number is\n"
-    "  optimistic, unless the command has `--validation`: then it is chosen on images held out of the training set.\n"
+    "- *best*: mean of the best epochs.  They are chosen on the test set, so this number is too high,\n"
+    "  unless the command has `--validation`: then they are chosen on images held out of the training\n"
+    "  set.\n"
     "- *± test*: binomial standard error of a single run, due to the size of the test set.\n"
-    "- *minutes*: per run, including tests and files, on a machine that was shared with other runs.\n"
-    "  [docs/performance.md](../docs/performance.md) measures speed.\n";
+    "- *minutes*: per run, with tests and files, on a machine that other programs used as well.  It does\n"
+    "  not measure [speed](../docs/performance.md).\n"
+    "- *arithmetic*: the version of the [arithmetic](../docs/arithmetic.md) of the runs.  Version 2 gives\n"
+    "  the same bits on every machine.  The bits of version 1 depended on the machine, so only the commit\n"
+    "  of such a run (see Runs) repeats it.\n";
 
 /* --- one row: the runs first..last-1 -------------------------------------------------------- */
 
