@@ -30,12 +30,12 @@ typedef struct qg_var     qg_var;
 typedef struct qg_profile qg_profile;           /* core/profile.h */
 
 /* QG_TRAIN is for training, QG_EVAL for measuring.  QG_ESTIMATE is QG_EVAL, except that batch norms
- * use and update statistics as in QG_TRAIN.  It estimates the statistics anew, for weights that
- * stay as they are. */
+ * use and update statistics as in QG_TRAIN.  It estimates the statistics for weights that stay as
+ * they are. */
 typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
 
-/* What the engine knows about an op.  There is no list of ops: each is such a constant, defined beside the
- * function that records it. */
+/* What the engine knows about an op.  There is no list of ops: each is such a constant, defined next to
+ * the function that records it. */
 typedef struct qg_op {
     const char *name;                           /* in messages and profiles: "conv2d" */
     void (*backward)(qg_tape *t, qg_var *y);    /* in[i]->grad += dL/din[i] where in[i]->grad */

@@ -39,7 +39,7 @@ typedef struct qg_batch {
  * of the outermost pixel. */
 typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } qg_border;
 
-/* Random changes, drawn anew for each image in each epoch and applied in this order; {0} changes nothing.
+/* Random changes, drawn for each image in each epoch and applied in this order; {0} changes nothing.
  * Augmentation follows normalisation, so per-pixel means stay with their pixels, and the zeros of a border or
  * a cutout are the mean of the images (black under QG_TO_UNIT). */
 typedef struct qg_augment {

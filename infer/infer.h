@@ -61,7 +61,7 @@ qg_infer_status qg_infer_load(const void *file, size_t n, void *memory, size_t b
 typedef enum qg_infer_requantize {
     QG_INFER_EVALUATE,      /* by the arithmetic of evaluation, as the net was tested: what qg_infer_load
                                does */
-    QG_INFER_TFLITE         /* by TFLite's fixed-point operator, in integers alone: an int32 bias and a
+    QG_INFER_TFLITE         /* by TFLite's fixed-point operator, only in integers: an int32 bias and a
                                31-bit factor per channel, with its two roundings.  A code is at most one
                                level away; load checks that for all sums, and a product for which it does
                                not hold is evaluated */

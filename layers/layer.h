@@ -58,8 +58,8 @@ typedef struct qg_layer_type {
     /* Replaces forward for a layer that also computes others folded into it (layers/plan.h). */
     qg_var   *(*run)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
-    /* Adds l to the step of a batch norm before it (layers/plan.h).  false: the step cannot compute
-     * l, too.  NULL: no step can. */
+    /* Adds l to the step of a batch norm before it (layers/plan.h).  false: the step cannot also
+     * compute l.  NULL: no step can. */
     bool      (*join)(qg_layer *l, qg_step *s);
 
     /* Adds nodes to the graph that compute from the values x and z what l computes in QG_EVAL, with
@@ -86,7 +86,7 @@ struct qg_layer {
     qg_shape             in, out;           /* of one image: n = 1 */
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */
-    bool                 result;            /* the caller reads it, too (qg_net_mark_output) */
+    bool                 result;            /* the caller reads it as well (qg_net_mark_output) */
     bool                 frozen;            /* its parameters and statistics keep their values (qg_net_freeze) */
     uint64_t             macs;              /* multiply-adds for one image */
 };
@@ -154,7 +154,7 @@ qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself 
 typedef enum qg_node_kind {
     QG_NODE_AFFINE,             /* a x + b; a, b */
     QG_NODE_RELU,
-    QG_NODE_CLIP,               /* to lo .. hi; these two alone */
+    QG_NODE_CLIP,               /* to lo .. hi, and nothing else */
     QG_NODE_SIGMOID,
     QG_NODE_TANH,
     QG_NODE_PRELU,              /* as qg_prelu; slope */

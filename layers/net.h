@@ -144,9 +144,9 @@ qg_layer  *qg_net_find(const qg_net *net, const char *name);
 
 /* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its
  * quantizers learn included, and so do observed ranges, once they have observed a batch.  A frozen
- * batch norm uses its running statistics in training, too.  A batch norm per channel that is the
- * only reader of a frozen conv2d or dense is frozen with it.  A layer without parameters may be
- * named, too, and nothing changes.
+ * batch norm uses its running statistics in training as well.  A batch norm per channel that is the
+ * only reader of a frozen conv2d or dense is frozen with it.  A layer without parameters may also be
+ * named; nothing changes.
  *
  * Fails    QG_EARG: no layer has this name; the message lists those that have parameters.  QG_ESTATE: the net is not
  *          built. */
@@ -160,7 +160,7 @@ qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 /* The result of the layer with this name in the newest qg_net_forward of net in this step of t, for
  * example of a second head.  A layer that is folded into another has no result of its own, unless
  * it was marked by qg_net_mark_output.  In QG_EVAL a product that only a batch norm reads is folded
- * with it, too.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
+ * with it as well.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
  * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has
  * not run in this step. */
 qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);

@@ -36,7 +36,7 @@ void          qg_quantizer_freeze(qg_quantizer *z);
 QG_MUST_CHECK
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y);
 
-/* For dL/dy = dy, dx = dL/dx, and the gradients of the learned values: those of this call alone.
+/* For dL/dy = dy, dx = dL/dx, and the gradients of the learned values, without those of earlier calls.
  *
  * Shapes   dy and dx of shape; dx may be dy.
  * Fails    QG_ESTATE: no qg_quantizer_forward in QG_TRAIN since the last call.  QG_EMEM. */

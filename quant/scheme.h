@@ -116,7 +116,7 @@ struct qg_scheme {
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
     /* The surrogate s of number i: the function of which the gradients of x and of the learned values are the slopes.
-     * `qgrad gradcheck` compares the gradients at `at` with differences of s(to), where to is a little beside at.  What the
+     * `qgrad gradcheck` compares the gradients at `at` with differences of s(to), where to is near at.  What the
      * backward pass takes as constant, such as a threshold, a scale or a rounding error, is computed from at, all else
      * from to.  For x it is not used if q.surrogate is set, unless the scheme has mix.
      * NULL: that of x is q.surrogate, own, or the identity if a form without own_slope says so, and the learned values

@@ -26,7 +26,7 @@ typedef struct qg_calibrate_spec {
  * cut, without dropout and with every delayed quantizer started.  Batch norms use the statistics
  * of the batch.
  *
- *     first pass     in QG_TRAIN: a range is the mean over all images of what their batch alone would set:  r = sum n_b r_b / sum n_b
+ *     first pass     in QG_TRAIN: a range is the mean over all images of the range of their batch:  r = sum n_b r_b / sum n_b
  *                    with n_b images in batch b.  A scheme that learns its step or range starts from the first batch, as
  *                    in training, unless it has started
  *     second pass    in QG_ESTIMATE: with these ranges, the m values of a channel in all batches have
@@ -40,7 +40,7 @@ typedef struct qg_calibrate_spec {
  * Memory   Borrows images until it returns, and then leaves the loader at the start of epoch 0.
  * Fails    QG_EARG: the spec, a net that is not built, or a batch norm that sees a single value per channel, which has no
  *          variance.  QG_ESHAPE: the images or .init do not fit the net.  QG_ESTATE: a quantizer found no values to
- *          start from, such as zeros alone.  QG_ENAN: a result is not finite.  QG_EMEM, and as the file and the ops do.
+ *          start from, such as only zeros.  QG_ENAN: a result is not finite.  QG_EMEM, and as the file and the ops do.
  *          Ranges and statistics are then unspecified.
  */
 QG_MUST_CHECK

@@ -61,7 +61,7 @@ typedef struct qg_epoch {
     double train_loss, train_accuracy;      /* over the epoch's steps, measured during training */
     double test_loss, test_accuracy;        /* NaN, and not in metrics.csv, with .validation */
     double validation_loss, validation_accuracy;    /* likewise without .validation */
-    double images_per_second;               /* of the training steps alone */
+    double images_per_second;               /* of the training steps only */
     double seconds;                         /* steps, evaluation, checkpoints between steps, in all processes */
     char   digest[17];                      /* of the weights after it, as in qg_fit_result: those that are trained, not
                                                their averages; empty: a log of a version that did not note it */
@@ -136,7 +136,7 @@ typedef struct qg_fit_events {
  *
  *     loss = (1 - weight) L + weight KL(teacher, net)      L: the loss of the labels;  KL: qg_kl, which is times T^2
  *
- * It reads the same augmented images, in QG_EVAL.  Tests measure L alone. */
+ * It reads the same augmented images, in QG_EVAL.  Tests measure only L. */
 typedef struct qg_fit_teacher {
     qg_net  *net;                   /* built and loaded, with images and scores of the same size; NULL: no teacher */
     uint64_t steps;                 /* it was trained for so many; 0: for more than any delay
@@ -169,7 +169,7 @@ typedef struct qg_fit_spec {
     float        label_smoothing;   /* of the cross entropy in training steps, 0 <= s < 1; tests use the labels */
     float        clip_norm;         /* of all gradients, for qg_optim_set_clip_norm; 0: as the optimizer has it */
     float        ema_decay;         /* train as usual, but test averages of the weights and save them as the best
-                                       (optim/ema.h), which begin anew where delayed quantizers start; less than
+                                       (optim/ema.h), which start over where delayed quantizers start; less than
                                        1; 0: off */
 
     /* Fine-tuning.  Layers are named in a list, "conv1,conv2". */
@@ -179,8 +179,8 @@ typedef struct qg_fit_spec {
     const char  *freeze;            /* these layers are not trained, nor their statistics (qg_net_freeze) */
     qg_fit_teacher teacher;         /* distil this net */
 
-    bool         keep_running_statistics;   /* of batch norms in nets with quantized weights; false: they are estimated anew
-                                       before each test.  See below */
+    bool         keep_running_statistics;   /* of batch norms in nets with quantized weights; false: they are estimated
+                                       again before each test.  See below */
 
     double       budget;            /* seconds after which it saves and stops; 0: none, less than 0: at once */
     const volatile sig_atomic_t *stop;  /* it saves and stops when *stop is not 0; NULL: never */
@@ -220,13 +220,13 @@ typedef struct qg_fit_spec {
  * steps at the same epochs (qg_schedule_extend); not of the kinds that end with the run.  A surrogate whose steps
  * follow the number of epochs is another one, as is every other change of the net.  With .validation the test images are read again at the new end.
  *
- * Codes of quantized weights flip, and the running statistics of batch norms, in which the newest
- * batch weighs a tenth, lag behind, so that test accuracies swing from epoch to epoch.  Therefore the
- * batch norms of a net with quantized weights, unless they are frozen, get new statistics before each
- * test: mean and variance over all images of the first batches of the next epoch, in QG_ESTIMATE, with
- * the weights that are tested.  These are a sixteenth of the batches, at least 4 and at most 32, and
- * take about 2 % of the time of an epoch.  Runs that were begun by versions without this continue
- * without it.                                             [Nagel et al. 2022, arXiv:2203.11086]
+ * Codes of quantized weights flip faster than the running statistics of batch norms follow, since the
+ * newest batch weighs a tenth in them.  Test accuracies would swing from epoch to epoch.  Therefore,
+ * unless they are frozen, the batch norms of a net with quantized weights get new statistics before
+ * each test: mean and variance over the first batches of the next epoch, in QG_ESTIMATE, with the
+ * weights that are tested.  These are a sixteenth of the batches, at least 4 and at most 32, and take
+ * about 2 % of the time of an epoch.  Runs that began with a version without this continue without
+ * it.                                                     [Nagel et al. 2022, arXiv:2203.11086]
  *
  * The source of .init is read each time, so keep it until the run is complete.
  *

@@ -88,7 +88,8 @@ const char *qg_recipe_get(qg_recipe *r, const char *key);
  * QG_EFORMAT: the file names no model; QG_EMEM. */
 qg_recipe  *qg_recipe_of_run(const char *dir);
 
-/* The first key after `after` whose values in a and b differ; after NULL: the first of all.  NULL: no more, or a recipe has failed.
+/* The next key after `after` whose values in a and b differ.  after NULL: the first one.  Returns NULL if
+ * there is none, or if a recipe has failed.
  *
  *     for (const qg_recipe_key *k = NULL; (k = qg_recipe_difference(r, run, k));)
  *         if (k->is & QG_RECIPE_IDENTITY && !(k->is & QG_RECIPE_PER_RUN)) ..     the run is not what r describes

@@ -1,4 +1,4 @@
-/* train/runs.h — what runs have left behind: nets to use, and what they measured.  Nothing is trained, and no file changes.
+/* train/runs.h — reads runs: their nets, and what they measured.  Nothing is trained, and no file changes.
  *
  *     qg_run *run = qg_run_open("runs/digits", QG_RUN_BEST);
  *     float   score[10];
@@ -6,10 +6,11 @@
  *     puts(qg_run_class(run, 7));
  *     qg_run_close(run);
  *
- * A run is a directory that `qgrad train`, qg_recipe_fit or qg_fit has made, or a checkpoint that was copied from there.  What is
- * needed to use a net stands in its checkpoint: net and quantizers, the size and the preprocessing of images, the names of classes.
- * So a run of qg_fit needs its program no more, unless a layer or a scheme of the net is the program's own: then there are weights
- * and quantizers, which can be looked at, but nothing that computes.
+ * A run is a directory that `qgrad train`, qg_recipe_fit or qg_fit wrote, or a checkpoint that was copied
+ * from it.  A checkpoint notes everything that is needed to use its net: the net and its quantizers, the
+ * size and preprocessing of images, and the names of classes.  So a run of qg_fit can be used without its
+ * program, unless the program defines a layer or a scheme of the net.  Then weights and quantizers can still
+ * be inspected, but not computed with.
  *
  * Memory   What these functions return belongs to the run, until qg_run_close, unless they say otherwise.
  * Threads  A run is used by one thread at a time.
@@ -81,7 +82,7 @@ QG_MUST_CHECK
 qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores);
 
 typedef struct qg_run_test_spec {
-    const char *data, *dir;     /* another set and its directory (qg_data_test); dir alone: where the run's own is now */
+    const char *data, *dir;     /* another set and its directory (qg_data_test); only dir: where the run's own set is now */
     size_t      cache_bytes;    /* qg_loader_spec.cache_bytes; 0: as in its training */
 } qg_run_test_spec;
 
@@ -90,7 +91,7 @@ typedef struct qg_run_test_spec {
  * Memory   The caller's; qg_loader_free.
  * Fails    NULL.  As qg_data_test, qg_run_preprocess and qg_run_net.  QG_EARG: only its program can compute the net, or a program
  *          trained it, which does not say on which data; the images have another size or other classes than the run's.  A
- *          checkpoint of a version that did not note the preprocessing needs the training images, too. */
+ *          checkpoint of a version that did not note the preprocessing also needs the training images. */
 qg_loader  *qg_run_test(qg_run *r, qg_run_test_spec spec);
 
 typedef struct qg_run_evaluate_spec {
@@ -114,7 +115,7 @@ qg_status   qg_run_result(const char *dir, qg_fit_result *result);
  * column "digest", which is text.  NULL: failed,
  * as the file; QG_EARG: it has no such column. */
 const double *qg_run_column(qg_run *r, const char *name, int *epochs);
-const char *qg_run_column_name(qg_run *r, int i);           /* of column i, from 0; NULL: there are no more, or failed */
+const char *qg_run_column_name(qg_run *r, int i);           /* of column i, from 0; NULL: there is no such column, or failed */
 
 /* --- quantization after training ---------------------------------------------------------- */
 
@@ -134,7 +135,7 @@ typedef struct qg_run_quantized {
     bool     misfit;    /* failed with QG_EARG: the changes are not legal for this run */
 } qg_run_quantized;
 
-/* Makes a run of no steps beside r: with its weights, with quantizers where it had none, calibrated
+/* Makes a new run without steps from r: with its weights, with quantizers where it had none, calibrated
  * as by qg_calibrate on its training images.  What a teacher, delays or initial weights did for r is
  * no part of it.  The directory appears whole or not at all.
  *

@@ -48,12 +48,12 @@ int       qg_rank(void);                /* 0 .. qg_ranks() - 1; rank 0 writes fi
  * rank that fails, with its number.  If there is only one rank, it prints nothing and returns. */
 void      qg_ranks_abort(int code, const char *line);
 
-/* How many processes mpirun or srun says that it has started, before qg_ranks_begin and in a program without MPI, too, whose
- * processes would all do the same.  1: this one alone. */
+/* How many processes mpirun or srun has started, according to the environment.  It may be called before
+ * qg_ranks_begin and in a program without MPI, whose processes would all do the same.  1: only this one. */
 int       qg_ranks_started(void);
 
-/* Rank 0's bytes reach the others, as what it alone may decide: the name of a directory.  All ranks call it.  Fails with QG_ESTATE: another
- * rank has gone. */
+/* Sends rank 0's bytes to the other ranks, for example the name of a directory that rank 0 chose.  All
+ * ranks call it.  Fails with QG_ESTATE: another rank has gone. */
 QG_MUST_CHECK
 qg_status qg_ranks_broadcast(void *data, size_t bytes);
 

@@ -15,7 +15,7 @@
 /* Bits of qg_key.is. */
 enum {
     QG_KEY_WHOLE = 1,       /* a whole number */
-    QG_KEY_SHOWN = 2,       /* printed at its default, too */
+    QG_KEY_SHOWN = 2,       /* printed even at its default */
     QG_KEY_FLAG = 4,        /* written without a value; 0 or 1 */
     QG_KEY_REQUIRED = 8,    /* has no default */
     QG_KEY_ABOVE_MIN = 16,  /* min itself is not legal */
@@ -53,7 +53,7 @@ int         qg_keys_count(const qg_key *keys);              /* of NULL: 0 */
 int         qg_key_words(const qg_key *key);                /* how many; 0: it is a number */
 int         qg_keys_find(const qg_key *keys, const char *name, size_t length);     /* by name or alias; -1: none */
 
-/* Whether key i has an effect beside these values (when). */
+/* Whether key i has an effect together with these values (when). */
 bool        qg__key_has_effect(const qg_key *keys, int i, const double *value);
 
 /* Values of the keys in text, "key=value,..", and defaults for the others; a key without effect is 0.  text NULL: no key is
@@ -82,7 +82,7 @@ QG_MUST_CHECK
 qg_status   qg__keys_check(const char *name, const qg_key *keys, const double *value);
 
 /* The one spelling, "name:key=value,..": without keys at their default unless QG_KEY_SHOWN, and without those that have no
- * effect.  name NULL: the keys alone. */
+ * effect.  name NULL: only the keys. */
 void        qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes);
 void        qg__keys_print_over(const char *name, const char *under, const qg_key *keys, const double *value,
                                 char *text, size_t bytes);  /* without keys at the default that under gives them */

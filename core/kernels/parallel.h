@@ -1,6 +1,6 @@
 /* core/kernels/parallel.h — the library's threads.
  *
- * Work is cut into pieces whose shapes depend on the problem alone: one image, one block of columns, one
+ * Work is cut into pieces whose shapes depend only on the problem: one image, one block of columns, one
  * of QG_SLICES slices of the batch.  Threads only choose which pieces they run.  A piece writes what no
  * other piece writes, and partial sums are added in index order, so results have the same bits for any
  * number of threads.

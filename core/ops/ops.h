@@ -124,7 +124,7 @@ typedef struct qg_norm_spec {
     float *mean, *var;      /* running statistics [c]: updated in QG_TRAIN and QG_ESTIMATE, used in QG_EVAL */
     float  momentum;        /* 0: 0.1;  running += momentum (batch - running);  0..1 */
     float  eps;             /* 0: 1e-5;  finite, not negative */
-    bool   frozen;          /* every mode uses the running statistics and leaves them alone */
+    bool   frozen;          /* every mode uses the running statistics and does not change them */
     bool   per_rank;        /* a rank (core/dist/ranks.h) uses the statistics of its own images of a batch, and waits for no
                                other one; see below */
 } qg_norm_spec;

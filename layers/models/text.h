@@ -21,7 +21,7 @@
  *     AF(scale=2,shift=-1)   scale x + shift
  *     Q              the input quantizer of the next product as a layer, if it replaces a relu; else
  *                    a relu
- *     IQ             only at the beginning: the first product quantizes its input, too, unless the
+ *     IQ             only at the beginning: the first product also quantizes its input, unless the
  *                    ends of the net are float
  *
  * The quantizers are those of the spec, as for any model; products are conv1, conv2, .. and fc1, fc2, .. in
@@ -32,8 +32,8 @@
  *     signs is +1 nearly everywhere                                      [XNOR-Net, 1603.05279v4, section 3.2]
  *     An MP with k stays where it is
  *     it comes before a D, because a dropped value is 0, which may not be a code
- *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too:
- *     -1 and +1 if it is a sign.  The summary says so
+ *     R right before a block whose first product rectifies is that quantizer, so that the shortcut also reads it:
+ *     -1 and +1 if it is a sign.  The summary points this out
  *     the product after a Q, or after Q-{, leaves out a quantizer that replaces a relu, and so does
  *     a shortcut B that reads a Q; the product after Q-GAP quantizes the means
  *
