@@ -165,7 +165,7 @@ static void check_names(const sweep *s)
 {
     for (int i = 0; i < s->jobs; i++)
         for (int k = 0; k < i && s->job[i].dir && s->job[i].state != FAILED; k++)
-            if (s->job[k].dir && !strcmp(s->job[i].dir, s->job[k].dir)) fail(s, &s->job[i], "is the directory of another combination, too");
+            if (s->job[k].dir && !strcmp(s->job[i].dir, s->job[k].dir)) fail(s, &s->job[i], "is also the directory of another combination");
 }
 
 static qg_status prepare(sweep *s)

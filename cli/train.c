@@ -114,7 +114,7 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
     if (t->goes_on && t->had < epochs)
-        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
+        print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }
 
 static void print_head(void *user, const qg_fit_progress *p)
@@ -252,7 +252,7 @@ static int train(training *t)
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
     if (!status && qg_ranks() == 1 && qg_ranks_started() > 1)
-        fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n",
+        fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains by itself; qgrad-mpi (make mpi) shares the work\n",
                 qg_ranks_started());
     const char *sync = config_text(t->asked, "norm-sync");
     if (!status && sync && !strcmp(sync, "on")) status = config_set(t->asked, "norm-sync", NULL);   /* as a run that does not say so */

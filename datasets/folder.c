@@ -24,7 +24,7 @@ typedef struct folder {
     const char *dir;
     listing     classes;
     listing    *images;                 /* [classes.n] */
-    int         beside, nested, others; /* skipped: files beside the classes; folders and other files in
+    int         beside, nested, others; /* skipped: files next to the classes; folders and other files in
                                            them */
     char        skipped[QG__PATH_BYTES];    /* the first of these */
 } folder;
@@ -197,7 +197,7 @@ static bool warn(const folder *f, qg__dataset *set)
     add_count(text, f->nested, "folder within a class", "folders within classes", &any);
     add_count(text, f->others, "file that is not PNG, JPEG or BMP", "files that are not PNG, JPEG or BMP",
               &any);
-    add_count(text, f->beside, "file beside the classes", "files beside the classes", &any);
+    add_count(text, f->beside, "file next to the classes", "files next to the classes", &any);
     if (any) add(text, ", such as '%s'", f->skipped);
     if (f->classes.n == 1)
         add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);

@@ -16,13 +16,14 @@ static qg_status count(const qg__dataset *set, qg_holdout h, int *images)
 {
     const int n = set->shape.n;
     if (!(h.share >= 0 && h.share < 1))
-        return qg_fail(QG_EARG, "validation: a share of %g, must be 0 or more and less than 1", h.share);
+        return qg_fail(QG_EARG, "validation: a fraction of %g, must be 0 or more and less than 1", h.share);
     if (h.images < 0) return qg_fail(QG_EARG, "validation: %d images, must be 0 or more", h.images);
     if (h.images && h.share != 0)
-        return qg_fail(QG_EARG, "validation: %d images and a share of %g exclude each other", h.images,
+        return qg_fail(QG_EARG, "validation: %d images and a fraction of %g exclude each other", h.images,
                        h.share);
     *images = h.images ? h.images : (int)(h.share * n + 0.5);
-    return *images ? QG_OK : qg_fail(QG_EARG, "validation: a share of %g of %d images is none", h.share, n);
+    if (*images) return QG_OK;
+    return qg_fail(QG_EARG, "validation: a fraction of %g of %d images is none", h.share, n);
 }
 
 static int by_label(const void *a, const void *b)

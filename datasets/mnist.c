@@ -24,7 +24,7 @@ static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int
     if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
         return qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; unpack it first", path);
     if (n < head)
-        return qg_fail(QG_EFORMAT, "'%s' is truncated: it has %zu bytes, and its header alone takes %zu",
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: it has %zu bytes, and its header takes %zu",
                        path, n, head);
 
     const uint32_t magic = (uint32_t)UNSIGNED_BYTES << 8 | (uint32_t)rank;

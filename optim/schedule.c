@@ -16,7 +16,7 @@
 
 #define WARMUP                                                                                               \
     {                                                                                                        \
-        .name = "warmup", .max = 1, .about = "share of the run with a rate that rises linearly from 0"       \
+        .name = "warmup", .max = 1, .about = "fraction of the run with a linearly rising rate"               \
     }
 #define FACTOR(...) { .name = "factor", .max = INFINITY, __VA_ARGS__ }
 
@@ -24,7 +24,7 @@ static const qg_key constant_keys[] = { WARMUP, { .name = NULL } };
 
 static const qg_key step_keys[] = {
     { .name = "at", .max = 1, .is = QG_KEY_ABOVE_MIN | QG_KEY_BELOW_MAX, .most = QG_MILESTONES,
-      .about = "shares of the run after which the rate is multiplied by factor" },
+      .about = "fractions of the run after which the rate is multiplied by factor" },
     { .name = "every", .min = (double)LEAST_EVERY, .max = 1, .is = QG_KEY_BELOW_MAX,
       .about = "the same after each multiple of this share" },
     FACTOR(.is = QG_KEY_ABOVE_MIN, .about = "what each step multiplies the rate by; 0.1 unless given"),

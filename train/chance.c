@@ -50,7 +50,7 @@ static bool only_tests_fail(const qg__run *r, frequent train, char text[QG__CHAN
     snprintf(text, QG__CHANCE_BYTES, "%.2f %% of the training images are, so %s", 100 * accuracy,
              qg__statistics_lag(r) && !qg__reestimates(r)
                  ? "the running statistics of batch norms may lag behind the weights; let them be "
-                   "estimated anew before each test"
+                   "estimated again before each test"
                  : "these images may have other classes, or be normalised in another way");
     return true;
 }

@@ -285,7 +285,7 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
       .help = "steps, or epochs, after which batch norms use fixed running\n"
               "statistics; 0: never" },
     [QG__KEY_REESTIMATE_BATCHNORM] = { "reestimate-batchnorm", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "off|on", .fallback = "on", .absent = "off",
-      .help = "estimate the running statistics of batch norms anew after each\n"
+      .help = "estimate the running statistics of batch norms again after each\n"
               "epoch, before the test, if weights are quantized" },
     [QG__KEY_NORM_SYNC] = { "norm-sync", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "on|off",
       .help = "off: on several ranks, batch norms use the statistics of each\n"
@@ -301,7 +301,7 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
     [QG__KEY_LOSS] = { "loss", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "cross-entropy|squared-hinge", .fallback = "cross-entropy",
       .help = "the loss function" },
     [QG__KEY_LABEL_SMOOTHING] = { "label-smoothing", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 0.999,
-      .help = "share of the label that cross entropy gives to all classes" },
+      .help = "fraction of the label that cross entropy gives to all classes" },
     [QG__KEY_OPTIMIZER] = { "optimizer", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "sgd|adam|bop", .fallback = "sgd",
       .help = "the optimizer; bop goes with --weight bop" },
     [QG__KEY_LR] = { "lr", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 1000,

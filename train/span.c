@@ -78,8 +78,8 @@ static qg_status check_length(const qg__run *r)
     if (qg__run_is_finished(r) && s->epochs > was->epochs && at->epoch < (uint64_t)s->epochs)
         return qg_fail(QG_EARG,
                        "epochs: patience %d ended the run in %s after epoch %" PRIu64
-                       ", and would end one of %d epochs "
-                       "there, too; extend it with more patience, or with 0",
+                       ", and would also end one of %d epochs "
+                       "there; extend it with more patience, or with 0",
                        s->patience, r->paths.dir, at->epoch, s->epochs);
     return QG_OK;
 }

@@ -20,7 +20,7 @@ static const option of_a_run[] = {
     { "budget", QG_RECIPE_VALUE, .value = "TIME",
       .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h" },
     { "watch", QG_RECIPE_FLAG,
-      .help = "print the share of codes that flipped, and of zeros, of each layer\n"
+      .help = "print the fractions of flipped codes and of zeros of each layer\n"
               "after each epoch" },
     { "config", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, .value = "FILE",
       .help = "read options from a file; the command line takes precedence" },
@@ -64,7 +64,7 @@ static const option others[] = {
     { "seconds", QG_RECIPE_REAL, .value = "X", .min = 0.01, .max = 86400, .fallback = "6",
       .help = "how long to measure" },
     { "link", QG_RECIPE_LIST, .value = "LINK",
-      .help = "project from this process alone for nodes that are joined so, as\n"
+      .help = "project from this one process for nodes that are connected so, as\n"
               "in latency=50,gbits=10: microseconds of an empty message, and\n"
               "Gbit/s; repeatable" },
     { "to", QG_RECIPE_WORD, .value = "packed", .fallback = "packed",
@@ -85,7 +85,7 @@ static const option others[] = {
       .help = "trainings at the same time; each gets cores / N threads, unless\n"
               "--threads is given" },
     { "array", QG_RECIPE_INTEGER, .value = "N", .min = 1, .max = 10000,
-      .help = "train the N-th combination alone, as in a job array of Slurm" },
+      .help = "train only the N-th combination, as in a job array of Slurm" },
     { "list", QG_RECIPE_FLAG,
       .help = "print the combinations with their numbers, and train nothing" },
     { "sort", QG_RECIPE_TEXT, .value = "COLUMN",

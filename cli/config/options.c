@@ -327,7 +327,7 @@ static void brief_help(const verb *v, FILE *out)
         names_help("Data sets:", names, out);
     }
     fprintf(out, "\nqgrad %s --help all has every option, and the keys of models, schemes and data sets.\n", v->name);
-    if (scheme_uses(v) && strcmp(v->name, "explain")) fprintf(out, "qgrad explain SCHEME tells what a scheme computes.\n");
+    if (scheme_uses(v) && strcmp(v->name, "explain")) fprintf(out, "See qgrad explain SCHEME for what a scheme computes.\n");
 }
 
 /* Whether there is a short help: some rows are in it. */
@@ -351,7 +351,7 @@ void options_help(const verb *v, bool all, FILE *out)
     }
     values_help(v, out);
     if (verb_option_find(v, "resume"))
-        fputs("\nExtending a run, as in --resume --out DIR --epochs 20: constant goes on; step and warmup stay in their epochs; cosine, linear\n"
+        fputs("\nExtending a run, as in --resume --out DIR --epochs 20: constant continues; step and warmup stay in their epochs; cosine, linear\n"
               "and exponential end with the run and are refused.  Another --schedule is legal if its rates agree so far.\n", out);
     fprintf(out, "\nExit status: 0 success, 1 failure%s, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
             v->fails ? v->fails : "", verb_option_find(v, "budget") ? "3 stopped by --budget, " : "");

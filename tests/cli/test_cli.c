@@ -174,7 +174,7 @@ static void test_processes_that_are_no_ranks_are_told(void **state)
 {
     set_variable("OMPI_COMM_WORLD_SIZE", "2");
     assert_status("train " SET "--epochs 1 --budget 0 --out @/lonely --json", 3);
-    assert_stderr("qgrad: warning: each of the 2 processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n");
+    assert_stderr("qgrad: warning: each of the 2 processes that mpirun has started trains by itself; qgrad-mpi (make mpi) shares the work\n");
     assert_status("eval --run @/lonely --json", 0);
 }
 

@@ -609,7 +609,7 @@ static void test_an_extended_run_is_the_longer_run(void **state)
     const double test = last_number("test_accuracy"), best = last_number("best_test_accuracy");
     assert_status(LONG "--epochs 2 --schedule step:at=0.5 --out @/longer", 0);
     assert_status("train --resume --epochs 4 --out @/longer --json", 0);
-    assert_stderr("qgrad: the run goes on to epoch 4 instead of 2, with schedule step:at=0.25\n");
+    assert_stderr("qgrad: the run continues to epoch 4 instead of 2, with schedule step:at=0.25\n");
     assert_same_run("all-of-it", "longer");
     assert_true(last_number("test_accuracy") == test && last_number("best_test_accuracy") == best);
     assert_true(last_truth("complete") && last_number("epochs") == 4);

@@ -18,7 +18,7 @@ static void test_what_is_no_number_of_images_is_refused(void **state)
         assert_refuses(line, 2, "is neither a number of images nor a percentage below 100%; write 5000 or 10%");
     }
     assert_refuses(TRAIN "--validation 240 --out @/none", 1, "validation: 240 of 240 images, but the classes can spare at most 230");
-    assert_refuses(TRAIN "--validation 0.1% --out @/none", 1, "validation: a share of 0.001 of 240 images is none");
+    assert_refuses(TRAIN "--validation 0.1% --out @/none", 1, "validation: a fraction of 0.001 of 240 images is none");
 }
 
 /* A whole run: on two threads, and in pieces; and its test accuracies are those of its files. */

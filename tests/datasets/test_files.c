@@ -238,7 +238,7 @@ static void large_sets_are_noticed(void **state)
     qg_loader_free(l);
     write_text("notes.txt", "x");
     l = qg_folder(room, image, spec);
-    assert_non_null(strstr(qg_loader_warning(l), "': skipped 1 file beside the classes, such as '"));
+    assert_non_null(strstr(qg_loader_warning(l), "': skipped 1 file next to the classes, such as '"));
     assert_non_null(strstr(qg_loader_warning(l), "/notes.txt'; '"));
     qg_loader_free(l);
     memory = 0;

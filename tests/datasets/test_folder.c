@@ -125,7 +125,7 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     l = qg_folder(room, one, spec);
     assert_non_null(strstr(qg_loader_warning(l),
                            ": skipped 1 folder within a class, 3 files that are not PNG, JPEG or BMP, 1 file "
-                           "beside the classes, such as '"));
+                           "next to the classes, such as '"));
     assert_non_null(
         strstr(qg_loader_warning(l), "/labels.csv'; the classes 'Dog' and 'dog' differ only in case"));
     qg_loader_free(l);

@@ -148,12 +148,12 @@ static void what_cannot_be_held_out(void **state)
     static const int few[] = { 1, 1, 3, 0 };
     assert_refused(uneven, (qg_holdout){ .images = -1 }, "validation: -1 images, must be 0 or more");
     assert_refused(uneven, (qg_holdout){ .share = 1 },
-                   "validation: a share of 1, must be 0 or more and less than 1");
+                   "validation: a fraction of 1, must be 0 or more and less than 1");
     assert_refused(uneven, (qg_holdout){ .share = (double)NAN }, "must be 0 or more and less than 1");
     assert_refused(uneven, (qg_holdout){ .images = 5, .share = 0.5 },
-                   "5 images and a share of 0.5 exclude each other");
+                   "5 images and a fraction of 0.5 exclude each other");
     assert_refused(uneven, (qg_holdout){ .share = 0.001 },
-                   "validation: a share of 0.001 of 200 images is none");
+                   "validation: a fraction of 0.001 of 200 images is none");
     assert_refused(uneven, (qg_holdout){ .images = 197 },
                    "validation: 197 of 200 images, but the classes can spare at most 196, since each keeps "
                    "one");

@@ -102,12 +102,12 @@ static const struct {
     int         longer, at, n;
     const char *bytes, *message;
 } damaged[] = {
-    { false, -IMAGES_BYTES, 0, 0, "", IN_IMAGES " is truncated: it has 0 bytes, and its header alone takes 16" },
-    { false, 15 - IMAGES_BYTES, 0, 0, "", IN_IMAGES " is truncated: it has 15 bytes, and its header alone takes 16" },
+    { false, -IMAGES_BYTES, 0, 0, "", IN_IMAGES " is truncated: it has 0 bytes, and its header takes 16" },
+    { false, 15 - IMAGES_BYTES, 0, 0, "", IN_IMAGES " is truncated: it has 15 bytes, and its header takes 16" },
     { false, 16 - IMAGES_BYTES, 0, 0, "", IN_IMAGES " is truncated: it has 16" MORE },
     { false, -1, 0, 0, "", IN_IMAGES " is truncated: it has 45" MORE },
     { false, 1, 0, 0, "", IN_IMAGES " is too long: it has 47 bytes, but its header promises 46" },
-    { true, 7 - LABELS_BYTES, 0, 0, "", IN_LABELS " is truncated: it has 7 bytes, and its header alone takes 8" },
+    { true, 7 - LABELS_BYTES, 0, 0, "", IN_LABELS " is truncated: it has 7 bytes, and its header takes 8" },
     { true, -1, 0, 0, "", IN_LABELS " is truncated: it has 10" MORE },
     { true, 1, 0, 0, "", IN_LABELS " is too long: it has 12 bytes, but its header promises 11" },
     { false, 0, 0, 1, "\1", IN_IMAGES " has magic number 0x01000803" MAGIC_3 },

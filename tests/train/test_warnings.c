@@ -372,7 +372,7 @@ static void test_what_does_not_learn_is_told_why(void **state)
                      .says = "of the training images have class 0; train on about as many of each" });
     attempt((trial){ .test_alike = true, .says = " % of the training images are, so these images may have other classes, or be normalised" });
     attempt((trial){ .test_alike = true, .norm = true, .weight = signs, .keeps = true,
-                     .says = "so the running statistics of batch norms may lag behind the weights; let them be estimated anew before each" });
+                     .says = "so the running statistics of batch norms may lag behind the weights; let them be estimated again before each" });
 }
 
 /* And no run whose first hundred steps are not over. */
