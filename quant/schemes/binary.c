@@ -19,7 +19,7 @@ static const char explain_binary[] =
     "\n"
     "Learns nothing.  If all weights are zero, q = 0.\n"
     "Other implementations: XNOR-Net's backward pass scales and masks the gradient.  TWN's Caffe code\n"
-    "has no a; its PyTorch code has one per filter.  torch.sign gives 0 at 0.\n";
+    "has no a.  torch.sign gives 0 at 0.\n";
 
 /* The members that both have. */
 #define SCHEME                                                                                                  \

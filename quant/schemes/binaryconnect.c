@@ -160,7 +160,7 @@ const qg_scheme qg__bnn_scheme = {
     .explain =
         "Weights of -1 and +1 as in BNN.          Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
-        "    q(w) = +1 if w >= 0, else -1            torch.sign gives 0 at 0\n"
+        "    q(w) = +1 if w >= 0, else -1\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"

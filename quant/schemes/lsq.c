@@ -102,8 +102,8 @@ static const qg_learned learned_step[] = { { .name = "step", .least = 0x1p-30f }
     "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n"   \
     "\n"                                                                                                \
     "Learns s.  It starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first training\n"   \
-    "batch that is finite and not all 0; until then x passes unchanged.  Below 2^-30 s is set to\n"     \
-    "2^-30, from where the gradient can raise it again.  NaN stays NaN.\n"                              \
+    "batch that is finite and not all 0, until which x passes unchanged.  Below 2^-30 s is set to\n"    \
+    "2^-30.  NaN stays NaN.\n"                                                                          \
     "Other implementations: some let s become negative, which flips every code, omit the mask of dx,\n" \
     "or include the batch size in N; torch's learnable fake quantization passes dx at the clamp\n"      \
     "values as well.\n"

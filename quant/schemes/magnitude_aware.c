@@ -51,8 +51,8 @@ const qg_scheme qg__magnitude_aware_scheme = {
         "    dw   = dq a sqrt(n) 1[|w| <= 1]         a is a constant of the backward, n the weights of the channel\n"
         "\n"
         "Learns nothing.  If all weights of a channel are zero, q = 0 and they receive no gradient.\n"
-        "The paper has no sqrt(n): gradient=plain (plain_gradient), or as=paper (as_paper).  a is about 1\n"
-        "/ sqrt(n) in the initial weights, so without it SGD moves them too slowly.\n",
+        "The paper has no sqrt(n), as gradient=plain (plain_gradient) and as=paper (as_paper), and SGD\n"
+        "then moves the weights too slowly.\n",
 };
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)

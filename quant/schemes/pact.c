@@ -67,8 +67,8 @@ const qg_scheme qg__pact_scheme = {
         "Learns a, which starts at alpha and decays by the option decay, as in the paper's CIFAR-10\n"
         "recipe; --quantizer-decay has no effect on it.  With Adam, whose decay is decoupled, this is far\n"
         "weaker than the paper's L2 penalty.  Below 2^-30 a is set to 2^-30.  NaN stays NaN.\n"
-        "Other implementations: many omit the decay, and alpha then grows; some also add a rounding term\n"
-        "like LSQ's to da where x < a.\n",
+        "Other implementations: many omit the decay, and alpha then grows; some add a rounding term like\n"
+        "LSQ's to da.\n",
 };
 
 qg_quant qg_pact(qg_pact_spec spec)

@@ -32,7 +32,7 @@ const qg_scheme qg__sign_scheme = {
         "Other papers use surrogate=approx-sign (Bi-Real Net), swish (BNN+) or annealed-tanh (IR-Net),\n"
         "whose slope is max(1, t) (1 - tanh^2(t x)), where t grows geometrically from 0.1 to 10 over the\n"
         "training.\n"
-        "Other implementations: torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
+        "Other implementations: the XNOR-Net release masks with |x| < 1.\n",
 };
 
 qg_quant qg_sign(qg_sign_spec spec)

@@ -121,7 +121,7 @@ const qg_scheme qg__ttq_scheme = {
         "gradient.\n"
         "The paper's sums grow with the layer, and one step can drive Wp and Wn to 0.  By default,\n"
         "therefore, they are divided by sqrt(number of weights), Wp and Wn start at the mean |w| of their\n"
-        "side and learn at a tenth of the rate, and dw = dq.  The paper has start=one (start_at_one),\n"
+        "side, learn at a tenth of the rate, and dw = dq.  The paper has start=one (start_at_one),\n"
         "gradient=sum (summed_gradient), straight=no (scaled_weights) and scale-lr=1 (scale_lr), which\n"
         "are as=paper (as_paper).\n"
         "Other implementations: Blueoil and several ports use dWn as printed, which moves Wn uphill\n"

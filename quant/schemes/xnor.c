@@ -29,7 +29,7 @@ const char qg__xnor_explain[] =
     "[-1, 1], as the authors' release does.\n"
     "Models keep first and last layers in float unless --first-last quantized.\n"
     "Other implementations: the authors' release omits K, as scale=off (no_scale) does, and\n"
-    "multiplies gradients by 1e9 for Adam; torch.sign gives 0 at 0.\n";
+    "multiplies gradients by 1e9 for Adam.\n";
 
 enum { RULE, CENTRED }; /* in arg */
 
