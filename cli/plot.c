@@ -23,9 +23,13 @@ enum { SAMPLE = 20000, GRID = 801, NUMBERS = SAMPLE + GRID };
 /* Deviation of the numbers: weights are smaller than inputs, which a batch norm has scaled. */
 static float deviation(qg_role role) { return role == QG_WEIGHT ? 0.5f : 1.0f; }
 
+typedef enum figure { BOTH, VALUES, SLOPE } figure;
+
 typedef struct curves {
     const char *text;           /* of the scheme */
     qg_role     role;
+    figure      figure;
+    const char *scale[2];       /* names of the learned scales of negative and positive codes; NULL: there is one, a */
     double      x[GRID], q[GRID], surrogate[GRID], slope[GRID];
     double      from, to;       /* what the picture shows of the axis */
     bool        random;         /* q is drawn */
@@ -77,6 +81,8 @@ static qg_status evaluate(qg_quant q, qg_role role, const float *sample, double 
     qg_quantizer_freeze(z);                 /* an observed range stays that of the first numbers */
     fill(sample, 0, x);
     qg_status s = quantize(z, role, x, y);
+    for (int side = 0; side < 2 && qg_quantizer_learned(z, 1).gradient; side++)
+        c->scale[side] = qg_quantizer_learned(z, 1 - side).name;
     fill(sample, range, x);
     if (!s) s = quantize(z, role, x, y);
     for (int i = 0; i < GRID && !s; i++) {
@@ -156,6 +162,38 @@ static qg_status draw(qg_quant q, qg_role role, curves *c)
 
 /* --- pictures and tables -------------------------------------------------------------------- */
 
+enum { MARK_BYTES = 32, MOST_JUMPS = 16 };
+
+/* Dashed lines where q jumps, unless there are many.  Those of -a, 0, a are named D.  Their names are written to text. */
+static void mark_jumps(const curves *c, svg_chart *to, bool named, char (*text)[MARK_BYTES])
+{
+    int jump[MOST_JUMPS], n = 0;
+    for (int i = 0; i + 1 < GRID; i++) {
+        if (c->q[i] == c->q[i + 1] || c->x[i] < c->from || c->x[i + 1] > c->to) continue;
+        if (n == MOST_JUMPS) return;
+        jump[n++] = i;
+    }
+    const bool ternary = named && n == 2 && c->q[jump[0] + 1] == 0;
+    for (int k = 0; k < n; k++) {
+        const double at = (c->x[jump[k]] + c->x[jump[k] + 1]) / 2;
+        snprintf(text[k], MARK_BYTES, "%s %.2g", k ? "D =" : "-D =", at);
+        to->mark[to->n_marks++] = (svg_mark){ .at = at, .name = ternary ? text[k] : NULL, .low = k == 0 };
+    }
+}
+
+/* The levels of two or three values as a and -a, or what they are called if they are learned. */
+static void mark_levels(const curves *c, svg_chart *to, char (*text)[MARK_BYTES])
+{
+    const double end[] = { c->q[0], c->q[GRID - 1] };
+    for (int i = 0; i < GRID; i++)
+        if (c->q[i] != end[0] && c->q[i] != end[1] && c->q[i] != 0) return;
+    for (int side = 0; side < 2 && end[0] < 0 && end[1] > 0; side++) {
+        const char *name = c->scale[side] ? c->scale[side] : "a";
+        snprintf(text[side], MARK_BYTES, "%s%s = %.3g", side ? "" : "-", name, end[side]);
+        to->mark[to->n_marks++] = (svg_mark){ .at = end[side], .name = text[side], .horizontal = true };
+    }
+}
+
 /* The points of the view, without those on a straight line between their neighbours.  Returns how many. */
 static int thin(const curves *c, const double *y, double *tx, double *ty)
 {
@@ -183,9 +221,12 @@ static qg_status print_svg(const void *what, FILE *out)
                          .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1, NULL },
                                      { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2, NULL } },
                          .n_series = 2 };
-    svg_chart slope  = { .title = "slope of s, used in the backward pass", .width = WIDTH, .height = HEIGHT, .x = values.x,
-                         .y = { .from_zero = true }, .series = { { NULL, SVG_LINE, GRID, c->x, c->slope, 2, NULL } }, .n_series = 1 };
+    svg_chart slope  = { .title = "slopes", .width = WIDTH, .height = HEIGHT, .x = values.x, .y = { .from_zero = true },
+                         .series = { { "of s, used in the backward pass", SVG_DASHES, GRID, c->x, c->slope, 2, NULL },
+                                     { "of q: 0, and none at a jump", SVG_LINE, 2, (double[]){ c->from, c->to }, (double[]){ 0, 0 }, 1, NULL } },
+                         .n_series = c->random ? 1 : 2 };
     double tx[3][GRID], ty[3][GRID];
+    char   marks[2 + 2 * MOST_JUMPS][MARK_BYTES];
     const double *const curve[] = { c->q, c->surrogate, c->slope };
     svg_series *const   series[] = { &values.series[0], &values.series[1], &slope.series[0] };
     for (int i = 0; i < 3; i++) {
@@ -202,8 +243,13 @@ static qg_status print_svg(const void *what, FILE *out)
         values.x.label  = "dL/dy";
         values.n_series = 1;
         values.series[0].name = "q, with noise";
+    } else if (!c->random) {
+        mark_levels(c, &values, marks);
+        mark_jumps(c, &values, true, marks + 2);
+        mark_jumps(c, &slope, false, marks + 2 + MOST_JUMPS);
     }
-    svg_picture(out, &values, gradient ? NULL : &slope);
+    if (c->figure == SLOPE) svg_picture(out, &slope, NULL);
+    else svg_picture(out, &values, gradient || c->figure == VALUES ? NULL : &slope);
     return QG_OK;
 }
 
@@ -299,14 +345,17 @@ static int plot_main(const char *program, const char *operand, config *asked)
     (void)program;
     if (config_text(asked, "out") && (config_flag(asked, "csv") || config_flag(asked, "json"))) return refuse("--out writes pictures, and takes neither --csv nor --json");
     if (config_flag(asked, "csv") && config_flag(asked, "json")) return refuse("--csv and --json exclude each other");
+    if (config_word(asked, "figure") && (config_flag(asked, "csv") || config_flag(asked, "json"))) return refuse("--figure selects a picture, and tables have all columns");
+    if (config_word(asked, "figure") && !operand) return refuse("--figure needs a scheme");
     if (config_text(asked, "out") && !operand) return write_all(config_text(asked, "out")) ? options_report("qgrad plot", false) : EXIT_DONE;
     if (!operand) return refuse("the scheme is missing; qgrad explain lists them");
     qg_role   role;
     qg_status s = parse(operand, config_word(asked, "role"), &q, &role);
     if (s) return options_report("qgrad plot", true);
+    if (role == QG_GRADIENT && config_word(asked, "figure") == SLOPE) return refuse("gradients have no slope: --figure slope is for weights and inputs");
     curves *c = malloc(sizeof *c);
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
-    if (c) *c = (curves){ .text = operand, .role = role };
+    if (c) *c = (curves){ .text = operand, .role = role, .figure = (figure)config_word(asked, "figure") };
     if (!s) s = draw(q, role, c);
     if (!s && config_text(asked, "out")) s = output_print(config_text(asked, "out"), OUTPUT_PICTURE, print_svg, c);
     else if (!s && config_flag(asked, "csv")) write_csv(c, stdout);
@@ -317,7 +366,8 @@ static int plot_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", "the picture; without a scheme, a directory for pictures of all", .first = true }, { "role", .first = true }, { "csv", .first = true }, { NULL }
+    { "out", "the picture; without a scheme, a directory for pictures of all", .first = true }, { "role", .first = true }, { "figure", .first = true },
+    { "csv", .first = true }, { NULL }
 };
 
 const verb plot_verb = {

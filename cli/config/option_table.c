@@ -94,6 +94,11 @@ static const option others[] = {
     { "role", QG_RECIPE_WORD, .value = "any|weight|input|gradient", .fallback = "any",
       .help = "the operand that is quantized; any: the first that the scheme\n"
               "is for" },
+    { "figure", QG_RECIPE_WORD, .value = "both|values|slope", .fallback = "both",
+      .help = "what the picture shows: q and its surrogate, their slopes, or both\n"
+              "side by side" },
+    { "charts", QG_RECIPE_TEXT, .value = "DIR",
+      .help = "also write each chart of the page as an SVG file, for slides" },
     { "csv", QG_RECIPE_FLAG,
       .help = "print a table as CSV" },
     { "json", QG_RECIPE_FLAG,

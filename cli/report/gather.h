@@ -61,9 +61,10 @@ typedef struct mistakes {
     const char    *split;                   /* "test" or "validation"; NULL: nothing is known */
     qg_assessment all;
     char          *picture[WORST_IMAGES];   /* of all.worst: "data:image/png;base64,.."; NULL: none */
+    char          *file[WORST_IMAGES];      /* their paths; NULL: the image is not a file of its own */
 } mistakes;                                 /* {0} is empty */
 
-/* After the last image: makes the pictures from the images, which are .in_order.  Each is stretched to its own extremes, since
+/* After the last image: makes the pictures from the images, which are .in_order, and notes their files.  Each is stretched to its own extremes, since
  * they are normalised; large ones are made smaller.  Fails with QG_EMEM, and as qg_loader_image. */
 QG_MUST_CHECK
 qg_status mistakes_draw(mistakes *m, qg_loader *images);

@@ -88,13 +88,17 @@ qg_status mistakes_draw(mistakes *m, qg_loader *images)
         status = qg_loader_image(images, m->all.worst[i].image, x);
         if (!status) status = draw((qg_shape){ 1, s.h, s.w, s.c }, x, &m->picture[i]);
     }
+    for (int i = 0; i < m->all.n_worst && !status; i++) {
+        char path[QG__PATH_BYTES];
+        if (qg_loader_file(images, m->all.worst[i].image, path, sizeof path)) m->file[i] = strdup(path);
+    }
     free(x);
     return status;
 }
 
 void mistakes_end(mistakes *m)
 {
-    for (int i = 0; i < WORST_IMAGES; i++) free(m->picture[i]);
+    for (int i = 0; i < WORST_IMAGES; i++) free(m->picture[i]), free(m->file[i]);
     qg_assessment_free(&m->all);
     *m = (mistakes){ 0 };
 }
@@ -137,6 +141,15 @@ static void pairs(FILE *out, const qg_assessment *a, const qg_run *run)
     fputs("</tbody></table></div>", out);
 }
 
+/* Figures are narrow: the last part of a path, and all of it where the mouse rests. */
+static void file_name(FILE *out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    fputs("<span title=\"", out), svg_text(out, path), fputs("\">", out);
+    svg_text(out, slash ? slash + 1 : path);
+    fputs("</span>", out);
+}
+
 static void worst(FILE *out, const mistakes *m, const qg_run *run)
 {
     if (!m->all.n_worst) return;
@@ -148,7 +161,10 @@ static void worst(FILE *out, const mistakes *m, const qg_run *run)
         if (m->picture[i]) fprintf(out, "<img alt=\"image %" PRIu64 "\" src=\"%s\">", w->image, m->picture[i]);
         fputs("<figcaption>", out), svg_text(out, qg_run_class(run, w->label));
         fputs(", said ", out), svg_text(out, qg_run_class(run, w->predicted));
-        fprintf(out, "<br><small>image %" PRIu64 "<br>loss %.2f</small></figcaption></figure>", w->image, w->loss);
+        fputs("<br><small>", out);
+        if (m->file[i]) file_name(out, m->file[i]);
+        else fprintf(out, "image %" PRIu64, w->image);
+        fprintf(out, "<br>loss %.2f</small></figcaption></figure>", w->loss);
     }
     fputs("</div>", out);
 }

@@ -168,6 +168,8 @@ static void overview(FILE *out, const page *p)
     const svg_chart *const all[] = { &right, &loss, &rate };
     for (int i = 0; i < 3; i++) fputs("<div class=\"card\">", out), svg_write(out, all[i]), fputs("</div>", out);
     fputs("</div>", out);
+    fputs("<p class=\"dim\">What to look at: training far above test means overfitting. A test curve that still jumps in the last epochs "
+          "asks for a learning rate that falls further.</p>", out);
 }
 
 /* --- several runs ------------------------------------------------------------------------------- */
@@ -349,6 +351,58 @@ qg_status page_write(const page *p, int dir, const char *path, output_kind kind)
     qg_status s = qg__text_print(print, p, &text, &n);
     if (s) return s;
     s = output_write_in(dir, path, kind, text, n);
+    free(text);
+    return s;
+}
+
+/* --- charts as files ---------------------------------------------------------------------------- */
+
+static const char begins[] = "<svg class=\"qg\"", ends[] = "</svg>";
+
+enum { CHART_NAME_BYTES = 96 };
+
+/* "03-conv1-codes-that-flipped.svg": the letters and digits of the title. */
+static void name_chart(int number, const char *title, char name[CHART_NAME_BYTES])
+{
+    int n = snprintf(name, CHART_NAME_BYTES, "%02d-", number);
+    for (; *title != '<' && n + 6 < CHART_NAME_BYTES; title++) {
+        const char c = *title >= 'A' && *title <= 'Z' ? (char)(*title - 'A' + 'a') : *title;
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) name[n++] = c;
+        else if (name[n - 1] != '-') name[n++] = '-';
+    }
+    while (name[n - 1] == '-') n--;
+    strcpy(name + n, ".svg");
+}
+
+/* A chart as it stands in the page, with the colours that the page has at its top. */
+static qg_status print_chart(const void *chart, FILE *out)
+{
+    const char *rest = (const char *)chart + strlen(begins), *end = strchr(rest, '>');
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\"%.*s class=\"qg\"><style>", (int)(end - rest), rest);
+    svg_style(out);
+    fprintf(out, "</style>%s\n", end + 1);
+    return QG_OK;
+}
+
+qg_status page_write_charts(const page *p, const char *dir)
+{
+    char     *text, *chart, name[CHART_NAME_BYTES], path[QG__PATH_BYTES];
+    size_t    n;
+    bool      created;
+    qg_status s = qg__path_make(dir, &created);
+    if (!s) s = qg__text_print(print, p, &text, &n);
+    if (s) return s;
+    char *at = text;
+    for (int i = 1; !s && (chart = strstr(at, begins)); i++) {
+        char      *end = strstr(chart, ends) + strlen(ends);
+        const char next = *end;
+        *end = '\0';                    /* the chart alone */
+        name_chart(i, strstr(chart, "<title>") + strlen("<title>"), name);
+        s = qg__path_join(dir, name, path);
+        if (!s) s = output_print(path, OUTPUT_PICTURE, print_chart, chart);
+        *end = next;
+        at   = end;
+    }
     free(text);
     return s;
 }

@@ -28,6 +28,11 @@ enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 QG_MUST_CHECK
 qg_status page_write(const page *p, int dir, const char *path, output_kind kind);
 
+/* Writes each of its charts as an SVG file, DIR/04-conv1-fraction-of-each-level.svg, and makes DIR if
+ * needed.  On a slide a chart stands alone, so titles name the layer. */
+QG_MUST_CHECK
+qg_status page_write_charts(const page *p, const char *dir);
+
 /* --- between the files of its sections -------------------------------------------------------- */
 
 /* The name of group i without the directories in front that all groups have in common. */

@@ -3,7 +3,13 @@
 
 #include "cli/report/page.h"
 
-enum { NAME_BYTES = 192 };
+enum { NAME_BYTES = 192, TITLE_BYTES = NAME_BYTES + 64 };
+
+static const char *titled(char text[TITLE_BYTES], const char *layer, const char *title)
+{
+    snprintf(text, TITLE_BYTES, "%s: %s", layer, title);
+    return text;
+}
 
 static const double *layer_column(const shown_run *r, const char *layer, const char *what)
 {
@@ -41,10 +47,10 @@ static void mark_levels(svg_chart *c, const weight_picture *w)
 
 static void histogram(FILE *out, const shown_layer *l)
 {
-    svg_chart c = { .title = "Latent weights: start, best, last epoch",
+    char      title[TITLE_BYTES];
+    svg_chart c = { .title = titled(title, l->name, l->weight[AT_LAST].quantized ? "latent weights" : "weights"),
                     .x     = { .label = "value" },
                     .y     = { .from_zero = true, .bare = true } };
-    if (!l->weight[AT_LAST].quantized) c.title = "Weights: start, best, last epoch";
     static const svg_kind kind[MOMENTS] = { SVG_STEPS, SVG_STEPS, SVG_BARS };
     for (int m = MOMENTS - 1; m >= 0; m--) {
         const weight_picture *w = &l->weight[m];
@@ -63,8 +69,8 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
     const weight_picture *w     = &l->weight[AT_LAST];
     const char           *layer = l->name, *column;
     int                   epochs;
-    char                  names[SVG_SERIES][32];
-    svg_chart c = { .title = "Share of each level",
+    char                  names[SVG_SERIES][32], title[TITLE_BYTES];
+    svg_chart c = { .title = titled(title, layer, "fraction of each level"),
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .min = 0, .max = 1, .percent = true } };
@@ -82,7 +88,8 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
 
 static void flips(FILE *out, const shown_run *r, const char *layer)
 {
-    svg_chart c = { .title = "Codes that flipped in the epoch",
+    char      title[TITLE_BYTES];
+    svg_chart c = { .title = titled(title, layer, "codes that flipped in the epoch"),
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .percent = true, .log = true } };
@@ -104,8 +111,9 @@ static bool is_learned(const char *part)
 static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
 {
     const char *column;
+    char        title[TITLE_BYTES];
     int         epochs;
-    svg_chart c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
+    svg_chart c = { .title = titled(title, layer, spans ? "extent of the tensor by that of its range" : "learned and observed values"),
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .log = spans } };
@@ -138,7 +146,9 @@ void page_layers(FILE *out, const shown_run *r)
 {
     fputs("<h2>Layers</h2>", out);
     fputs("<p class=\"dim\">The histograms have the latent weights, which training changes; short bars mark the levels that they "
-          "become, if these are within the chart, dashed lines the thresholds between them.</p><div class=\"grid\">", out);
+          "become, if these are within the chart, dashed lines the thresholds between them. What to look at: many weights near a threshold, "
+          "and a fraction of flipped codes that does not fall towards the end, mean that the net is not at rest: let the learning rate fall "
+          "further. A level that hardly any weight has is one that the net does not use.</p><div class=\"grid\">", out);
     for (int i = 0; i < r->layers; i++) {
         const shown_layer *l = &r->layer[i];
         fputs("<div class=\"card\">", out);
@@ -183,12 +193,11 @@ static bool has_layer(const shown_run *r, const char *name)
 
 static void together(FILE *out, const page *p, const char *layer, const char *what, const char *title, bool log)
 {
-    char      text[NAME_BYTES], column[NAME_BYTES];
-    svg_chart c = { .title = text,
+    char      text[TITLE_BYTES], column[NAME_BYTES];
+    svg_chart c = { .title = titled(text, layer, title),
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .percent = true, .log = log } };
-    snprintf(text, sizeof text, "%s: %s", layer, title);
     snprintf(column, sizeof column, "%s.%s", layer, what);
     for (int i = 0; i < page_curves(p); i++) page_add_mean(&c, p, i, column, page_group_name(p, i));
     if (!c.n_series) return;

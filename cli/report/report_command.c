@@ -113,6 +113,7 @@ static int report(const config *asked, reported *r)
                      .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
                      .mistakes = r->found };
     if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
+    if (!s && config_text(asked, "charts")) s = page_write_charts(&p, config_text(asked, "charts"));
     if (s) return options_report("qgrad report", s == QG_EARG);
     if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
@@ -132,7 +133,7 @@ static int report_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", "the page; default: report.html in the run" }, { NULL }
+    { "out", "the page; default: report.html in the run" }, { "charts" }, { NULL }
 };
 
 const verb report_verb = {

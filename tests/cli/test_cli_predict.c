@@ -333,6 +333,8 @@ static void test_eval_shows_confusion_and_files(void **state)
     assert_stdout("worst          1 of 1 mistakes: those whose label is the least probable\n");
     assert_stdout("pics/test/red/also-blue.png: red ");
     assert_stdout(" %, taken for sky-blue ");
+    assert_status("report @/colours", 0);
+    run_shell("grep -q 'pics/test/red/also-blue.png\">also-blue.png</span><br>loss ' @/colours/report.html");
     assert_status("eval --run @/colours --json --worst 0", 0);
     assert_stdout("\"worst\":[]");
     assert_status("eval --run @/colours", 0);

@@ -183,7 +183,7 @@ static void test_report_makes_a_page_of_a_program(void **state)
     assert_stdout("/paged/report.html\n");
     assert_stderr("only the program that trained the run knows its images and its net");
     read_page("paged/report.html");
-    static const char *const parts[] = { " of 3</b>", "Accuracy", "<h3>conv1</h3>", "54 weights, ttq, 2 bits<", "Share of each level",
+    static const char *const parts[] = { " of 3</b>", "Accuracy", "<h3>conv1</h3>", "54 weights, ttq, 2 bits<", "conv1: fraction of each level",
                                          "weight.wp", "halved:part=0.5; input lsq, 3 bits<", "optimizer = &quot;adam&quot;",
                                          "A program of its own trained it" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);

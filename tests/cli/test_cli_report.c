@@ -79,7 +79,7 @@ static void test_training_keeps_a_page(void **state)
     read_page("run/report.html");
     assert_well_formed();
     assert_alone();
-    static const char *const parts[] = { "<title>", " of 3</b>", "<h3>conv1</h3>", "<h3>fc2</h3>", "ttq, 2 bits; input dorefa, 2 bits<", "Share of each level",
+    static const char *const parts[] = { "<title>", " of 3</b>", "<h3>conv1</h3>", "<h3>fc2</h3>", "ttq, 2 bits; input dorefa, 2 bits<", ": fraction of each level",
                                          "weight.wp", "Confusion", "Quantized inputs", "qgrad train --config", "weight = &quot;ttq&quot;" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
     assert_true(strlen(page) < 150000);
@@ -255,6 +255,28 @@ static void test_a_page_that_cannot_be_written_is_a_warning(void **state)
     assert_same_run("plain", "blocked");
 }
 
+/* Each chart of the page, as it stands there, with its colours. */
+static void test_charts_come_as_files(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --out @/talk --json", 0);
+    assert_status("report @/talk --out @/talk.html --charts @/deck", 0);
+    read_page("talk.html");
+    const int charts = occurrences("<svg class=\"qg\"");
+    assert_true(charts > 6);
+    run_shell("ls @/deck | grep -c svg | grep -qx %d", charts);
+    for (int i = 0; i < 2; i++) {
+        read_page(i ? "deck/04-conv1-latent-weights.svg" : "deck/01-accuracy.svg");
+        assert_well_formed();
+        assert_int_equal(strncmp(page, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", 48), 0);
+        assert_page("prefers-color-scheme:dark");
+        assert_page(i ? "conv1: latent weights</text>" : "Accuracy</text>");
+        assert_int_equal(occurrences("<svg"), 1);
+    }
+    assert_status("report @/talk --out @/talk.html --charts @/deck", 0);
+    run_shell("echo mine >@/deck/02-loss.svg");
+    assert_refuses("report @/talk --out @/talk.html --charts @/deck", 1, "loss.svg' is not a picture");
+}
+
 static void test_what_is_no_run_is_refused(void **state)
 {
     assert_refuses("report", 2, "the run directory is missing");
@@ -310,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_runs),
         cmocka_unit_test_teardown(test_the_test_images_stay_unread, end_background),
         cmocka_unit_test(test_a_page_that_cannot_be_written_is_a_warning),
+        cmocka_unit_test(test_charts_come_as_files),
         cmocka_unit_test(test_what_is_no_run_is_refused),
         cmocka_unit_test(test_watch_prints_flips_and_zeros),
         cmocka_unit_test(test_inspect_draws_histograms),

@@ -366,6 +366,13 @@ static void a_plot_has_the_values_of_the_scheme(void **state)
     assert_true(r[POINTS - 1].x > 10 && r[POINTS - 1].q == 10);
 }
 
+static int charts(void)
+{
+    int n = 0;
+    for (const char *at = last.out; (at = strstr(at, "<svg class")); at++) n++;
+    return n;
+}
+
 static void a_plot_is_a_picture(void **state)
 {
     assert_status("plot ttq:threshold=0.05", 0);
@@ -373,6 +380,24 @@ static void a_plot_is_a_picture(void **state)
     assert_stdout("ttq:threshold=0.05, weights");
     assert_stdout("prefers-color-scheme:dark");
     assert_true(!strstr(last.out, "nan") && !strstr(last.out, "inf"));
+    assert_stdout(">wp = 0.466</text>");
+    assert_stdout(">-wn = -0.466</text>");
+    /* The threshold and the scale of the table above, and the true slope beside that of the surrogate. */
+    assert_status("plot twn", 0);
+    assert_stdout(">D = 0.29</text>");
+    assert_stdout(">-D = -0.29</text>");
+    assert_stdout(">a = 0.615</text>");
+    assert_stdout(">-a = -0.615</text>");
+    assert_stdout("of q: 0, and none at a jump");
+    assert_int_equal(charts(), 2);
+    /* One figure for a slide. */
+    assert_status("plot twn --figure values", 0);
+    assert_int_equal(charts(), 1);
+    assert_stdout(">D = 0.29</text>");
+    assert_status("plot twn --figure slope", 0);
+    assert_int_equal(charts(), 1);
+    assert_stdout("of q: 0, and none at a jump");
+    assert_null(strstr(last.out, ">D = "));
     assert_status("plot dorefa:bits=4 --role gradient", 0);
     assert_stdout("with noise");
     assert_status("plot lsq --json", 0);
@@ -399,6 +424,9 @@ static void what_cannot_be_drawn_is_refused(void **state)
     assert_refuses("plot twn --role input", 2, "twn is a scheme for weights, not for inputs");
     assert_refuses("plot twn:threshold=99", 2, "threshold");
     assert_refuses("plot twn --csv --json", 2, "exclude each other");
+    assert_refuses("plot twn --figure values --csv", 2, "--figure selects a picture");
+    assert_refuses("plot --out @/plots --figure slope", 2, "--figure needs a scheme");
+    assert_refuses("plot dorefa --role gradient --figure slope", 2, "gradients have no slope");
     assert_refuses("plot twn --out @/plots", 1, "Is a directory");
     assert_refuses("plot --out @/plots --csv", 2, "takes neither --csv nor --json");
     assert_status("plot twn --out @/twn.svg", 0);
