@@ -80,8 +80,8 @@ mutants: deps   ## each patch of tests/mutants makes a mistake that the tests mu
 	@sh tests/mutants.sh
 
 coverage: deps   ## the share of lines and branches that the tests reach, per room
-	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test
-	@sh tests/coverage.sh $(BUILD)/coverage
+	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test; passed=$$?; \
+	sh tests/coverage.sh $(BUILD)/coverage && exit $$passed
 
 # TRIALS=100 limits each kind of fault to 100 trials, which SEED selects; ROUNDS="io kill" selects the kinds.  Needs glibc.
 TORTURE := $(patsubst %,$(BUILD)/tests/torture/%,torture faults.so)
