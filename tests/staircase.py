@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Opens docs/course/staircase.html in headless Chromium, as a reader would: drags, presses keys, plays, predicts, prints, at the
-widths of a desktop and a phone, light and dark.  Compares its quantizers with `qgrad plot --json`, bit for bit, and its nets with
-the program of chapter 6.  Part of `make check` (tests/page.sh).
+"""Opens docs/course/staircase.html in headless Chromium, as a reader would: drags, presses keys, plays, predicts,
+prints, at the widths of a desktop and a phone, light and dark.  Compares its quantizers with `qgrad plot --json`, bit
+for bit, and its nets with the program of chapter 6.  Part of `make check` (tests/page.sh).
 
     python3 tests/staircase.py BUILD BROWSER [DIRECTORY]
 
