@@ -136,34 +136,66 @@ INLINE vi load_bytes(const uint8_t *x, int lanes)
     return lanes_of_bytes(v);
 }
 
-static void codes_of_line(void *context, const qg__line *line)
+/* Sums wrap around.  narrow: w fits into 16 bits. */
+INLINE vu add_tap(bool narrow, vu sum, vi x, vi w)
 {
-    const visit        *at = context;
-    const qg__geometry *g  = at->g;
-    const ptrdiff_t     c  = g->c;
-    for (int p = 0; p < line->outputs; p++) {
-        const uint8_t *pixel = (const uint8_t *)at->x + ((ptrdiff_t)line->x + p * line->x_step) * c;
-        float         *y     = (float *)at->y + ((ptrdiff_t)line->y + p * line->y_step) * c;
-        for (int k = 0; k < g->c; k += VL) {
-            const int lanes = least(g->c - k, VL);
-            vi        sum   = { 0 };
-            for (int i = line->i0; i < line->i1; i++)
-                for (int j = line->j0; j < line->j1; j++) {
-                    const uint8_t *x = pixel + ((i - line->i0) * g->w + j - line->j0) * c + k;
-                    const float   *w = (const float *)at->w + (i * g->kw + j) * c + k;
-                    sum += (load_bytes(x, lanes) - at->x_zero) * (vi)load(w, lanes);
-                }
-            store(y + k, (vf)sum, lanes);
+    if (narrow) return (vu)add_narrow((vi)sum, x, w);
+    return sum + (vu)x * (vu)w;
+}
+
+/* VL channels, or those that are left, of neighbouring outputs of a line: 8 sums + 1 of weights + a weight +
+ * an x; 9 loads for 8 products.  sum x w - zero sum w is the same as the sum of (x - zero) w. */
+INLINE void codes_of_tile(bool narrow, int pixels, int channels, const visit *at, const qg__line *line,
+                          const uint8_t *x, const float *w, float *y)
+{
+    const qg__geometry *g     = at->g;
+    const ptrdiff_t     c     = g->c, step = line->x_step * c;
+    vu                  sum[8], all = { 0 };
+    UNROLL
+    for (int p = 0; p < pixels; p++) sum[p] = (vu){ 0 };
+    for (int i = line->i0; i < line->i1; i++)
+        for (int j = line->j0; j < line->j1; j++) {
+            const vi       wv   = (vi)load(w + (i * g->kw + j) * c, channels);
+            const uint8_t *from = x + ((i - line->i0) * g->w + j - line->j0) * c;
+            all += (vu)wv;
+            UNROLL
+            for (int p = 0; p < pixels; p++)
+                sum[p] = add_tap(narrow, sum[p], load_bytes(from + p * step, channels), wv);
         }
+    all *= (uint32_t)at->x_zero;
+    UNROLL
+    for (int p = 0; p < pixels; p++) store(y + p * line->y_step * c, (vf)(sum[p] - all), channels);
+}
+
+INLINE void codes_of_line(bool narrow, const visit *at, const qg__line *line)
+{
+    const ptrdiff_t c = at->g->c, x_step = line->x_step * c, y_step = line->y_step * c;
+    const uint8_t  *x = (const uint8_t *)at->x + (ptrdiff_t)line->x * c;
+    float          *y = (float *)at->y + (ptrdiff_t)line->y * c;
+    const float    *w = at->w;
+    for (int left = line->outputs, now; left > 0; left -= now, x += now * x_step, y += now * y_step) {
+        ptrdiff_t k = 0;
+        now         = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+#define CASE(n)                                                                                              \
+    case n:                                                                                                  \
+        for (; k + VL <= c; k += VL) codes_of_tile(narrow, n, VL, at, line, x + k, w + k, y + k);            \
+        break;
+        switch (now) { CASE(1) CASE(2) CASE(4) CASE(8) }
+#undef CASE
+        for (int p = 0; k < c && p < now; p++)
+            codes_of_tile(narrow, 1, (int)(c - k), at, line, x + p * x_step + k, w + k, y + p * y_step + k);
     }
 }
+
+static void narrow_codes(void *context, const qg__line *line) { codes_of_line(true, context, line); }
+static void wide_codes(void *context, const qg__line *line)   { codes_of_line(false, context, line); }
 
 static void codes(const qg__each_product *p, int n, const uint8_t *x, const void *packed, int32_t *acc,
                   void *scratch)
 {
     visit at = { .g = &p->g, .x = x, .w = scratch, .y = acc, .x_zero = p->x_zero };
     expand(p, false, packed, scratch);
-    qg__lines(&p->g, n, codes_of_line, &at);
+    qg__lines(&p->g, n, qg__reach(p->w) <= INT16_MAX ? narrow_codes : wide_codes, &at);
 }
 
 const qg__each_kernels QG_PER_ISA(qg__each_kernels) = {

@@ -1,5 +1,6 @@
 #include "infer/kernels/int8.h"
 #include "infer/kernels/find.h"
+#include "infer/kernels/winograd.h"
 
 /* A tile reads pixels in groups of CODES channels and spreads a group over a vector:
  *
@@ -11,6 +12,9 @@
  * products.
  *
  * Pixels are copied to scratch, unless x is groups as it is: on AVX-512, if its channels fill groups.
+ *
+ * Without AVX-512, a multiply-add of bytes is a product and a sum of 16 bits: two instructions, of which four begin
+ * per cycle at the most.  So kernels of 3 x 3 and 5 x 5 save multiplications instead (patches, below).
  *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero *
  * sum (x - z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms
@@ -128,15 +132,10 @@ static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t 
 /* The sum of x - x_zero of a pixel. */
 static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
 {
-    int32_t sum = -p->g.c * p->x_zero;
-    for (int k = 0; k < p->g.c; k++) sum += x[k];
-    return sum;
+    return sum_of_bytes(x, p->g.c) - p->g.c * p->x_zero;
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */
-
-/* Numbers whose sums wrap around. */
-typedef uint32_t lanes __attribute__((vector_size(4 * VL), may_alias));
 
 /* Anywhere in memory. */
 typedef int32_t group __attribute__((aligned(1), may_alias));
@@ -159,10 +158,10 @@ typedef struct visit {
     void                   *y;
     int                     first, outputs;     /* of the block */
     uint32_t                w_step, w_zero, x_zero;     /* x_zero 0: subtracted already */
-    lanes                  *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
-    lanes                   start[VECTORS];     /* of a line: the sum over its taps */
+    vu                     *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
+    vu                      start[VECTORS];     /* of a line: the sum over its taps */
     qg__line                started;
-    lanes                   sum[LONGEST][VECTORS];      /* of a tile */
+    vu                      sum[LONGEST][VECTORS];      /* of a tile */
 } visit;
 
 /* A multiply-add of four bytes takes four cycles, and two begin in each: a tile of less than 8 sums divides
@@ -200,7 +199,7 @@ INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, co
 }
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int pixels, int vectors, const tile *t, lanes (*to)[VECTORS])
+INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
 {
     const int chains = chains_of(pixels * vectors);
     vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
@@ -219,9 +218,9 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, lanes (*to)[VECTORS
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            to[p][v] = (lanes)sum[p][v];
+            to[p][v] = (vu)sum[p][v];
             UNROLL
-            for (int c = 1; c < chains; c++) to[p][v] += (lanes)sum[c * pixels + p][v];
+            for (int c = 1; c < chains; c++) to[p][v] += (vu)sum[c * pixels + p][v];
         }
 }
 
@@ -229,52 +228,65 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, lanes (*to)[VECTORS
 
 typedef enum form { SUMS, FLOATS, BY_LINE, BY_RATIO, BY_QUOTIENT } form;
 
-INLINE void store_result(form as, const qg__finish *f, vi sum, vf a, vf b, int n, size_t at, void *y)
+/* n results of a vector; find and relu: of the finish. */
+INLINE void store_result(form as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
 {
+    float *reals = (float *)(void *)y;
     if (as == SUMS) {
-        store((float *)y + at, (vf)sum, n);
+        store(reals, (vf)sum, n);
         return;
     }
     const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
     const qg__search search = as == BY_LINE ? QG__LINE : as == BY_RATIO ? QG__RATIO : QG__QUOTIENT;
-    if (as == FLOATS) store((float *)y + at, f->relu ? greater_of(splat(0.0f), z) : z, n);
-    else store_bytes((uint8_t *)y + at, code_of(search, f->find, z), n);
+    if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
+    else store_bytes(y, code_of(search, find, z), n);
 }
 
-/* Vector v of the sums of a tile, of which n outputs exist. */
-INLINE void finish_vector(form as, const visit *at, int pixels, int v, int n, size_t y, ptrdiff_t y_step)
+/* Vector v of the sums of a tile, of which n outputs exist.  A byte of y may alias everything, so all that
+ * the loop reads is copied before. */
+INLINE void finish_vector(form as, const visit *at, const vu (*sum)[VECTORS], int pixels, int v, int n,
+                          size_t y, ptrdiff_t y_step)
 {
     const int         first = at->first + v * VL;
     const qg__finish *f     = at->finish;
+    const bool        codes = as == BY_LINE || as == BY_RATIO || as == BY_QUOTIENT;
+    const qg__finder  find  = codes ? *f->find : (qg__finder){ .count = 0 };
+    const bool        relu  = as == FLOATS && f->relu;
     const vf          a = as == SUMS ? (vf){ 0 } : load(f->a + first, n);
     const vf          b = as == SUMS ? (vf){ 0 } : load(f->b + first, n);
-    const int32_t    *zeros = at->p->zeros ? at->p->zero + first : NULL;
-    lanes             zero  = { 0 };
-    if (zeros) zero = (lanes)load((const float *)zeros, n) + at->w_zero;
-    for (int p = 0; p < pixels; p++, y = (size_t)((ptrdiff_t)y + y_step)) {
-        lanes acc = at->sum[p][v] + at->start[v];
-        if (at->w_step != 1) acc *= at->w_step;
-        if (zeros) acc -= zero * (uint32_t)at->window[y];
-        else if (at->w_zero) acc -= at->w_zero * (uint32_t)at->window[y];
-        store_result(as, f, (vi)acc, a, b, n, y * (size_t)at->p->g.oc + (size_t)first, at->y);
+    const vu          start = at->start[v];
+    const uint32_t    step  = at->w_step;
+    const bool        zeros = at->p->zeros, windows = zeros || at->w_zero;
+    const int32_t    *window = windows ? at->window + y : NULL;
+    const size_t      size = codes ? 1 : sizeof(float), oc = (size_t)at->p->g.oc;
+    const ptrdiff_t   to_step = y_step * (ptrdiff_t)(oc * size);
+    uint8_t          *to      = (uint8_t *)at->y + (y * oc + (size_t)first) * size;
+    vu                zero    = (vu){ 0 } + at->w_zero;
+    if (zeros) zero += (vu)load((const float *)at->p->zero + first, n);
+    for (int p = 0; p < pixels; p++, to += to_step) {
+        vu acc = sum[p][v] + start;
+        if (step != 1) acc *= step;
+        if (windows) acc -= zero * (uint32_t)window[p * y_step];
+        store_result(as, &find, relu, (vi)acc, a, b, n, to);
     }
 }
 
-INLINE void finish_tile_as(form as, const visit *at, int pixels, size_t y, ptrdiff_t y_step)
+INLINE void finish_tile_as(form as, const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y,
+                           ptrdiff_t y_step)
 {
     for (int v = 0; v * VL < at->outputs; v++)
-        if (at->outputs - v * VL >= VL) finish_vector(as, at, pixels, v, VL, y, y_step);
-        else finish_vector(as, at, pixels, v, at->outputs - v * VL, y, y_step);
+        if (at->outputs - v * VL >= VL) finish_vector(as, at, sum, pixels, v, VL, y, y_step);
+        else finish_vector(as, at, sum, pixels, v, at->outputs - v * VL, y, y_step);
 }
 
-static void finish_tile(const visit *at, int pixels, size_t y, ptrdiff_t y_step)
+static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y, ptrdiff_t y_step)
 {
     const qg__finish *f = at->finish;
-    if (!f) finish_tile_as(SUMS, at, pixels, y, y_step);
-    else if (!f->find) finish_tile_as(FLOATS, at, pixels, y, y_step);
-    else if (f->find->search == QG__LINE) finish_tile_as(BY_LINE, at, pixels, y, y_step);
-    else if (f->find->search == QG__RATIO) finish_tile_as(BY_RATIO, at, pixels, y, y_step);
-    else finish_tile_as(BY_QUOTIENT, at, pixels, y, y_step);
+    if (!f) finish_tile_as(SUMS, at, sum, pixels, y, y_step);
+    else if (!f->find) finish_tile_as(FLOATS, at, sum, pixels, y, y_step);
+    else if (f->find->search == QG__LINE) finish_tile_as(BY_LINE, at, sum, pixels, y, y_step);
+    else if (f->find->search == QG__RATIO) finish_tile_as(BY_RATIO, at, sum, pixels, y, y_step);
+    else finish_tile_as(BY_QUOTIENT, at, sum, pixels, y, y_step);
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -290,7 +302,7 @@ static void count_taps(visit *at)
             vi            sum = { 0 };
             for (size_t n = 0; n < groups; n++, w += GROUP_BYTES)
                 sum = add_products(sum, ones, load_codes(w));
-            at->taps[tap * VECTORS + (size_t)v] = (lanes)sum * -at->x_zero;
+            at->taps[tap * VECTORS + (size_t)v] = (vu)sum * -at->x_zero;
         }
 }
 
@@ -301,7 +313,7 @@ static void start_line(visit *at, const qg__line *line)
         return;
     at->started = *line;
     for (int v = 0; v < VECTORS; v++) {
-        at->start[v] = (lanes){ 0 };
+        at->start[v] = (vu){ 0 };
         for (int i = line->i0; i < line->i1; i++)
             for (int j = line->j0; j < line->j1; j++)
                 at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
@@ -331,9 +343,213 @@ static void run_line(void *context, const qg__line *line)
         break;
         switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
-        finish_tile(at, done, y, line->y_step);
+        finish_tile(at, (const vu(*)[VECTORS])at->sum, done, y, line->y_step);
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);
+    }
+}
+
+/* --- patches ---------------------------------------------------------------------------------- */
+
+/* Kernels of 3 x 3 and 5 x 5 with stride 1 run on patches (infer/kernels/winograd.h).  At each of the 36
+ * points the patches are pixels of a product of 1 x 1, with the tiles above, but both operands are 16 bits
+ * wide already: 12 products, 12 sums, 2 + 6 loads and nothing else for 192 multiplications.
+ *
+ *     v   [points][kernels][patches][pixel]          of so many patches of any images
+ *     u   [points][kernels][groups][VECTORS]         of a block of outputs and a part of the channels
+ *     m   [points][patches of a tile][VECTORS]
+ *
+ * where kernels are those of 3 x 3.  Points are an odd number of lines apart, so that those of a patch do
+ * not share a few sets of the cache. */
+typedef struct patches {
+    int       axis;                     /* kernels along an axis, 1 or 2 */
+    int       rows, columns;            /* patches of an image */
+    int       h, w;                     /* of an image with its padding */
+    int       channels;                 /* of a part, whose sums fit */
+    int       most;                     /* patches of v */
+    ptrdiff_t pixel;                    /* groups */
+    ptrdiff_t v_kernel, v_point;        /* groups */
+    ptrdiff_t u_kernel, u_point;        /* vectors */
+} patches;
+
+static int over(int a, int b) { return (a + b - 1) / b; }
+static ptrdiff_t odd_lines(size_t n) { return (ptrdiff_t)((n + 63) / 64 | 1) * 64; }
+
+/* For n images.  A part of the channels has less than 2^25 in each sum: 1028 products of 255 * 128. */
+static patches patches_of(const qg__geometry *g, int n)
+{
+    enum { V_BYTES = 1 << 19, FEWEST = PIXELS_2, MOST_PATCHES = 8 * PIXELS_2, TERMS = 1028, WIDTH = 2 * VL };
+    patches   t = { .axis = over(g->kh, KERNEL), .rows = over(g->oh, STEP), .columns = over(g->ow, STEP) };
+    const int kernels = t.axis * t.axis, fit = TERMS / (g->kh * g->kw) / WIDTH * WIDTH;
+    t.h        = STEP * t.rows + (SIDE - STEP) + KERNEL * (t.axis - 1);
+    t.w        = STEP * t.columns + (SIDE - STEP) + KERNEL * (t.axis - 1);
+    t.channels = over(over(g->c, over(g->c, fit)), WIDTH) * WIDTH;
+    t.pixel    = over(g->c, WIDTH) * VL;
+    const size_t patch = POINTS * (size_t)kernels * (size_t)t.pixel * sizeof(int32_t);
+    const size_t all   = (size_t)n * (size_t)t.rows * (size_t)t.columns;
+    t.most     = patch < V_BYTES / MOST_PATCHES ? MOST_PATCHES
+                 : patch > V_BYTES / FEWEST     ? FEWEST
+                                                : (int)(V_BYTES / patch);
+    if (all < (size_t)t.most) t.most = (int)all;
+    t.v_kernel = t.most * t.pixel;
+    t.v_point  = odd_lines((size_t)(kernels * t.v_kernel) * sizeof(int32_t)) / (ptrdiff_t)sizeof(int32_t);
+    t.u_kernel = t.channels / CODES * VECTORS;
+    t.u_point  = odd_lines((size_t)(kernels * t.u_kernel) * sizeof(vi)) / (ptrdiff_t)sizeof(vi);
+    return t;
+}
+
+/* Whether patches take at most two thirds of the multiplications, and of the memory not much more than x. */
+static bool has_patches(const qg__int8_product *p)
+{
+    enum { FEWEST_CHANNELS = 8 };
+    const qg__geometry *g = &p->g;
+    if (CODES != 2 || g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c % CODES ||
+        g->c < FEWEST_CHANNELS)
+        return false;
+    const patches t = patches_of(g, 1);
+    const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
+    return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&
+           3 * (size_t)(side * side) * (size_t)t.rows * (size_t)t.columns <= 2 * qg__taps(g) * qg__results(g);
+}
+
+typedef struct patch_rooms {
+    size_t image, v, u, m, sums;
+} patch_rooms;
+
+static patch_rooms patch_rooms_of(const qg__geometry *g, const patches *t)
+{
+    return (patch_rooms){
+        .image = qg__lines_of((size_t)t->h * (size_t)t->w * (size_t)g->c + sizeof(pairs)),
+        .v     = POINTS * (size_t)t->v_point * sizeof(int32_t),
+        .u     = POINTS * (size_t)t->u_point * sizeof(vi),
+        .m     = POINTS * PIXELS_2 * VECTORS * sizeof(vu),
+        .sums  = (size_t)(t->channels < g->c ? t->most : 1) * RESULTS * VECTORS * sizeof(vu),
+    };
+}
+
+static size_t patch_bytes(const qg__geometry *g, int n)
+{
+    const patches     t = patches_of(g, n);
+    const patch_rooms r = patch_rooms_of(g, &t);
+    return r.image + r.v + r.u + r.m + r.sums;
+}
+
+/* With its padding. */
+static void copy_image(const qg__int8_product *p, const patches *t, const uint8_t *x, uint8_t *to)
+{
+    const qg__geometry *g    = &p->g;
+    const int           rows = least(g->h, t->h - g->top), columns = least(g->w, t->w - g->left);
+    const size_t        c = (size_t)g->c;
+    memset(to, p->x_zero, (size_t)t->h * (size_t)t->w * c);
+    for (int i = 0; i < rows && columns > 0; i++)
+        memcpy(to + ((size_t)(g->top + i) * (size_t)t->w + (size_t)g->left) * c,
+               x + (size_t)i * (size_t)g->w * c, (size_t)columns * c);
+}
+
+/* v of n patches from number `first` of all on, in turn; image: the one that the first belongs to, unless it
+ * begins there. */
+static void fill_v(const qg__int8_product *p, const patches *t, int first, int n, const uint8_t *x,
+                   uint8_t *image, int32_t *v)
+{
+    const ptrdiff_t c = p->g.c, each = (ptrdiff_t)t->rows * t->columns;
+    const size_t    bytes_of_image = qg__pixels(&p->g) * (size_t)c;
+    for (int k = 0; k < n; k++, v += t->pixel) {
+        const ptrdiff_t own = (first + k) % each, row = own / t->columns * STEP,
+                        column = own % t->columns * STEP;
+        if (own == 0) copy_image(p, t, x + (size_t)((first + k) / each) * bytes_of_image, image);
+        for (int a = 0; a < t->axis; a++)
+            for (int b = 0; b < t->axis; b++) {
+                const uint8_t *d  = image + ((row + KERNEL * a) * t->w + column + KERNEL * b) * c;
+                int32_t       *to = v + (a * t->axis + b) * t->v_kernel;
+                for (ptrdiff_t i = 0; i < c; i += 2 * VL, to += VL)
+                    transform_inputs(d + i, t->w * c, c, p->x_zero, to, t->v_point);
+            }
+    }
+}
+
+/* u of so many groups of a block, from w on. */
+static void fill_u(const qg__geometry *g, const patches *t, size_t groups, const int8_t *w, vi *u)
+{
+    const ptrdiff_t tap = (ptrdiff_t)groups_of(g->c) * GROUP_BYTES;
+    for (int a = 0; a < t->axis; a++)
+        for (int b = 0; b < t->axis; b++) {
+            const int     rows = least(KERNEL, g->kh - KERNEL * a), columns = least(KERNEL, g->kw - KERNEL * b);
+            const int8_t *from = w + KERNEL * (a * g->kw + b) * tap;
+            vi           *to   = u + (a * t->axis + b) * t->u_kernel;
+            for (size_t i = 0; i < VECTORS * groups; i++, from += VL * CODES, to++)
+                transform_weights(from, rows, columns, g->kw * tap, tap, to, t->u_point);
+        }
+}
+
+/* m of a tile.  The last point of an axis leaves a kernel of two taps out. */
+INLINE void multiply_points(int pixels, const patches *t, size_t groups, const group *v, const vi *u, vu *m)
+{
+    for (int point = 0; point < POINTS; point++) {
+        const int rows    = point / SIDE == SIDE - 1 ? 1 : t->axis;
+        const int columns = point % SIDE == SIDE - 1 ? 1 : t->axis;
+        vi        sum[PIXELS_2][VECTORS] = { { { 0 } } };
+        for (int a = 0; a < rows; a++)
+            for (int b = 0; b < columns; b++) {
+                const group *x = v + (a * t->axis + b) * t->v_kernel;
+                const vi    *w = u + (a * t->axis + b) * t->u_kernel;
+                for (size_t left = groups; left > 0; left--, w += VECTORS) {
+                    UNROLL
+                    for (int p = 0; p < pixels; p++) {
+                        const vi xv = x[p * t->pixel] + (vi){ 0 };
+                        UNROLL
+                        for (int k = 0; k < VECTORS; k++) {
+                            sum[p][k] = add_products(sum[p][k], xv, w[k]);
+                            KEEP(sum[p][k]);
+                        }
+                    }
+                    x++;
+                    KEEP_POINTER(x);
+                }
+            }
+        UNROLL
+        for (int p = 0; p < pixels; p++)
+            UNROLL
+            for (int k = 0; k < VECTORS; k++) m[p * VECTORS + k] = (vu)sum[p][k];
+        v += t->v_point, u += t->u_point, m += PIXELS_2 * VECTORS;
+    }
+}
+
+/* The results of a patch. */
+static void finish_patch(const visit *at, const patches *t, int patch, const vu (*sum)[VECTORS])
+{
+    const qg__geometry *g   = &at->p->g;
+    const int           own = patch % (t->rows * t->columns), image = patch / (t->rows * t->columns);
+    const int           row = own / t->columns * STEP, column = own % t->columns * STEP;
+    size_t y = ((size_t)image * (size_t)g->oh + (size_t)row) * (size_t)g->ow + (size_t)column;
+    for (int i = 0; i < STEP && row + i < g->oh; i++, y += (size_t)g->ow)
+        finish_tile(at, sum + STEP * i, least(STEP, g->ow - column), y, 1);
+}
+
+/* A block of outputs of n patches. */
+static void run_block(const visit *at, const patches *t, int first, int n, const int32_t *v, vi *u, vu *m,
+                      vu *sums)
+{
+    const int channels = at->p->g.c;
+    for (int c = 0; c < channels; c += t->channels) {
+        const size_t groups = groups_of(least(t->channels, channels - c));
+        fill_u(&at->p->g, t, groups, at->w + (ptrdiff_t)groups_of(c) * GROUP_BYTES, u);
+        for (int k = 0, now; k < n; k += now) {
+            const group *from = v + k * t->pixel + c / CODES;
+            now               = even_pixels(n - k, VECTORS);
+#define CASE(n)                                                                                              \
+    case n:                                                                                                  \
+        if (n <= PIXELS_2) multiply_points(n, t, groups, from, u, m);                                        \
+        break;
+            switch (now) { EACH_LENGTH(CASE) }
+#undef CASE
+            for (int p = 0; p < now; p++) {
+                vu *own = sums + (t->channels < channels ? (k + p) * RESULTS * VECTORS : 0);
+                for (int l = 0; l < VECTORS; l++)
+                    transform_outputs(m + p * VECTORS + l, PIXELS_2 * VECTORS, c > 0, own + l, VECTORS);
+                if (c + t->channels < channels) continue;
+                finish_patch(at, t, first + k + p, (const vu(*)[VECTORS])own);
+            }
+        }
     }
 }
 
@@ -342,14 +558,18 @@ static void run_line(void *context, const qg__line *line)
 /* Whether x is groups as it is. */
 static bool is_groups(const qg__int8_product *p) { return CODES == 4 && p->g.c % CODES == 0; }
 
-/* Images that share scratch: all, if none of it depends on them. */
+/* Images that share scratch: all, if none of it depends on them, or as many as fill v. */
 static int images_at_once(const qg__int8_product *p, int n)
 {
+    if (has_patches(p)) {
+        const patches t = patches_of(&p->g, n);
+        return least(n, over(t.most, t.rows * t.columns));
+    }
     return is_groups(p) && !has_windows(p) ? n : qg__images_at_once(&p->g, n);
 }
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of
- * weights as bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups or patches, sums of the weights of taps,
+ * a block of weights as bytes. */
 typedef struct rooms {
     size_t window, sums, groups, taps, block;
 } rooms;
@@ -357,12 +577,13 @@ typedef struct rooms {
 static rooms rooms_of(const qg__int8_product *p, int images)
 {
     const size_t m = (size_t)images, pixels = m * qg__pixels(&p->g);
-    rooms        r = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) };
+    rooms        r = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(vu)) };
     if (has_windows(p)) {
         r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
         r.sums   = qg__lines_of(pixels * sizeof(int32_t));
     }
-    if (!is_groups(p)) r.groups = qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t));
+    if (has_patches(p)) r.groups = patch_bytes(&p->g, images);
+    else if (!is_groups(p)) r.groups = qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t));
     if (qg__alphabet_of(p->w).bits) r.block = block_bytes(&p->g);
     return r;
 }
@@ -373,6 +594,28 @@ static size_t scratch_bytes(const qg__int8_product *p, int n)
     return r.window + r.sums + r.groups + r.taps + r.block;
 }
 
+static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed, int8_t *expanded,
+                        uint8_t *scratch)
+{
+    const qg__int8_product *p = at->p;
+    const patches           t = patches_of(&p->g, n);
+    const patch_rooms       r = patch_rooms_of(&p->g, &t);
+    int32_t                *v = (int32_t *)(void *)(scratch + r.image);
+    vi                     *u = (vi *)(void *)(scratch + r.image + r.v);
+    vu                     *m = (vu *)(void *)(scratch + r.image + r.v + r.u), *sums = m + r.m / sizeof *m;
+    const int               all = n * t.rows * t.columns;
+    for (int done = 0, now; done < all; done += now) {
+        now = over(all - done, over(all - done, t.most));
+        fill_v(p, &t, done, now, x, scratch, v);
+        const int8_t *block = packed;
+        for (at->first = 0; at->first < p->g.oc; at->first += OUTPUTS, block += packed_bytes(p)) {
+            at->w       = bytes_of(p, block, expanded);
+            at->outputs = least(p->g.oc - at->first, OUTPUTS);
+            run_block(at, &t, done, now, v, u, m, sums);
+        }
+    }
+}
+
 static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed,
                        const qg__finish *finish, void *y, uint8_t *scratch)
 {
@@ -380,9 +623,8 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     const rooms  r      = rooms_of(p, n);
     int32_t     *window = (int32_t *)(void *)scratch, *sums = (int32_t *)(void *)(scratch + r.window);
     int32_t     *groups = (int32_t *)(void *)(scratch + r.window + r.sums);
-    lanes       *taps     = (lanes *)(void *)(scratch + r.window + r.sums + r.groups);
+    vu          *taps     = (vu *)(void *)(scratch + r.window + r.sums + r.groups);
     int8_t      *expanded = (int8_t *)taps + r.taps;
-    if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
     if (has_windows(p)) {
         for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
         qg__window_sums(&p->g, n, sums, window);
@@ -390,6 +632,11 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
                  .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
                  .taps = taps };
+    if (has_patches(p)) {
+        run_patches(&at, n, x, packed, expanded, (uint8_t *)groups);
+        return;
+    }
+    if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
     if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);

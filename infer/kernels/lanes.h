@@ -244,6 +244,25 @@ static inline void store_bytes(uint8_t *to, vi numbers, int n)
     else memcpy(to, &v, (size_t)n);
 }
 
+static inline int32_t sum_of_bytes(const uint8_t *x, int n)
+{
+    int32_t sum = 0;
+    int     k   = 0;
+#if defined(__SSE2__)
+    const __m128i zero = _mm_setzero_si128();
+    __m128i       v    = zero;
+    for (; k + 16 <= n; k += 16)
+        v = _mm_add_epi64(v, _mm_sad_epu8(_mm_loadu_si128((const __m128i *)(const void *)(x + k)), zero));
+    if (k + 8 <= n) {
+        v = _mm_add_epi64(v, _mm_sad_epu8(_mm_loadl_epi64((const __m128i *)(const void *)(x + k)), zero));
+        k += 8;
+    }
+    sum = _mm_cvtsi128_si32(_mm_add_epi64(v, _mm_unpackhi_epi64(v, v)));
+#endif
+    for (; k < n; k++) sum += x[k];
+    return sum;
+}
+
 /* --- tables of bytes -------------------------------------------------------------------------- */
 
 #if QG_LOOKUP
@@ -272,6 +291,9 @@ INLINE shorts widen_half(bytes v, int which)
 #endif
 
 /* --- products of 8 bits ----------------------------------------------------------------------- */
+
+/* Numbers whose sums wrap around. */
+typedef uint32_t vu __attribute__((vector_size(4 * VL), may_alias));
 
 /* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as
  * many signed bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 *
@@ -316,21 +338,48 @@ static inline vi load_codes(const int8_t *w)
 #endif
 }
 
-/* sum[l] += x[2 l] * w[2 l] + x[2 l + 1] * w[2 l + 1] */
+/* sum[l] += x[2 l] * w[2 l] + x[2 l + 1] * w[2 l + 1], where the sum of the two fits; sum[l] wraps
+ * around. */
 static inline vi add_products(vi sum, vi x, vi w)
 {
 #if defined(__AVX2__)
-    return sum + (vi)_mm256_madd_epi16((__m256i)x, (__m256i)w);
+    return (vi)((vu)sum + (vu)_mm256_madd_epi16((__m256i)x, (__m256i)w));
 #elif defined(__SSE2__)
-    return sum + (vi)_mm_madd_epi16((__m128i)x, (__m128i)w);
+    return (vi)((vu)sum + (vu)_mm_madd_epi16((__m128i)x, (__m128i)w));
 #else
-    int16_t a[2 * VL], b[2 * VL];
-    memcpy(a, &x, sizeof a);
-    memcpy(b, &w, sizeof b);
-    for (int k = 0; k < 2 * VL; k++) sum[k / 2] += (int32_t)a[k] * b[k];
-    return sum;
+    /* The halves are widened once for a tile, and each multiply-add takes four of them. */
+    const vi low_x = (vi)((vu)x << 16) >> 16, low_w = (vi)((vu)w << 16) >> 16;
+    return (vi)((vu)sum + (vu)(low_x * low_w) + (vu)((x >> 16) * (w >> 16)));
 #endif
 }
 #endif
+
+/* sum[l] + x[l] * w[l], which wraps around, of x of 0 .. 255 and w of 16 bits with its sign: the upper half
+ * of x is 0. */
+static inline vi add_narrow(vi sum, vi x, vi w)
+{
+#if defined(__SSE2__) && VL < 16
+    return add_products(sum, x, w);
+#else
+    return (vi)((vu)sum + (vu)x * (vu)w);
+#endif
+}
+
+/* A register of numbers of 16 bits, and 2 VL bytes as such. */
+typedef int16_t pairs __attribute__((vector_size(4 * VL), may_alias));
+
+static inline pairs load_wide(const uint8_t *x)
+{
+#if defined(__AVX2__) && VL == 8
+    return (pairs)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)x));
+#elif defined(__SSE2__) && VL == 4
+    return (pairs)_mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(const void *)x), _mm_setzero_si128());
+#else
+    typedef uint8_t narrow __attribute__((vector_size(2 * VL)));
+    narrow          v;
+    memcpy(&v, x, sizeof v);
+    return __builtin_convertvector(v, pairs);
+#endif
+}
 
 #endif

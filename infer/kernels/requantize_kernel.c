@@ -89,11 +89,13 @@ static void find_by_thresholds(const qg__finder *f, size_t n, const float *x, ui
     }
 }
 
+/* Codes are bytes, which may alias what f points to. */
 INLINE void find_by(qg__search search, const qg__finder *f, size_t n, const float *x, uint8_t *codes)
 {
-    size_t i = 0;
-    for (; i + VL <= n; i += VL) store_bytes(codes + i, code_of(search, f, load(x + i, VL)), VL);
-    if (i < n) store_bytes(codes + i, code_of(search, f, load(x + i, (int)(n - i))), (int)(n - i));
+    const qg__finder own = *f;
+    size_t           i   = 0;
+    for (; i + VL <= n; i += VL) store_bytes(codes + i, code_of(search, &own, load(x + i, VL)), VL);
+    if (i < n) store_bytes(codes + i, code_of(search, &own, load(x + i, (int)(n - i))), (int)(n - i));
 }
 
 static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)

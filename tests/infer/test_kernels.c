@@ -143,13 +143,14 @@ static const qg__alphabet alphabets[] = {
 };
 enum { ALPHABETS = sizeof alphabets / sizeof *alphabets };
 
-/* Values of codes: drawn, or all the highest, or all the lowest. */
-typedef enum draw { DRAWN, HIGHEST, LOWEST } draw;
+/* Values of codes: drawn, or all the highest, or all the lowest, or drawn of these two. */
+typedef enum draw { DRAWN, HIGHEST, LOWEST, ENDS } draw;
 
 static int drawn(qg__codes c, draw how, uint64_t key, size_t i)
 {
     const int code = how == HIGHEST  ? c.count - 1
                      : how == LOWEST ? 0
+                     : how == ENDS   ? (int)(qg_bits(key, i) % 2) * (c.count - 1)
                                      : (int)(qg_bits(key, i) % (unsigned)c.count);
     return c.lowest + c.step * code;
 }
@@ -415,26 +416,18 @@ static void check_finished(const char *isa, const qg__int8_kernels *k, const qg_
     free(a), free(b), free(z), free(codes);
 }
 
-static void check_int8(const int s[12], int8_case c, int number)
+/* x of s[0] images, and weights that are codes of c. */
+static void check_int8_of(const int s[12], int8_case c, const uint8_t *x, const int16_t *wide_w, int number)
 {
     const qg__geometry g   = geometry_of(s);
     const int          n   = s[0];
-    const size_t row = qg__row(&g), n_w = row * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
-    const size_t       results = (size_t)n * qg__results(&g) * (size_t)g.oc;
-    uint8_t           *x = exact(n_x);
-    float             *w = exact(n_w * sizeof *w);
-    int16_t           *wide_x = exact(n_x * sizeof *wide_x), *wide_w = exact(n_w * sizeof *wide_w);
-    int32_t           *want   = exact(results * sizeof *want);
-    for (size_t i = 0; i < n_x; i++) {
-        x[i] = (uint8_t)(c.how == DRAWN     ? qg_bits((uint64_t)number, i) & 255
-                         : c.how == HIGHEST ? 255
-                                            : 0);
-        wide_x[i] = (int16_t)(x[i] - c.x_zero);
-    }
-    for (size_t i = 0; i < n_w; i++) {
-        wide_w[i] = (int16_t)drawn(c.w, c.how, 99 + (uint64_t)number, i);
-        w[i]      = wide_w[i];
-    }
+    const size_t n_w = qg__row(&g) * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
+    const size_t results = (size_t)n * qg__results(&g) * (size_t)g.oc;
+    float       *w       = exact(n_w * sizeof *w);
+    int16_t     *wide_x  = exact(n_x * sizeof *wide_x);
+    int32_t     *want    = exact(results * sizeof *want);
+    for (size_t i = 0; i < n_x; i++) wide_x[i] = (int16_t)(x[i] - c.x_zero);
+    for (size_t i = 0; i < n_w; i++) w[i] = wide_w[i];
     integers_ref(&g, n, wide_x, wide_w, want);
     const qg__int8_product p = { .g = g, .x_zero = c.x_zero, .w = c.w };
     table of[TABLES];
@@ -450,7 +443,19 @@ static void check_int8(const int s[12], int8_case c, int number)
         check_guards(scratch);
         check_guards(acc);
     }
-    free(x), free(w), free(wide_x), free(wide_w), free(want);
+    free(w), free(wide_x), free(want);
+}
+
+static void check_int8(const int s[12], int8_case c, int number)
+{
+    const qg__geometry g   = geometry_of(s);
+    const size_t       n_w = qg__row(&g) * (size_t)g.oc, n_x = (size_t)s[0] * qg__pixels(&g) * (size_t)g.c;
+    uint8_t           *x   = exact(n_x);
+    int16_t           *w   = exact(n_w * sizeof *w);
+    for (size_t i = 0; i < n_x; i++) x[i] = (uint8_t)drawn((qg__codes){ 0, 1, 256 }, c.how, (uint64_t)number, i);
+    for (size_t i = 0; i < n_w; i++) w[i] = (int16_t)drawn(c.w, c.how, 99 + (uint64_t)number, i);
+    check_int8_of(s, c, x, w, number);
+    free(x), free(w);
 }
 
 static void products_of_8_bits_agree_with_the_definition(void **state)
@@ -485,6 +490,55 @@ static void products_of_8_bits_do_not_overflow(void **state)
         check_int8(widest, ends[k], k);
         check_int8(window, ends[k], k);
     }
+}
+
+/* Kernels of 3 x 3 and 5 x 5 with stride 1 and an even number of channels, which run on patches of 4 x 4
+ * outputs: patches that end before, at and behind the outputs, in more than are computed at once; channels
+ * in one part and in several; windows outside of the image. */
+static const int patched[][12] = {
+    { 7, 9, 11, 16, 20, 3, 3, 1, 1, 1, 0, 0 },  { 1, 32, 31, 8, 16, 3, 3, 1, 1, 1, 0, 0 },  { 5, 8, 8, 64, 17, 3, 3, 1, 1, 1, 0, 0 },
+    { 1, 4, 5, 114, 9, 3, 3, 1, 2, 1, 1, 0 },   { 2, 6, 6, 230, 33, 3, 3, 1, 0, 0, 0, 0 },   { 1, 3, 3, 10, 5, 3, 3, 1, 5, 2, 3, 1 },
+    { 3, 12, 12, 32, 40, 5, 5, 1, 0, 0, 0, 0 }, { 2, 9, 10, 66, 17, 5, 5, 1, 2, 2, 0, 0 },   { 1, 8, 4, 34, 4, 5, 5, 1, 4, 3, 2, 1 },
+    { 9, 8, 8, 14, 8, 5, 5, 1, 2, 2, 0, 0 },
+};
+enum { PATCHED = sizeof patched / sizeof *patched };
+
+static void products_on_patches_agree_with_the_definition(void **state)
+{
+    const int8_case kinds[] = { { 0, DRAWN, EIGHT },             { 128, ENDS, EIGHT },             { 255, ENDS, { -5, 3, 99 } },
+                                { 17, DRAWN, { -255, 2, 256 } }, { 3, DRAWN, { -1, 1, 3 } },       { 0, ENDS, { -15, 2, 16 } } };
+    for (int i = 0; i < PATCHED; i++)
+        for (int k = 0; k < 6; k++) check_int8(patched[i], kinds[k], 100 * i + k);
+}
+
+/* The largest numbers that the 36 points of a patch have, in each of 36 images: x is 255 where it adds to the point, or where it
+ * subtracts, and all weights are the lowest, or have the signs of the point. */
+static void products_on_patches_do_not_overflow(void **state)
+{
+    static const int inputs[6][6] = { { 4, 0, -5, 0, 1, 0 },  { 0, -4, -4, 1, 1, 0 }, { 0, 4, -4, -1, 1, 0 },
+                                      { 0, -2, -1, 2, 1, 0 }, { 0, 2, -1, -2, 1, 0 }, { 0, 4, 0, -5, 0, 1 } };
+    static const int signs[6][3]  = { { 1, 1, 1 }, { 1, 1, 1 }, { 1, -1, 1 }, { 1, 1, 1 }, { 1, -1, 1 }, { 1, 1, 1 } };
+    for (int kernel = 3; kernel <= 5; kernel += 2)
+        for (int end = 0; end < 4; end++) {
+            const int c = kernel == 3 ? 112 : 32, side = kernel + 3;
+            const int s[12] = { 36, side, side, c, 36, kernel, kernel, 1, 0, 0, 0, 0 };
+            uint8_t  *x = exact((size_t)(36 * side * side * c));
+            int16_t  *w = exact((size_t)(36 * kernel * kernel * c) * sizeof *w);
+            for (int point = 0, at = 0; point < 36; point++)
+                for (int i = 0; i < side; i++)
+                    for (int j = 0; j < side; j++) {
+                        const int product = inputs[point / 6][i % 6] * inputs[point % 6][j % 6];
+                        for (int k = 0; k < c; k++) x[at++] = (end % 2 ? product > 0 : product < 0) ? 255 : 0;
+                    }
+            for (int point = 0, at = 0; point < 36; point++)
+                for (int i = 0; i < kernel; i++)
+                    for (int j = 0; j < kernel; j++) {
+                        const bool negative = signs[point / 6][i % 3] * signs[point % 6][j % 3] > 0;
+                        for (int k = 0; k < c; k++) w[at++] = negative ? -128 : 127;
+                    }
+            check_int8_of(s, (int8_case){ .x_zero = end < 2 ? 0 : 255, .w = EIGHT }, x, w, end);
+            free(x), free(w);
+        }
 }
 
 /* --- floats ----------------------------------------------------------------------------------- */
@@ -640,6 +694,8 @@ int main(void)
         cmocka_unit_test(products_of_8_bits_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_with_packed_weights_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_do_not_overflow),
+        cmocka_unit_test(products_on_patches_agree_with_the_definition),
+        cmocka_unit_test(products_on_patches_do_not_overflow),
         cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
         cmocka_unit_test(packed_values_are_read_back),
         cmocka_unit_test(floats_are_packed_by_thresholds),

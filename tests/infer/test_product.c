@@ -299,6 +299,18 @@ static void zero_points_of_outputs_agree_with_the_definition(void **state)
                                   .groups = 1, .x = operands[x], .w = { 0, 1, 256 }, .zeros = true }, n, key);
 }
 
+/* With a channel per group, lines of every length, weights of more than 16 bits, and x whose zero point is at either end. */
+static void products_of_a_channel_agree_with_the_definition(void **state)
+{
+    static const qg__codes ws[] = { { -128, 1, 256 }, { -32767, 1, 200 }, { -32768, 300, 220 }, { -40000, 400, 201 } },
+                           xs[] = { { 0, 1, 256 }, { -255, 1, 256 }, { -100, 1, 256 } };
+    for (int i = 0; i < 24; i++) {
+        const int c = i % 2 ? 35 : 16;
+        check(&(qg__product){ .g = square(3 + i % 3, 2 + i, c, c, 3, 1 + i / 12, 1), .groups = c, .x = xs[i % 3], .w = ws[i % 4] },
+              1 + i % 2 * 9, 6000 + (uint64_t)i);
+    }
+}
+
 static void two_sides_have_sums_of_their_own(void **state)
 {
     const qg__codes ternary = { -1, 1, 3 }, xs[] = { floats, { -1, 2, 2 }, { 0, 1, 4 }, { 0, 1, 256 } };
@@ -533,6 +545,7 @@ int main(void)
         WITH_PATHS(all_pairs_of_operands_agree_with_the_definition),
         WITH_PATHS(all_shapes_agree_with_the_definition),
         WITH_PATHS(zero_points_of_outputs_agree_with_the_definition),
+        WITH_PATHS(products_of_a_channel_agree_with_the_definition),
         WITH_PATHS(two_sides_have_sums_of_their_own),
         WITH_PATHS(dense_products_agree_with_the_definition),
         WITH_PATHS(dense_products_of_images_agree_with_the_definition),
