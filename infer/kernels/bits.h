@@ -2,8 +2,9 @@
  *
  * Packed weights have a layout that depends on the kernel: whoever loads a net packs its rows once, with
  * the kernels that then run it.  A weight takes one bit per plane, and channels and outputs are filled up
- * to full groups: channels to 8 and outputs to 32 ("lookup"), or channels to 64 and outputs to the words of
- * a vector, 2 or 8 ("popcount").
+ * to full groups: channels to 8 and outputs to 32 ("lookup"), or channels, or the taps of a row together, to
+ * 64 and outputs to two vectors of words, 4 or 16 ("popcount").  Signs have two planes where taps share
+ * words.
  *
  * Results are exact: int32 acc[n][oh][ow][oc] = sum of w * x over the taps inside the image, all values
  * integers of the alphabets.  qg__bits_fit checks that 4 * 2^(planes of w + planes of x) * kh * kw * (c

@@ -71,11 +71,13 @@ static const int cases[][12] = {
     { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0 },   { 2, 5, 4, 3, 5, 3, 3, 1, 1, 1, 0, 0 },
     { 1, 6, 7, 31, 33, 3, 3, 2, 1, 1, 0, 0 }, { 3, 4, 4, 33, 31, 3, 3, 1, 2, 2, 0, 0 },
     { 1, 5, 9, 63, 3, 3, 2, 1, 0, 1, 0, 0 },  { 2, 3, 17, 65, 65, 1, 3, 1, 0, 1, 0, 0 },
-    { 1, 16, 16, 64, 64, 3, 3, 1, 1, 1, 0, 0 }, { 1, 17, 3, 8, 63, 3, 1, 1, 1, 0, 0, 0 },
+    { 1, 16, 16, 64, 64, 3, 3, 1, 1, 1, 0, 0 }, { 2, 5, 6, 24, 19, 3, 5, 1, 1, 2, 0, 0 }, { 1, 17, 3, 8, 63, 3, 1, 1, 1, 0, 0, 0 },
     { 3, 1, 1, 65, 10, 1, 1, 1, 0, 0, 0, 0 }, { 90, 1, 1, 20, 9, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 7, 7, 12, 16, 2, 2, 2, 0, 0, 1, 1 }, { 1, 2, 2, 4, 2, 5, 5, 1, 2, 2, 0, 0 },
     { 1, 3, 3, 5, 4, 2, 2, 3, 4, 3, 2, 3 },   { 2, 14, 12, 130, 40, 3, 3, 1, 1, 1, 0, 0 },
     { 1, 8, 9, 16, 17, 4, 3, 2, 0, 1, 1, 0 }, { 1, 1, 40, 7, 96, 1, 5, 1, 0, 2, 0, 0 },
+    { 3, 4, 1, 32, 5, 2, 3, 1, 1, 1, 0, 0 },  { 1, 9, 8, 96, 33, 3, 3, 2, 1, 1, 1, 1 },
+    { 2, 1, 1, 8, 3, 3, 3, 1, 1, 1, 0, 0 },   { 1, 3, 3, 16, 4, 2, 3, 3, 4, 2, 2, 2 },
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -285,8 +287,8 @@ static void products_of_bits_agree_with_the_definition(void **state)
     int number = 0;
     for (int w = 0; w < ALPHABETS; w++)
         for (int x = 0; x < ALPHABETS; x++, number++)
-            check_bits(&(qg__bit_product){ geometry_of(cases[1 + number % 6]), alphabets[w], alphabets[x] },
-                       cases[1 + number % 6][0], DRAWN, DRAWN, number);
+            check_bits(&(qg__bit_product){ geometry_of(cases[1 + number % 7]), alphabets[w], alphabets[x] },
+                       cases[1 + number % 7][0], DRAWN, DRAWN, number);
     const qg__alphabet pairs[][2] = { { qg__signs(), qg__signs() },
                                       { qg__ternary(), qg__signs() },
                                       { qg__ternary(), qg__ternary() },
