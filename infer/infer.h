@@ -16,6 +16,9 @@
  * environment variable QGRAD_CPU (avx512, avx2 or baseline) allows, and packs the weights for them.  The
  * net keeps these kernels: nothing that runs it reads the environment.  qg_infer_size makes the same
  * choice, so QGRAD_CPU should not change between the two.
+ *
+ * It also chooses whether products read codes of at most 4 bits as bits or as bytes, whichever is faster;
+ * QGRAD_PRODUCTS = bits | bytes forces one of them where both are possible.  Scores are the same.
  */
 #ifndef QG_INFER_H
 #define QG_INFER_H
@@ -101,7 +104,7 @@ qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *im
 
 int             qg_infer_steps(const qg_infer *net);
 const char *qg_infer_step_name(const qg_infer *net, int step); /* "conv1"; of the layer that it ends with */
-const char     *qg_infer_step_kind(const qg_infer *net, int step);          /* "product, 1 x 2 bits" */
+const char     *qg_infer_step_kind(const qg_infer *net, int step);  /* "product, 1 x 2 bits, as bytes" */
 
 /* Images that pass through all steps together; larger batches run in groups of so many. */
 int             qg_infer_images_at_once(const qg_infer *net);

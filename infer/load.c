@@ -25,11 +25,14 @@ typedef struct cursor {
     size_t floats, rows, text;
 } cursor;
 
-static qg__codes codes_of(const qg__file *f, int value)
+/* As the file has it; .groups of other steps is 1. */
+static qg__infer_step step_of(qg_isa isa, const qg__file *f, int i)
 {
-    if (value == 0) return (qg__codes){ 0 };
-    const qg__packed_step r = qg__file_step(f, value - 1);
-    return qg__codes_of_value(&r);
+    qg__infer_step s = { .isa = isa, .r = qg__file_step(f, i), .p = { .groups = 1 } };
+    if (s.r.kind != QG__PRODUCT) return s;
+    const qg__packed_step x = s.r.x ? qg__file_step(f, s.r.x - 1) : (qg__packed_step){ 0 };
+    s.p                     = qg__product_of(&s.r, qg__codes_of_value(&x));
+    return s;
 }
 
 static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, float *to)
@@ -88,7 +91,7 @@ static bool finishes(const qg__infer_step *s)
  * for each block reads all of x and writes into lines of y that others write to. */
 static int images_at_once(const qg__infer_step *s, size_t x_bytes)
 {
-    enum { RESULTS = 64, MOST = 16, CACHE = 1 << 19 };
+    enum { RESULTS = 64, MOST = 64, CACHE = 1 << 19 };
     const size_t results = qg__results(&s->p.g), fewest = (RESULTS + results - 1) / results;
     const size_t y_bytes = s->finishes ? s->bytes : results * (size_t)s->p.g.oc * sizeof(float);
     const size_t most    = CACHE / (x_bytes + y_bytes), several = most < MOST ? most : MOST;
@@ -144,6 +147,9 @@ static void describe(qg__infer_step *s)
     }
     const char *units = s->p.x.count ? " bits" : s->p.w.count == 2 ? " bit x floats" : " bits x floats";
     if (s->p.w.count) append(t, sizeof s->kind, units);
+    const qg__coding coding = qg__product_coding(&s->p);
+    if (coding == QG__AS_BITS) append(t, sizeof s->kind, ", as bits");
+    if (coding == QG__AS_BYTES) append(t, sizeof s->kind, ", as bytes");
 }
 
 /* --- the net ------------------------------------------------------------------------------------ */
@@ -159,33 +165,52 @@ typedef struct loading {
     cursor              at;
 } loading;
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Room for the tables and the weights of a step, whatever is chosen for it: sizes are known before. */
+static size_t tables_room(qg__infer_step s)
+{
+    const size_t own = qg__tables_bytes(&s.r, &s.p);
+    if (s.r.coding != QG__AS_FLOATS) s.r.coding = QG__AS_BYTES;
+    return larger(own, qg__tables_bytes(&s.r, &s.p));
+}
+
+static size_t weights_room(qg__infer_step s)
+{
+    if (s.r.kind != QG__PRODUCT) return 0;
+    const size_t own = qg__product_weight_bytes(s.isa, &s.p);
+    s.p.x_bytes      = qg__product_may_be_bytes(&s.p);
+    return larger(own, qg__product_weight_bytes(s.isa, &s.p));
+}
+
 static void load_step(loading *l, int i)
 {
-    const qg__packed_step r = qg__file_step(l->f, i);
+    const qg__infer_step  file = step_of(l->isa, l->f, i);
+    const qg__packed_step r = file.r;
     const bool            multiplies = r.kind == QG__PRODUCT;
-    const qg__product p = multiplies ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
     const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
-    const size_t          weight_bytes = multiplies ? qg__product_weight_bytes(l->isa, &p) : 0;
     float                *number = take(&l->r, numbers * sizeof *number);
-    uint8_t              *tables = take(&l->r, qg__tables_bytes(&r, &p));
-    void                 *packed = take(&l->r, weight_bytes);
+    uint8_t              *tables = take(&l->r, tables_room(file));
+    void                 *packed = take(&l->r, weights_room(file));
     if (l->net) {
         const qg__codes q = qg__quantizer(&r);
         const float    *threshold = number + qg__step_own_floats(&r);
         qg__infer_step *s = &l->net->step[i];
-        *s       = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed };
-        s->name  = l->text + (l->at.text - l->f->text);
-        s->bytes = qg__image_bytes((qg__coding)r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
+        s->packed = packed;
+        s->name   = l->text + (l->at.text - l->f->text);
+        s->bytes  = qg__image_bytes((qg__coding)s->r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
         l->net->value[i + 1].bytes = qg__lines_of(s->bytes);
         qg__file_floats(l->f, l->at.floats, listed, number);
         set_numbers(s, number);
         describe(s);
-        qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL, l->how, tables);
+        /* TFLite's operator takes the place of the arithmetic of codes that are bytes in the file. */
+        qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL,
+                        s->r.coding == r.coding ? l->how : QG_INFER_EVALUATE, tables);
         if (multiplies) {
             s->finishes = finishes(s);
             s->images   = images_at_once(s, l->net->value[r.x].bytes);
-            pack_weights(l->isa, l->f, &p, &r, l->at.rows, l->row, packed);
-            l->net->weight_bytes += weight_bytes;
+            pack_weights(l->isa, l->f, &s->p, &r, l->at.rows, l->row, packed);
+            l->net->weight_bytes += qg__product_weight_bytes(l->isa, &s->p);
             l->net->fixed_point += s->to.route == QG__ROUTE_FIXED;
         }
         l->at.text += strlen(s->name) + 1;
@@ -228,6 +253,8 @@ static size_t load(qg_isa isa, const qg__file *f, qg_infer_requantize how, void 
                           .notes = f->notes, .step = step, .value = value };
         memcpy(l.text, f->bytes + f->text, text_bytes);
         value[0].bytes = qg__lines_of(qg__image_bytes(QG__AS_FLOATS, (qg__codes){ 0 }, f->h, f->w, f->c));
+        for (int i = 0; i < f->steps; i++) step[i] = step_of(isa, f, i);
+        qg__choose(to);
     }
     load_normalisation(&l);
     for (int i = 0; i < f->steps; i++) load_step(&l, i);

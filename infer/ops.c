@@ -35,7 +35,7 @@ static void find_levels(const qg__infer_step *s, size_t n, const float *z, float
     for (size_t done = 0, now; done < n; done += now) {
         now = n - done < PIECE ? n - done : PIECE;
         kernels->find(&s->to.find, now, z + done, code);
-        floats->look_up(now, s->to.level, code, y + done);
+        floats->look_up(now, s->to.find.count, s->to.level, code, y + done);
     }
 }
 

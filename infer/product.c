@@ -30,11 +30,17 @@ static bool has_bytes(qg__codes x)
     return x.step <= 2 && qg__highest(x) - x.lowest <= 255 && x.lowest <= 0 && qg__highest(x) >= 0;
 }
 
+bool qg__product_may_be_bytes(const qg__product *p)
+{
+    return p->x.count && p->w.count && p->w.count <= 256 && has_bytes(p->x);
+}
+
 qg__coding qg__product_coding(const qg__product *p)
 {
     if (!p->x.count || !p->w.count) return QG__AS_FLOATS;
-    if (!p->zeros && qg__alphabet_of(p->x).bits && qg__alphabet_of(p->w).bits) return QG__AS_BITS;
-    return has_bytes(p->x) && p->w.count <= 256 ? QG__AS_BYTES : QG__AS_FLOATS;
+    if (!p->x_bytes && !p->zeros && qg__alphabet_of(p->x).bits && qg__alphabet_of(p->w).bits)
+        return QG__AS_BITS;
+    return qg__product_may_be_bytes(p) ? QG__AS_BYTES : QG__AS_FLOATS;
 }
 
 bool qg__product_is_exact(const qg__product *p) { return qg__product_coding(p) != QG__AS_FLOATS; }

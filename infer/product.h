@@ -9,10 +9,12 @@
  * numbers 0 .. count - 1 of codes minus that, and of integers acc = sum of code * x - zero * sum of x.  The
  * kernels (infer/kernels/) are chosen by the operands:
  *
- *     x coded as     w                                       kernels
+ *     x stored as    w                                       kernels
  *     bits           codes of an alphabet, without zeros     bits.h
  *     bytes          codes of an alphabet, or of 8 bits      int8.h
  *     floats         anything                                real.h
+ *
+ * Most products of bits can be computed on bytes as well, with the same sums: x_bytes asks for that.
  *
  * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per
  * group have loops of their own.  An image that a dense layer reads is one pixel.  Memory belongs to the
@@ -46,11 +48,13 @@ typedef struct qg__product {
     bool         zeros;         /* w is { 0, 1, count }, at most 256, and stands for w - zero, where the
                                    zero point of each output is one of these codes, too */
     float        pad;   /* what taps outside the image read; a value of x */
+    bool         x_bytes;       /* x is bytes, not bits; qg__product_may_be_bytes */
 } qg__product;
 
 /* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are
  * then not codes but the quantized numbers, or any others. */
 qg__coding qg__product_coding(const qg__product *p);
+bool       qg__product_may_be_bytes(const qg__product *p);
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 
 /* Whether all sizes are legal and all sums of integers fit. */

@@ -7,7 +7,8 @@
 
 #include "infer/net.h"
 
-enum { CHUNK = 256 };           /* channels at a time */
+enum { CHUNK = 256,             /* channels at a time */
+       FEW   = 4 };             /* codes that are counted faster than computed */
 
 /* --- codes of floats ------------------------------------------------------------------------------ */
 
@@ -104,8 +105,10 @@ static void make_finder(qg__infer_step *s, const float *threshold, float *room)
     for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
     *f = (qg__finder){ .threshold = room, .count = q.count,
                        .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
-    if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f))
+    if (q.count <= FEW) f->search = QG__COUNT;
+    else if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f))
         f->search = QG__BISECTION;
+    if (!qg__has_formula(f) && q.count <= QG__MOST_COUNTED) f->search = QG__COUNT;
     /* max(z, 0) reaches a threshold if z does or 0 does. */
     f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
 }
@@ -196,7 +199,7 @@ static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
 static bool may_be_fixed(const qg__packed_step *r, const qg__product *p)
 {
     return r->kind == QG__PRODUCT && r->coding == QG__AS_BYTES && r->q_count &&
-           qg__product_coding(p) == QG__AS_BYTES && !r->two_sided && r->q_scale > 0;
+           !p->x_bytes && qg__product_coding(p) == QG__AS_BYTES && !r->two_sided && r->q_scale > 0;
 }
 
 /* The nearest integer, ties away from zero, limited to int32. */

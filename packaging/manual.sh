@@ -141,6 +141,9 @@ the directory with recipes and sample, in place of share/qgrad beside the progra
 .B QGRAD_CPU
 avx512, avx2 or baseline: a lower instruction set than that of the machine.
 .TP
+.B QGRAD_PRODUCTS
+bits or bytes: how the engine multiplies codes of at most 4 bits, in place of the faster way.
+.TP
 .B OMP_NUM_THREADS
 the number of threads, unless \-\-threads sets it.
 .SH EXIT STATUS

@@ -31,6 +31,13 @@ INLINE vi quotient_code(const qg__finder *f, vf x)
     return __builtin_convertvector(v - magic - least, vi);
 }
 
+INLINE vi counted_code(const qg__finder *f, vf x)
+{
+    vi code = { 0 };
+    for (int u = 0; u + 1 < f->count; u++) code -= (vi)(x >= splat(f->threshold[u]));
+    return code;
+}
+
 /* A code as it is stored. */
 INLINE vi stored_code(const qg__finder *f, vf x, vi code)
 {
@@ -39,10 +46,11 @@ INLINE vi stored_code(const qg__finder *f, vf x, vi code)
     return code;
 }
 
-/* By the formula of a search that needs no thresholds; `search`, which is f->search, is a constant. */
+/* By a search that looks up nothing; `search`, which is f->search, is a constant. */
 INLINE vi code_of(qg__search search, const qg__finder *f, vf x)
 {
-    const vi code = search == QG__LINE    ? line_code(f, x)
+    const vi code = search == QG__COUNT   ? counted_code(f, x)
+                    : search == QG__LINE  ? line_code(f, x)
                     : search == QG__RATIO ? ratio_code(f, x)
                                           : quotient_code(f, x);
     return stored_code(f, x, code);

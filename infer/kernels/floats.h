@@ -32,8 +32,8 @@ typedef struct qg__float_kernels {
     void (*max_floats)(size_t n, const float *x, float *best);
     void (*max_bytes)(size_t n, const uint8_t *x, uint8_t *best);
 
-    /* y[i] = level[code[i]] */
-    void (*look_up)(size_t n, const float *level, const uint8_t *code, float *y);
+    /* y[i] = level[code[i]], of so many levels. */
+    void (*look_up)(size_t n, int levels, const float *level, const uint8_t *code, float *y);
 } qg__float_kernels;
 
 QG_DECLARE_KERNELS(qg__float_kernels, qg__float_kernels);

@@ -73,9 +73,14 @@ static void max_bytes(size_t n, const uint8_t *x, uint8_t *best)
     for (size_t i = 0; i < n; i++) best[i] = x[i] > best[i] ? x[i] : best[i];
 }
 
-static void look_up(size_t n, const float *level, const uint8_t *code, float *y)
+/* Levels that a vector holds need no loads. */
+static void look_up(size_t n, int levels, const float *level, const uint8_t *code, float *y)
 {
-    for (size_t i = 0; i < n; i++) y[i] = level[code[i]];
+    size_t i = 0;
+    if (levels <= VL)
+        for (const vf all = load(level, levels); i + VL <= n; i += VL)
+            *(vf *)(y + i) = lane_of(all, lanes_of_bytes(*(const vb *)(code + i)));
+    for (; i < n; i++) y[i] = level[code[i]];
 }
 
 const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {

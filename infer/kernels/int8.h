@@ -12,8 +12,9 @@
  *
  * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with
  * channels filled up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16
- * (AVX2) or 8.  Weights of an alphabet become bytes in scratch, one block of outputs at a time, and without
- * AVX-512 those of kernels of 3 x 3 and 5 x 5 become Winograd's (infer/kernels/winograd.h).  Memory,
+ * (AVX2) or 8.  Weights of an alphabet become bytes in scratch, one block of outputs at a time, or in
+ * registers for a few results, and without AVX-512 those of kernels of 3 x 3 and 5 x 5 become Winograd's
+ * (infer/kernels/winograd.h).  Memory,
  * alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
  */
 #ifndef QG_INFER_INT8_H

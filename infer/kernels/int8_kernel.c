@@ -25,6 +25,10 @@
  * group are as many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, GROUP_BYTES = OUTPUTS * CODES };
 
+/* So many outputs of a line read weights of an alphabet as they are packed.  For more, a block becomes bytes
+ * first. */
+enum { FEW = 4 };
+
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
 
@@ -75,31 +79,60 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
 
 /* --- weights of an alphabet ------------------------------------------------------------------- */
 
-/* A block as bytes: offset + sum over j of factor(j) * plane j. */
-INLINE void expand(qg__alphabet a, int planes, size_t groups, const uint8_t *w, int8_t *to)
+/* A byte is offset + sum over j of factor(j) * plane j. */
+typedef struct decoder {
+    bytes offset, factor[QG__MOST_PLANES];
+} decoder;
+
+static void make_decoder(qg__codes w, decoder *d)
 {
-    for (size_t n = 0; n < groups; n++, w += planes * (GROUP_BYTES / 8))
-        for (int i = 0; i < GROUP_BYTES / BYTES; i++, to += BYTES) {
-            bytes values = (bytes){ 0 } + (uint8_t)qg__offset(a);
-            UNROLL
-            for (int j = 0; j < planes; j++)
-                values += bytes_of_bits(w + j * (GROUP_BYTES / 8) + i * (BYTES / 8)) &
-                          (uint8_t)qg__factor(a, j);
-            memcpy(to, &values, sizeof values);
-        }
+    const qg__alphabet a = qg__alphabet_of(w);
+    d->offset            = (bytes){ 0 } + (uint8_t)qg__offset(a);
+    for (int j = 0; j < a.bits; j++) d->factor[j] = (bytes){ 0 } + (uint8_t)qg__factor(a, j);
 }
 
-static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, int8_t *expanded)
+/* A group as bytes. */
+INLINE void expand_group(const decoder *d, int planes, const uint8_t *w, int8_t *to)
 {
-    const qg__alphabet a      = qg__alphabet_of(p->w);
-    const size_t       groups = qg__taps(&p->g) * groups_of(p->g.c);
-    const uint8_t     *w      = (const uint8_t *)packed;
-    switch (a.bits) {
+    UNROLL
+    for (int i = 0; i < GROUP_BYTES / BYTES; i++) {
+        bytes values = d->offset;
+        UNROLL
+        for (int j = 0; j < planes; j++)
+            values = add_where(values, w + (j * (GROUP_BYTES / BYTES) + i) * (BYTES / 8), d->factor[j]);
+        memcpy(to + i * BYTES, &values, sizeof values);
+    }
+}
+
+INLINE void expand(const decoder *d, int planes, size_t groups, const uint8_t *w, int8_t *to)
+{
+    for (size_t n = 0; n < groups; n++, w += planes * (GROUP_BYTES / 8), to += GROUP_BYTES)
+        expand_group(d, planes, w, to);
+}
+
+/* Bytes of a group in memory. */
+INLINE int group_step(int planes) { return planes ? planes * (GROUP_BYTES / 8) : GROUP_BYTES; }
+
+/* A group of planes, or of bytes, as vectors. */
+INLINE void load_group(const decoder *d, int planes, int vectors, const int8_t *w, vi *to)
+{
+    int8_t expanded[GROUP_BYTES] __attribute__((aligned(64)));
+    if (planes) expand_group(d, planes, (const uint8_t *)w, expanded);
+    UNROLL
+    for (int v = 0; v < vectors; v++) to[v] = load_codes((planes ? expanded : w) + v * VL * CODES);
+}
+
+static const int8_t *bytes_of(const qg__int8_product *p, const decoder *d, const int8_t *packed,
+                              int8_t *expanded)
+{
+    const size_t   groups = qg__taps(&p->g) * groups_of(p->g.c);
+    const uint8_t *w      = (const uint8_t *)packed;
+    switch (qg__alphabet_of(p->w).bits) {
     case 0: return packed;
-    case 1: expand(a, 1, groups, w, expanded); break;
-    case 2: expand(a, 2, groups, w, expanded); break;
-    case 3: expand(a, 3, groups, w, expanded); break;
-    case 4: expand(a, 4, groups, w, expanded); break;
+    case 1: expand(d, 1, groups, w, expanded); break;
+    case 2: expand(d, 2, groups, w, expanded); break;
+    case 3: expand(d, 3, groups, w, expanded); break;
+    case 4: expand(d, 4, groups, w, expanded); break;
     }
     return expanded;
 }
@@ -142,7 +175,8 @@ typedef int32_t group __attribute__((aligned(1), may_alias));
 
 typedef struct tile {
     const group  *x;
-    const int8_t *w;
+    const int8_t *w;                            /* bytes, or planes */
+    const decoder *d;
     ptrdiff_t     x_step, x_row, w_row;         /* groups to the next output and row; bytes of kw taps */
     size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and
                                                    w */
@@ -154,6 +188,8 @@ typedef struct visit {
     const group            *x;
     const int32_t          *window;             /* sum (x - z) of every output, if has_windows */
     const int8_t           *w;                  /* the block */
+    int                     planes;             /* of its weights; 0: bytes */
+    const decoder          *d;
     const qg__finish       *finish;
     void                   *y;
     int                     first, outputs;     /* of the block */
@@ -172,17 +208,16 @@ INLINE int chains_of(int sums)
 }
 
 /* The products of one group after the other, each in the sums of a chain of its own; x moves on. */
-INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, const group **x,
+INLINE void add_groups(int planes, int chains, int pixels, int vectors, const tile *t, const group **x,
                        const int8_t *w, vi (*sum)[VECTORS])
 {
     UNROLL
     for (int c = 0; c < chains; c++) {
         vi wv[VECTORS];
-        UNROLL
-        for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + c * GROUP_BYTES + v * VL * CODES);
+        load_group(t->d, planes, vectors, w + c * group_step(planes), wv);
         UNROLL
         for (int p = 0; p < pixels; p++) {
-            const vi xv = x[p / RUN][p % RUN * x_step] + (vi){ 0 };
+            const vi xv = x[p / RUN][p % RUN * t->x_step] + (vi){ 0 };
             UNROLL
             for (int v = 0; v < vectors; v++) {
                 vi *own = &sum[c * pixels + p][v];
@@ -199,9 +234,9 @@ INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, co
 }
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
+INLINE void run_tile(int planes, int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
 {
-    const int chains = chains_of(pixels * vectors);
+    const int chains = chains_of(pixels * vectors), step = group_step(planes);
     vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
     for (int i = 0; i < t->taps_i; i++) {
         const int8_t *w    = t->w + i * t->w_row;
@@ -209,10 +244,10 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
         const group  *x[RUNS];
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
-        for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * GROUP_BYTES)
-            add_groups(chains, pixels, vectors, t->x_step, x, w, sum);
+        for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * step)
+            add_groups(planes, chains, pixels, vectors, t, x, w, sum);
         if (chains == 1) continue;
-        for (; left > 0; left--, w += GROUP_BYTES) add_groups(1, pixels, vectors, t->x_step, x, w, sum);
+        for (; left > 0; left--, w += step) add_groups(planes, 1, pixels, vectors, t, x, w, sum);
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
@@ -224,9 +259,22 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
         }
 }
 
+/* At most FEW pixels of packed weights, and both vectors. */
+static void run_packed(int planes, int pixels, const tile *t, vu (*to)[VECTORS])
+{
+#define CASE(bits, n) case 8 * bits + n: run_tile(bits, n, VECTORS, t, to); break;
+    switch (8 * planes + pixels) {
+        CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(1, 4)
+        CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(2, 4)
+        CASE(3, 1) CASE(3, 2) CASE(3, 3) CASE(3, 4)
+        CASE(4, 1) CASE(4, 2) CASE(4, 3) CASE(4, 4)
+    }
+#undef CASE
+}
+
 /* --- results ---------------------------------------------------------------------------------- */
 
-typedef enum form { SUMS, FLOATS, BY_LINE, BY_RATIO, BY_QUOTIENT } form;
+typedef enum form { SUMS, FLOATS, BY_COUNT, BY_LINE, BY_RATIO, BY_QUOTIENT } form;
 
 /* n results of a vector; find and relu: of the finish. */
 INLINE void store_result(form as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
@@ -237,7 +285,10 @@ INLINE void store_result(form as, const qg__finder *find, bool relu, vi sum, vf 
         return;
     }
     const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
-    const qg__search search = as == BY_LINE ? QG__LINE : as == BY_RATIO ? QG__RATIO : QG__QUOTIENT;
+    const qg__search search = as == BY_COUNT   ? QG__COUNT
+                              : as == BY_LINE  ? QG__LINE
+                              : as == BY_RATIO ? QG__RATIO
+                                               : QG__QUOTIENT;
     if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
     else store_bytes(y, code_of(search, find, z), n);
 }
@@ -249,7 +300,7 @@ INLINE void finish_vector(form as, const visit *at, const vu (*sum)[VECTORS], in
 {
     const int         first = at->first + v * VL;
     const qg__finish *f     = at->finish;
-    const bool        codes = as == BY_LINE || as == BY_RATIO || as == BY_QUOTIENT;
+    const bool        codes = as != SUMS && as != FLOATS;
     const qg__finder  find  = codes ? *f->find : (qg__finder){ .count = 0 };
     const bool        relu  = as == FLOATS && f->relu;
     const vf          a = as == SUMS ? (vf){ 0 } : load(f->a + first, n);
@@ -284,6 +335,7 @@ static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, s
     const qg__finish *f = at->finish;
     if (!f) finish_tile_as(SUMS, at, sum, pixels, y, y_step);
     else if (!f->find) finish_tile_as(FLOATS, at, sum, pixels, y, y_step);
+    else if (f->find->search == QG__COUNT) finish_tile_as(BY_COUNT, at, sum, pixels, y, y_step);
     else if (f->find->search == QG__LINE) finish_tile_as(BY_LINE, at, sum, pixels, y, y_step);
     else if (f->find->search == QG__RATIO) finish_tile_as(BY_RATIO, at, sum, pixels, y, y_step);
     else finish_tile_as(BY_QUOTIENT, at, sum, pixels, y, y_step);
@@ -292,18 +344,31 @@ static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, s
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /* With the instruction of the tiles, for x of ones. */
-static void count_taps(visit *at)
+INLINE void count_taps_of(int planes, visit *at)
 {
     const vi     ones   = (vi){ 0 } + (CODES == 4 ? 0x01010101 : 0x00010001);
     const size_t groups = groups_of(at->p->g.c);
-    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++)
-        for (int v = 0; v < VECTORS; v++) {
-            const int8_t *w   = at->w + tap * groups * GROUP_BYTES + v * VL * CODES;
-            vi            sum = { 0 };
-            for (size_t n = 0; n < groups; n++, w += GROUP_BYTES)
-                sum = add_products(sum, ones, load_codes(w));
-            at->taps[tap * VECTORS + (size_t)v] = (vu)sum * -at->x_zero;
+    const int8_t *w = at->w;
+    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++) {
+        vi sum[VECTORS] = { { 0 } };
+        for (size_t n = 0; n < groups; n++, w += group_step(planes)) {
+            vi wv[VECTORS];
+            load_group(at->d, planes, VECTORS, w, wv);
+            for (int v = 0; v < VECTORS; v++) sum[v] = add_products(sum[v], ones, wv[v]);
         }
+        for (int v = 0; v < VECTORS; v++) at->taps[tap * VECTORS + (size_t)v] = (vu)sum[v] * -at->x_zero;
+    }
+}
+
+static void count_taps(visit *at)
+{
+    switch (at->planes) {
+    case 0: count_taps_of(0, at); break;
+    case 1: count_taps_of(1, at); break;
+    case 2: count_taps_of(2, at); break;
+    case 3: count_taps_of(3, at); break;
+    case 4: count_taps_of(4, at); break;
+    }
 }
 
 static void start_line(visit *at, const qg__line *line)
@@ -324,11 +389,11 @@ static void run_line(void *context, const qg__line *line)
 {
     visit              *at    = context;
     const qg__geometry *g     = &at->p->g;
-    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c);
+    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c), tap = pixel * group_step(at->planes);
     tile                t     = {
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
-        .w = at->w + (line->i0 * g->kw + line->j0) * pixel * GROUP_BYTES,
-        .w_row = g->kw * pixel * GROUP_BYTES,
+        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
+        .d = at->d,
         .groups = (size_t)((line->j1 - line->j0) * pixel), .taps_i = line->i1 - line->i0,
     };
     start_line(at, line);
@@ -336,12 +401,14 @@ static void run_line(void *context, const qg__line *line)
     const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, vectors);
+        if (at->planes) run_packed(at->planes, done = least(done, FEW), &t, at->sum);
+        else
 #define CASE(n)                                                                 \
     case n:                                                                     \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, at->sum);         \
-        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, at->sum);              \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(0, n, 1, &t, at->sum);      \
+        else if (n <= PIXELS_2) run_tile(0, n, VECTORS, &t, at->sum);           \
         break;
-        switch (done) { EACH_LENGTH(CASE) }
+            switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
         finish_tile(at, (const vu(*)[VECTORS])at->sum, done, y, line->y_step);
         t.x += done * t.x_step;
@@ -609,7 +676,7 @@ static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed
         fill_v(p, &t, done, now, x, scratch, v);
         const int8_t *block = packed;
         for (at->first = 0; at->first < p->g.oc; at->first += OUTPUTS, block += packed_bytes(p)) {
-            at->w       = bytes_of(p, block, expanded);
+            at->w       = bytes_of(p, at->d, block, expanded);
             at->outputs = least(p->g.oc - at->first, OUTPUTS);
             run_block(at, &t, done, now, v, u, m, sums);
         }
@@ -632,14 +699,18 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
                  .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
                  .taps = taps };
+    decoder d;
+    make_decoder(p->w, &d);
+    at.d = &d;
     if (has_patches(p)) {
         run_patches(&at, n, x, packed, expanded, (uint8_t *)groups);
         return;
     }
     if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
     if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
+    if ((size_t)n * qg__results(&p->g) <= FEW) at.planes = qg__alphabet_of(p->w).bits;
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
-        at.w          = bytes_of(p, packed, expanded);
+        at.w          = at.planes ? packed : bytes_of(p, &d, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
         at.started.i0 = -1;
         if (at.x_zero) count_taps(&at);

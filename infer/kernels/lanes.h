@@ -212,6 +212,18 @@ static inline bytes bytes_of_bits(const uint8_t *bits)
 #endif
 }
 
+/* v more in each byte whose bit is set. */
+static inline bytes add_where(bytes to, const uint8_t *bits, bytes v)
+{
+#if defined(__AVX512BW__)
+    uint64_t taken;
+    memcpy(&taken, bits, sizeof taken);
+    return (bytes)_mm512_mask_add_epi8((__m512i)to, taken, (__m512i)to, (__m512i)v);
+#else
+    return to + (bytes_of_bits(bits) & v);
+#endif
+}
+
 /* Each byte as a lane.  GCC 12 converts such vectors by many shuffles. */
 static inline vi lanes_of_bytes(vb v)
 {
@@ -223,6 +235,21 @@ static inline vi lanes_of_bytes(vb v)
     return (vi)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(low));
 #else
     return __builtin_convertvector(v, vi);
+#endif
+}
+
+/* v[index] in each lane; an index is less than VL. */
+static inline vf lane_of(vf v, vi index)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_permutexvar_ps((__m512i)index, (__m512)v);
+#elif defined(__AVX2__) && VL == 8
+    return (vf)_mm256_permutevar8x32_ps((__m256)v, (__m256i)index);
+#else
+    vf found;
+    UNROLL
+    for (int l = 0; l < VL; l++) found[l] = v[index[l]];
+    return found;
 #endif
 }
 

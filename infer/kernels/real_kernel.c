@@ -2,9 +2,8 @@
 #include "infer/kernels/lanes.h"
 
 /* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a
- * product of floats.  Where weights are used only a few times, as in a dense layer of one image, signs and
- * ternary weights become floats in the tile instead: memory would take longer than that.  The sums are the
- * same.
+ * product of floats.  Where weights are used only a few times, as in a dense layer of one image, they become
+ * floats in the tile instead: memory would take longer than that.  The sums are the same.
  *
  * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS
  * bytes or floats, of which a last block whose outputs fill one vector has half.  The planes are those of
@@ -65,80 +64,87 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
 
 INLINE unsigned bits_of_vector(mask bits, int vector) { return (unsigned)bits >> vector * VL; }
 
-INLINE vf weights_of(bool ternary, const mask *w, int vector)
+/* What a tile reads: floats, masks of signs or of ternary weights, planes of any alphabet, or bytes. */
+typedef enum form { FLOATS, SIGNS, TERNARY, PLANES, BYTES_OF_CODES } form;
+
+static form form_of(qg__codes w)
 {
-    const vf sign = signs_of_bits(bits_of_vector(w[0], vector));
-    return ternary ? keep_bits(sign, bits_of_vector(w[1], vector)) : sign;
+    const qg__alphabet a = qg__alphabet_of(w);
+    if (a.kind == QG__TERNARY) return TERNARY;
+    if (a.kind == QG__ODD && a.bits == 1) return SIGNS;
+    if (a.bits) return PLANES;
+    return are_bytes(w) ? BYTES_OF_CODES : FLOATS;
 }
 
-/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any
- * alphabet, or bytes. */
-INLINE void expand(bool ternary, int vectors, size_t n, const mask *w, float *to)
+/* How planes and bytes become numbers. */
+typedef struct decoder {
+    int planes, factor[QG__MOST_PLANES], step;
+    vi  offset[VECTORS];        /* the least code, minus the zero points of the outputs */
+} decoder;
+
+/* first: output of a block. */
+static decoder decoder_of(const qg__real_product *p, int first)
 {
-    for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += vectors * VL)
+    const qg__alphabet a = qg__alphabet_of(p->w);
+    decoder            d = { .planes = a.bits, .step = p->w.step };
+    for (int j = 0; j < a.bits; j++) d.factor[j] = qg__factor(a, j);
+    for (int v = 0; v < VECTORS; v++) {
+        const int outputs = least(p->g.oc - first - v * VL, VL);
+        d.offset[v]       = (vi){ 0 } + (a.bits ? qg__offset(a) : p->w.lowest);
+        if (p->zero && outputs > 0) d.offset[v] -= (vi)load((const float *)p->zero + first + v * VL, outputs);
+    }
+    return d;
+}
+
+/* Vector v of the weights of a channel. */
+INLINE vf weights_of(form weights, const decoder *d, const uint8_t *w, int v)
+{
+    const mask *m   = (const mask *)(const void *)w;
+    vi          sum = d->offset[v];
+    if (weights == FLOATS) return *(const vec *)((const float *)(const void *)w + v * VL);
+    if (weights == SIGNS || weights == TERNARY) {
+        const vf sign = signs_of_bits(bits_of_vector(m[0], v));
+        return weights == TERNARY ? keep_bits(sign, bits_of_vector(m[1], v)) : sign;
+    }
+    if (weights == PLANES)
+        for (int j = 0; j < d->planes; j++) sum += lanes_of_bits(bits_of_vector(m[j], v)) & d->factor[j];
+    else if (d->step == 1) sum += lanes_of_bytes(*(const vb *)(w + v * VL));
+    else sum += lanes_of_bytes(*(const vb *)(w + v * VL)) * d->step;
+    return __builtin_convertvector(sum, vf);
+}
+
+/* Bytes of the weights of a channel. */
+INLINE int step_of(form weights, const decoder *d, int vectors)
+{
+    if (weights == FLOATS) return vectors * VL * (int)sizeof(float);
+    return weights == BYTES_OF_CODES ? vectors * VL : d->planes * (int)sizeof(mask);
+}
+
+/* n weights as floats [kh][kw][channels][vectors][VL]. */
+INLINE void expand_as(form weights, int vectors, size_t n, const decoder *d, const uint8_t *w, float *to)
+{
+    for (size_t k = 0; k < n; k++, w += step_of(weights, d, vectors), to += vectors * VL)
         UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
+        for (int v = 0; v < vectors; v++) *(vec *)(to + v * VL) = weights_of(weights, d, w, v);
 }
 
-/* What is added to the codes of the outputs of vector v: the least code, minus their zero points. */
-static vi offset_of(const qg__real_product *p, int first, int v, int least_code)
+INLINE void expand(int vectors, size_t n, form weights, const decoder *d, const uint8_t *w, float *to)
 {
-    const int outputs = least(p->g.oc - first - v * VL, VL);
-    vi        offset  = (vi){ 0 } + least_code;
-    if (p->zero && outputs > 0) offset -= (vi)load((const float *)p->zero + first + v * VL, outputs);
-    return offset;
+    switch (weights) {
+    case FLOATS: break;
+    case SIGNS: expand_as(SIGNS, vectors, n, d, w, to); break;
+    case TERNARY: expand_as(TERNARY, vectors, n, d, w, to); break;
+    case PLANES: expand_as(PLANES, vectors, n, d, w, to); break;
+    case BYTES_OF_CODES: expand_as(BYTES_OF_CODES, vectors, n, d, w, to); break;
+    }
 }
-
-static void expand_planes(const qg__real_product *p, int first, int vectors, const mask *w, float *to)
-{
-    const qg__alphabet a = qg__alphabet_of(p->w);
-    vi                 offset[VECTORS];
-    for (int v = 0; v < VECTORS; v++) offset[v] = offset_of(p, first, v, qg__offset(a));
-    for (size_t k = 0; k < qg__row(&p->g); k++, w += a.bits, to += vectors * VL)
-        for (int v = 0; v < vectors; v++) {
-            vi sum = offset[v];
-            for (int j = 0; j < a.bits; j++) sum += lanes_of_bits(bits_of_vector(w[j], v)) & qg__factor(a, j);
-            *(vec *)(to + v * VL) = __builtin_convertvector(sum, vf);
-        }
-}
-
-static void expand_bytes(const qg__real_product *p, int first, int vectors, const uint8_t *w, float *to)
-{
-    vi offset[VECTORS];
-    for (int v = 0; v < VECTORS; v++) offset[v] = offset_of(p, first, v, p->w.lowest);
-    for (size_t k = 0; k < qg__row(&p->g); k++)
-        for (int v = 0; v < vectors; v++, w += VL, to += VL)
-            *(vec *)to = __builtin_convertvector(lanes_of_bytes(*(const vb *)w) * p->w.step + offset[v], vf);
-}
-
-/* Whether the planes are what weights_of reads. */
-static bool is_masks(qg__alphabet a) { return a.kind == QG__TERNARY || (a.kind == QG__ODD && a.bits == 1); }
-
-/* first: output of the block. */
-static const float *floats_of(const qg__real_product *p, int first, const void *block, float *expanded)
-{
-    const qg__alphabet a = qg__alphabet_of(p->w);
-    const size_t       n = qg__row(&p->g);
-    const int          vectors = vectors_at(p, first);
-    if (is_masks(a)) {
-        const bool ternary = a.kind == QG__TERNARY;
-        if (vectors == 1)
-            ternary ? expand(true, 1, n, block, expanded) : expand(false, 1, n, block, expanded);
-        else ternary ? expand(true, VECTORS, n, block, expanded) : expand(false, VECTORS, n, block, expanded);
-    } else if (a.bits) expand_planes(p, first, vectors, block, expanded);
-    else if (are_bytes(p->w)) expand_bytes(p, first, vectors, block, expanded);
-    else return block;
-    return expanded;
-}
-
-/* What a tile reads: floats, or masks of signs or of ternary weights. */
-typedef enum form { FLOATS, SIGNS, TERNARY } form;
 
 typedef struct tile {
-    const float *x;
-    const void  *w;
-    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of a row of
-                                                   taps */
+    const float   *x;
+    const uint8_t *w;
+    const decoder *d;
+    ptrdiff_t      x_step, x_row;               /* floats to the next output and row */
+    ptrdiff_t      w_row;                       /* bytes of a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and
                                                    w */
     int          taps_i, outputs;               /* of the block */
@@ -149,20 +155,16 @@ typedef struct tile {
 /* Blocks whose outputs fill one vector leave the other out. */
 INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
 {
-    const int planes = weights == TERNARY ? 2 : 1;
-    vf        sum[LONGEST][VECTORS] = { { { 0 } } };
+    vf sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
         const float *x[RUNS];
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
-        const float *w = (const float *)t->w + i * t->w_row * vectors * VL;
-        const mask  *m = (const mask *)t->w + i * t->w_row * planes;
-        for (size_t k = 0; k < t->channels; k++, w += vectors * VL, m += planes) {
+        const uint8_t *w = t->w + i * t->w_row;
+        for (size_t k = 0; k < t->channels; k++, w += step_of(weights, t->d, vectors)) {
             vec wv[VECTORS];
             UNROLL
-            for (int v = 0; v < vectors; v++)
-                if (weights == FLOATS) wv[v] = *(const vec *)(w + v * VL);
-                else wv[v] = weights_of(weights == TERNARY, m, v);
+            for (int v = 0; v < vectors; v++) wv[v] = weights_of(weights, t->d, w, v);
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
@@ -186,8 +188,9 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
 typedef struct visit {
     const qg__real_product *p;
     const float            *x;
-    const void             *w;          /* the block, as floats or as it is packed */
+    const uint8_t          *w;          /* the block, as floats or as it is packed */
     form                    weights;
+    decoder                 d;
     float                  *y;
     int                     first, outputs;     /* of the block */
 } visit;
@@ -197,33 +200,53 @@ typedef struct visit {
  */
 enum { FEW = 4 };
 
+INLINE void run_few_of(form weights, int vectors, int pixels, const tile *t)
+{
+    switch (pixels) {
+    case 1: run_tile(weights, 1, vectors, t); break;
+    case 2: run_tile(weights, 2, vectors, t); break;
+    case 3: run_tile(weights, 3, vectors, t); break;
+    case 4: run_tile(weights, 4, vectors, t); break;
+    }
+}
+
+static void run_few(form weights, int vectors, int pixels, const tile *t)
+{
+    switch (weights) {
+    case FLOATS: break;
+    case SIGNS: run_few_of(SIGNS, VECTORS, pixels, t); break;
+    case TERNARY: run_few_of(TERNARY, VECTORS, pixels, t); break;
+    case PLANES: run_few_of(PLANES, VECTORS, pixels, t); break;
+    case BYTES_OF_CODES:
+        if (vectors == 1) run_few_of(BYTES_OF_CODES, 1, pixels, t);
+        else run_few_of(BYTES_OF_CODES, VECTORS, pixels, t);
+        break;
+    }
+}
+
 static void run_line(void *context, const qg__line *line)
 {
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
     const int           vectors = at->outputs <= VL ? 1 : VECTORS;
-    const ptrdiff_t     c = g->c, first = (line->i0 * g->kw + line->j0) * c,
-                        planes = at->weights == TERNARY ? 2 : 1;
+    const ptrdiff_t     step    = (ptrdiff_t)g->c * step_of(at->weights, &at->d, vectors);     /* of a tap */
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * vectors * VL)
-                                   : (const mask *)at->w + first * planes,
-        .w_row = g->kw * c,
+        .w = at->w + (line->i0 * g->kw + line->j0) * step, .w_row = g->kw * step, .d = &at->d,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0,
         .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
-        if (at->weights != FLOATS) done = least(done, FEW);
-#define CASE(n)                                                                                        \
-    case n:                                                                                            \
-        if (at->weights == SIGNS && n <= FEW) run_tile(SIGNS, n, VECTORS, &t);                         \
-        else if (at->weights == TERNARY && n <= FEW) run_tile(TERNARY, n, VECTORS, &t);                \
-        else if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);                            \
-        else if (n <= PIXELS_2) run_tile(FLOATS, n, VECTORS, &t);                                      \
+        if (at->weights != FLOATS) run_few(at->weights, vectors, done = least(done, FEW), &t);
+        else
+#define CASE(n)                                                                 \
+    case n:                                                                     \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);          \
+        else if (n <= PIXELS_2) run_tile(FLOATS, n, VECTORS, &t);               \
         break;
-        switch (done) { EACH_LENGTH(CASE) }
+            switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
         t.x += done * t.x_step;
         t.y += done * t.y_step;
@@ -239,12 +262,15 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
 {
     const uint8_t *block = packed;
     visit          at    = { .p = p, .x = x, .y = y };
-    const qg__alphabet a = qg__alphabet_of(p->w);
-    if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a))
-        at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
+    const form     stored = form_of(p->w);
+    if ((size_t)n * qg__results(&p->g) <= FEW) at.weights = stored;
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
-        at.w       = at.weights == FLOATS ? floats_of(p, at.first, block, scratch) : (const void *)block;
+        at.w       = scratch;
+        at.d       = decoder_of(p, at.first);
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
+        if (at.weights == stored) at.w = block;
+        else if (at.outputs <= VL) expand(1, qg__row(&p->g), stored, &at.d, block, scratch);
+        else expand(VECTORS, qg__row(&p->g), stored, &at.d, block, scratch);
         qg__lines(&p->g, n, run_line, &at);
     }
 }

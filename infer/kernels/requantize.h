@@ -9,14 +9,15 @@
 
 #include "infer/kernels/codes.h"
 
-enum { QG__MOST_FOUND = 256 };
+enum { QG__MOST_FOUND = 256, QG__MOST_COUNTED = 16 };
 
-/* How the code of a number is found: by the thresholds, or by a formula alone.  All but bisection must have
- * been proved for the thresholds at hand. */
+/* How the code of a number is found: by the thresholds, or by a formula alone.  All formulas and guesses must
+ * have been proved for the thresholds at hand. */
 typedef enum qg__search {
     QG__BISECTION,
     QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison
                            decides */
+    QG__COUNT,          /* by comparing with each threshold; of at most QG__MOST_COUNTED codes */
     QG__LINE,           /* g */
     QG__RATIO,          /* (x - first) / scale, rounded with halves up, and limited */
     QG__QUOTIENT        /* x / scale - lowest, rounded with halves to even, and limited */
@@ -35,8 +36,8 @@ typedef struct qg__finder {
     int          step;              /* a code u is stored as step * u; at most 255 */
 } qg__finder;
 
-/* Whether one of the formulas finds all codes. */
-static inline bool qg__has_formula(const qg__finder *f) { return f->search >= QG__LINE; }
+/* Whether codes are found without lookups. */
+static inline bool qg__has_formula(const qg__finder *f) { return f->search >= QG__COUNT; }
 
 /* What a kernel of products makes of its sums while they are at hand: z = fl(fl(a acc) + b), uncontracted,
  * and then its code, or max(z, 0) of floats, where NaN stays. */

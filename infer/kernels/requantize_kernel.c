@@ -103,6 +103,7 @@ static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
     switch (f->search) {
     case QG__BISECTION:
     case QG__GUESS: find_by_thresholds(f, n, x, codes); break;
+    case QG__COUNT: find_by(QG__COUNT, f, n, x, codes); break;
     case QG__LINE: find_by(QG__LINE, f, n, x, codes); break;
     case QG__RATIO: find_by(QG__RATIO, f, n, x, codes); break;
     case QG__QUOTIENT: find_by(QG__QUOTIENT, f, n, x, codes); break;

@@ -575,15 +575,15 @@ static void assert_same(const float *a, const float *b, size_t n, uint64_t key)
                      (double)b[i]);
 }
 
-static void check_net(uint64_t key)
+/* What the loader chooses, and each choice that can be forced. */
+static const char *const choices[] = { NULL, "bits", "bytes" };
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+static void check_choice(const test_net *n, const float *images, const float *expected, uint64_t key)
 {
-    static test_net n;
-    build(&n, key);
-    source       src    = { key + 1000000, 0 };
-    float       *images = drawn(&src, IMAGES * image_floats(&n), -2, 2);
-    loaded       l      = load(&n.file);
+    loaded       l      = load(&n->file);
     const size_t scores = (size_t)qg_infer_scores(l.net);
-    float       *expected = all_defined(&n, images, scores), *got = malloc(IMAGES * scores * sizeof *got);
+    float       *got    = malloc(IMAGES * scores * sizeof *got);
     assert_non_null(got);
     for (int batch = 1; batch <= IMAGES; batch += batch < 3 ? 1 : 3) {
         run(l.net, batch, images, got);
@@ -591,7 +591,22 @@ static void check_net(uint64_t key)
     }
     run(l.net, IMAGES, images, got);
     assert_same(got, expected, IMAGES * scores, key);
-    free(images), free(expected), free(got), free(l.memory);
+    free(got), free(l.memory);
+}
+
+static void check_net(uint64_t key)
+{
+    static test_net n;
+    build(&n, key);
+    source       src    = { key + 1000000, 0 };
+    const value *last   = current(&n);
+    float       *images = drawn(&src, IMAGES * image_floats(&n), -2, 2),
+                *expected = all_defined(&n, images, (size_t)(last->h * last->w * last->c));
+    for (int i = 0; i < CHOICES; i++) {
+        set_variable("QGRAD_PRODUCTS", choices[i]);
+        check_choice(&n, images, expected, key);
+    }
+    free(images), free(expected);
     discard(&n);
 }
 
@@ -602,6 +617,41 @@ static void random_nets_agree_with_the_definition(void **state)
     for (int path = 0; path <= (int)widest_path(); path++) {
         use_path(path);
         for (uint64_t key = 0; key < NETS; key++) check_net(key);
+    }
+}
+
+/* A product of 3 x 3 signs, or of a channel per group, for images of 8 x 8. */
+static const char *chosen(int c, int groups)
+{
+    static char kind[32];
+    const int   row = 9 * c / groups;
+    float      *floats = calloc((size_t)(2 * c), sizeof *floats), *w = malloc((size_t)(row * c) * sizeof *w);
+    assert_true(floats && w);
+    for (int i = 0; i < row * c; i++) w[i] = i % 2 ? -1 : 1;
+    const packed_step step[] = {
+        { { .kind = QG__QUANTIZE, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .coding = QG__AS_BITS, .q_lowest = -1,
+            .q_step = 2, .q_count = 2 }, floats, NULL, NULL },
+        { { .kind = QG__MAXPOOL, .x = 1, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 1, .kw = 1, .stride = 1,
+            .coding = QG__AS_BITS, .q_lowest = -1, .q_step = 2, .q_count = 2 }, NULL, NULL, NULL },
+        { { .kind = QG__PRODUCT, .x = 2, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 3, .kw = 3, .stride = 1, .top = 1,
+            .left = 1, .groups = groups, .w_lowest = -1, .w_step = 2, .w_count = 2, .w_bits = 1 }, floats, w, NULL } };
+    loaded l = load(&(packed_net){ 8, 8, c, 0, NULL, 3, step, 0, NULL });
+    snprintf(kind, sizeof kind, "%s", qg_infer_step_kind(l.net, 2));
+    free(l.memory), free(floats), free(w);
+    return kind;
+}
+
+static void each_product_is_computed_the_faster_way(void **state)
+{
+    for (int path = 0; path <= (int)widest_path(); path++) {
+        use_path(path);
+        set_variable("QGRAD_PRODUCTS", NULL);
+        assert_string_equal(chosen(256, 1), "product, 1 x 1 bits, as bits");
+        assert_string_equal(chosen(64, 64), "product, 1 x 1 bits, as bytes");
+        set_variable("QGRAD_PRODUCTS", "bytes");
+        assert_string_equal(chosen(256, 1), "product, 1 x 1 bits, as bytes");
+        set_variable("QGRAD_PRODUCTS", "bits");
+        assert_string_equal(chosen(64, 64), "product, 1 x 1 bits, as bits");
     }
 }
 
@@ -662,6 +712,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_PATHS(random_nets_agree_with_the_definition),
+        WITH_PATHS(each_product_is_computed_the_faster_way),
         WITH_PATHS(a_net_runs_on_the_kernels_for_which_it_was_loaded),
         cmocka_unit_test(large_windows_are_summed_in_parts),
     };

@@ -396,6 +396,7 @@ static void zero_points_are_checked(void **state)
 
 static void the_net_describes_itself(void **state)
 {
+    set_variable("QGRAD_PRODUCTS", "bits");
     loaded               l  = load(&small);
     const qg_infer_shape in = qg_infer_input(l.net);
     assert_true(in.h == 4 && in.w == 5 && in.c == 2);
@@ -411,7 +412,7 @@ static void the_net_describes_itself(void **state)
     assert_string_equal(qg_infer_step_name(l.net, STEPS - 1), "fc");
     assert_string_equal(qg_infer_step_kind(l.net, 0), "product, 1 bit x floats");
     assert_string_equal(qg_infer_step_kind(l.net, 1), "maxpool");
-    assert_string_equal(qg_infer_step_kind(l.net, 2), "product, 2 x 1 bits");
+    assert_string_equal(qg_infer_step_kind(l.net, 2), "product, 2 x 1 bits, as bits");
     assert_string_equal(qg_infer_step_kind(l.net, STEPS - 1), "product, floats");
     assert_null(qg_infer_step_name(l.net, STEPS));
     assert_null(qg_infer_step_kind(l.net, -1));
@@ -624,7 +625,7 @@ int main(void)
         cmocka_unit_test(illegal_rows_and_texts_are_refused),
         cmocka_unit_test(refuses_products_that_are_too_large),
         cmocka_unit_test(memory_is_checked),
-        cmocka_unit_test(the_net_describes_itself),
+        WITH_PATHS(the_net_describes_itself),
         WITH_PATHS(weights_stay_packed),
         cmocka_unit_test(bytes_are_normalised),
         cmocka_unit_test(another_rounding_is_refused),

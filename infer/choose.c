@@ -1,0 +1,112 @@
+/* Whether values are stored as bits or as bytes, and so which kernels compute the products that read them
+ * (infer/product.h).  The sums are the same.  The faster way depends on the shape, the operands and the
+ * machine, so it is estimated here.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/net.h"
+
+#define VARIABLE "QGRAD_PRODUCTS"
+
+/* ns of a product of bits: for each group of so many outputs of a pixel; for each pair of planes that it
+ * counts; and for each of their steps, of so many channels.  ns of a product of bytes: for 1000
+ * multiply-adds, of channels and outputs that are filled up; and for each result.  Measured on a Zen 5 with
+ *
+ *     QGRAD_PRODUCTS=bits qgrad bench packed --model resnet20 --weight binary --input sign --profile
+ *
+ * and with bytes, for several widths and numbers of bits.  Where both are close, bits seem slower here than
+ * they are, so that no product takes longer than that of the same shape with 8 bits. */
+typedef struct costs {
+    int   outputs, channels;
+    float group, pair, step;
+    int   filled_outputs, filled_channels;
+    float multiply, result;
+} costs;
+
+static const costs costs_of[] = {
+    [QG_ISA_BASELINE] = { 4, 64, 2.0f, 6.0f, 1.9f, 4, 2, 25.0f, 1.2f },
+    [QG_ISA_AVX2]     = { 32, 8, 10.0f, 8.0f, 0.65f, 8, 2, 7.5f, 0.5f },
+    [QG_ISA_AVX512]   = { 16, 64, 9.5f, 1.5f, 0.66f, 16, 4, 3.9f, 0.21f },
+};
+
+/* Bits of a value in place of bytes, for each number: more instructions make them. */
+static const float bits_of_value = 0.15f;
+
+static float parts(int64_t n, int of) { return (float)((n + of - 1) / of); }
+
+/* Steps of all pairs of planes; infer/kernels/popcount_kernel.c and lookup_kernel.c say what they count. */
+static float steps_of(const costs *k, const qg__product *p, int *pairs)
+{
+    const qg__alphabet x = qg__alphabet_of(p->x), w = qg__alphabet_of(p->w);
+    const int          c = p->g.c / p->groups;
+    const bool         looks_up = k->channels == 8, x_signs = x.kind == QG__ODD && x.bits == 1,
+                       w_signs = w.kind == QG__ODD && w.bits == 1, w_ternary = w.kind == QG__TERNARY;
+    const float apart  = (float)p->g.kw * parts(c, k->channels),
+                joined = c % 8 ? apart : parts((int64_t)p->g.kw * c, k->channels);
+    float       of_pair = (float)p->g.kh * (x_signs && w_signs && 2 * joined > apart ? apart : joined);
+    *pairs = looks_up ? w.bits : x.bits * w.bits;
+    if (!looks_up && x_signs && (w_signs || w_ternary)) *pairs = 1;
+    if (!looks_up && w_ternary && x.kind == QG__TERNARY) *pairs = 1, of_pair *= 3;
+    else if (*pairs == 1 && w_ternary) of_pair *= 1.5f;
+    return (float)*pairs * of_pair;
+}
+
+/* ns per image that bytes save a product of bits. */
+static float gain_of(qg_isa isa, const qg__product *p)
+{
+    const char  *forced = getenv(VARIABLE);
+    const costs *k      = &costs_of[isa];
+    if (!qg__product_may_be_bytes(p)) return -INFINITY;
+    if (forced && !strcmp(forced, "bits")) return -1;
+    if (forced && !strcmp(forced, "bytes")) return 1;
+    /* Products with a channel per group read bytes, and would make them. */
+    if (p->groups > 1 && p->g.c == p->groups) return (float)qg__pixels(&p->g) * (float)p->g.c;
+    int         pairs;
+    const int   c = p->g.c / p->groups, oc = p->g.oc / p->groups;
+    const float steps = steps_of(k, p, &pairs), groups = (float)p->groups;
+    const float multiplied = groups * (float)qg__taps(&p->g) * parts(oc, k->filled_outputs) *
+                             parts(c, k->filled_channels) * (float)(k->filled_outputs * k->filled_channels);
+    const float group = k->group + (float)pairs * k->pair + steps * k->step;
+    const float bits = groups * parts(oc, k->outputs) * group,
+                bytes = multiplied * k->multiply / 1000 + (float)p->g.oc * k->result;
+    return (float)qg__results(&p->g) * (bits - bytes);
+}
+
+/* The same for the step that makes the value. */
+static float gain_of_value(const qg__infer_step *s)
+{
+    if (getenv(VARIABLE)) return 0;
+    return bits_of_value * (float)s->r.oh * (float)s->r.ow * (float)s->r.oc;
+}
+
+static qg__coding coding_of(const qg_infer *net, int value)
+{
+    return value ? (qg__coding)net->step[value - 1].r.coding : QG__AS_FLOATS;
+}
+
+static bool reads_bits(const qg__infer_step *s)
+{
+    return s->r.kind == QG__PRODUCT && qg__product_coding(&s->p) == QG__AS_BITS;
+}
+
+/* A value is stored once: its readers, and those of what is pooled from it, share one choice. */
+void qg__choose(qg_infer *net)
+{
+    for (int v = 0; v <= net->steps; v++) net->value[v].gain = 0;
+    for (int i = net->steps - 1; i >= 0; i--) {
+        const qg__infer_step *s    = &net->step[i];
+        float                *gain = &net->value[s->r.x].gain;
+        if (s->r.coding == QG__AS_BITS) net->value[i + 1].gain += gain_of_value(s);
+        if (reads_bits(s)) *gain += gain_of(s->isa, &s->p);
+        else if (s->r.kind == QG__MAXPOOL) *gain += net->value[i + 1].gain;
+    }
+    for (int i = 0; i < net->steps; i++) {
+        qg__infer_step *s = &net->step[i];
+        if (reads_bits(s)) s->p.x_bytes = coding_of(net, s->r.x) == QG__AS_BYTES;
+        if (s->r.coding != QG__AS_BITS) continue;
+        if (s->r.kind == QG__MAXPOOL) s->r.coding = (int32_t)coding_of(net, s->r.x);
+        else if (net->value[i + 1].gain > 0) s->r.coding = QG__AS_BYTES;
+    }
+}
