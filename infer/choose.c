@@ -53,14 +53,19 @@ static float steps_of(const costs *k, const qg__product *p, int *pairs)
     return (float)*pairs * of_pair;
 }
 
+/* A gain of 1 or -1 that the environment asks for; 0: nothing. */
+static float forced_gain(void)
+{
+    const char *text = getenv(VARIABLE);
+    return !text ? 0 : !strcmp(text, "bits") ? -1 : !strcmp(text, "bytes") ? 1 : 0;
+}
+
 /* ns per image that bytes save a product of bits. */
 static float gain_of(qg_isa isa, const qg__product *p)
 {
-    const char  *forced = getenv(VARIABLE);
-    const costs *k      = &costs_of[isa];
+    const costs *k = &costs_of[isa];
     if (!qg__product_may_be_bytes(p)) return -INFINITY;
-    if (forced && !strcmp(forced, "bits")) return -1;
-    if (forced && !strcmp(forced, "bytes")) return 1;
+    if (forced_gain() != 0) return forced_gain();
     /* Products with a channel per group read bytes, and would make them. */
     if (p->groups > 1 && p->g.c == p->groups) return (float)qg__pixels(&p->g) * (float)p->g.c;
     int         pairs;
@@ -77,7 +82,7 @@ static float gain_of(qg_isa isa, const qg__product *p)
 /* The same for the step that makes the value. */
 static float gain_of_value(const qg__infer_step *s)
 {
-    if (getenv(VARIABLE)) return 0;
+    if (forced_gain() != 0) return 0;
     return bits_of_value * (float)s->r.oh * (float)s->r.ow * (float)s->r.oc;
 }
 

@@ -21,22 +21,32 @@
  * are added as unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an
  * output is part of its `zero`.
  *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a
- * group are as many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, GROUP_BYTES = OUTPUTS * CODES };
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet of one or two planes,
+ * the bytes of a group are as many bits of each, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES
+ * bits]; with three or four they are codes of 4 bits, of the first vector in the low halves of bytes. */
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, HALF = VL * CODES, GROUP_BYTES = VECTORS * HALF };
 
 /* So many outputs of a line read weights of an alphabet as they are packed.  For more, a block becomes bytes
  * first. */
 enum { FEW = 4 };
 
+/* Bytes of a group in memory. */
+INLINE int group_step(int bits) { return bits * (GROUP_BYTES / 8); }
+
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
+
+/* Bits of a packed weight: 8, or 1, 2 or 4 of an alphabet. */
+static int bits_of_weight(qg__codes w)
+{
+    const int planes = qg__alphabet_of(w).bits;
+    return planes == 0 ? 8 : planes == 3 ? 4 : planes;
+}
 
 /* Of a block as it is packed. */
 static size_t packed_bytes(const qg__int8_product *p)
 {
-    const int planes = qg__alphabet_of(p->w).bits;
-    return planes ? block_bytes(&p->g) / 8 * (size_t)planes : block_bytes(&p->g);
+    return block_bytes(&p->g) / 8 * (size_t)bits_of_weight(p->w);
 }
 
 static size_t weight_bytes(const qg__int8_product *p)
@@ -61,7 +71,7 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
 {
     const qg__alphabet a    = qg__alphabet_of(p->w);
     const size_t       c    = (size_t)p->g.c;
-    const int          step = w_step(p), zero = w_zero(p);
+    const int          step = w_step(p), zero = w_zero(p), bits = bits_of_weight(p->w);
     uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
     if (o % OUTPUTS == 0 && first == 0) memset(to, 0, packed_bytes(p));
     size_t tap = first / c, k = first % c;
@@ -69,57 +79,72 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
         const int    value = (int)values[i];
         const size_t group = tap * groups_of(p->g.c) + k / CODES,
                      in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
-        uint8_t     *plane = to + group * (size_t)a.bits * (GROUP_BYTES / 8) + in_group / 8;
-        for (int j = 0; j < a.bits; j++, plane += GROUP_BYTES / 8)
-            *plane |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
-        if (!a.bits) to[group * GROUP_BYTES + in_group] = (uint8_t)((value + zero) / step);
+        uint8_t     *own = to + group * (size_t)bits * (GROUP_BYTES / 8);
+        if (bits == 8) own[in_group] = (uint8_t)((value + zero) / step);
+        else if (bits == 4)
+            own[in_group % HALF] |= (uint8_t)((value - qg__lowest(a)) / qg__step(a) << in_group / HALF * 4);
+        else
+            for (int j = 0; j < bits; j++, own += GROUP_BYTES / 8)
+                own[in_group / 8] |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
         if (++k == c) k = 0, tap++;
     }
 }
 
 /* --- weights of an alphabet ------------------------------------------------------------------- */
 
-/* A byte is offset + sum over j of factor(j) * plane j. */
+/* A byte is offset + sum over j of factor(j) * plane j, or offset + the code << shift. */
 typedef struct decoder {
-    bytes offset, factor[QG__MOST_PLANES];
+    bytes offset, factor[2];
+    int   shift;
 } decoder;
 
 static void make_decoder(qg__codes w, decoder *d)
 {
     const qg__alphabet a = qg__alphabet_of(w);
-    d->offset            = (bytes){ 0 } + (uint8_t)qg__offset(a);
-    for (int j = 0; j < a.bits; j++) d->factor[j] = (bytes){ 0 } + (uint8_t)qg__factor(a, j);
+    d->offset            = (bytes){ 0 } + (uint8_t)(a.bits > 2 ? qg__lowest(a) : qg__offset(a));
+    d->shift             = qg__step(a) - 1;
+    for (int j = 0; j < 2; j++) d->factor[j] = (bytes){ 0 } + (uint8_t)qg__factor(a, j);
 }
 
-/* A group as bytes. */
-INLINE void expand_group(const decoder *d, int planes, const uint8_t *w, int8_t *to)
+/* A group as bytes; bits: of a weight, less than 8. */
+INLINE void expand_group(const decoder *d, int bits, const uint8_t *w, int8_t *to)
 {
+    if (bits == 4) {
+        /* Numbers of 16 bits are shifted, and what leaves a byte or enters it is masked. */
+        typedef uint8_t  half __attribute__((vector_size(HALF)));
+        typedef uint16_t wide __attribute__((vector_size(HALF)));
+        half      v, offset;
+        const int shift = d->shift;
+        memcpy(&v, w, sizeof v), memcpy(&offset, &d->offset, sizeof offset);
+        const half mask = (half){ 0 } + (uint8_t)(15 << shift);
+        const half low  = ((half)((wide)v << shift) & mask) + offset;
+        const half high = ((half)((wide)v >> (4 - shift)) & mask) + offset;
+        memcpy(to, &low, sizeof low), memcpy(to + HALF, &high, sizeof high);
+        return;
+    }
     UNROLL
     for (int i = 0; i < GROUP_BYTES / BYTES; i++) {
         bytes values = d->offset;
         UNROLL
-        for (int j = 0; j < planes; j++)
+        for (int j = 0; j < bits; j++)
             values = add_where(values, w + (j * (GROUP_BYTES / BYTES) + i) * (BYTES / 8), d->factor[j]);
         memcpy(to + i * BYTES, &values, sizeof values);
     }
 }
 
-INLINE void expand(const decoder *d, int planes, size_t groups, const uint8_t *w, int8_t *to)
+INLINE void expand(const decoder *d, int bits, size_t groups, const uint8_t *w, int8_t *to)
 {
-    for (size_t n = 0; n < groups; n++, w += planes * (GROUP_BYTES / 8), to += GROUP_BYTES)
-        expand_group(d, planes, w, to);
+    for (size_t n = 0; n < groups; n++, w += group_step(bits), to += GROUP_BYTES)
+        expand_group(d, bits, w, to);
 }
 
-/* Bytes of a group in memory. */
-INLINE int group_step(int planes) { return planes ? planes * (GROUP_BYTES / 8) : GROUP_BYTES; }
-
-/* A group of planes, or of bytes, as vectors. */
-INLINE void load_group(const decoder *d, int planes, int vectors, const int8_t *w, vi *to)
+/* A group as vectors. */
+INLINE void load_group(const decoder *d, int bits, int vectors, const int8_t *w, vi *to)
 {
     int8_t expanded[GROUP_BYTES] __attribute__((aligned(64)));
-    if (planes) expand_group(d, planes, (const uint8_t *)w, expanded);
+    if (bits < 8) expand_group(d, bits, (const uint8_t *)w, expanded);
     UNROLL
-    for (int v = 0; v < vectors; v++) to[v] = load_codes((planes ? expanded : w) + v * VL * CODES);
+    for (int v = 0; v < vectors; v++) to[v] = load_codes((bits < 8 ? expanded : w) + v * VL * CODES);
 }
 
 static const int8_t *bytes_of(const qg__int8_product *p, const decoder *d, const int8_t *packed,
@@ -127,14 +152,10 @@ static const int8_t *bytes_of(const qg__int8_product *p, const decoder *d, const
 {
     const size_t   groups = qg__taps(&p->g) * groups_of(p->g.c);
     const uint8_t *w      = (const uint8_t *)packed;
-    switch (qg__alphabet_of(p->w).bits) {
-    case 0: return packed;
-    case 1: expand(d, 1, groups, w, expanded); break;
-    case 2: expand(d, 2, groups, w, expanded); break;
-    case 3: expand(d, 3, groups, w, expanded); break;
-    case 4: expand(d, 4, groups, w, expanded); break;
-    }
-    return expanded;
+#define CASE(b) case b: expand(d, b, groups, w, expanded); return expanded;
+    switch (bits_of_weight(p->w)) { CASE(1) CASE(2) CASE(4) }
+#undef CASE
+    return packed;
 }
 
 /* --- activations ------------------------------------------------------------------------------ */
@@ -165,7 +186,9 @@ static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t 
 /* The sum of x - x_zero of a pixel. */
 static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
 {
-    return sum_of_bytes(x, p->g.c) - p->g.c * p->x_zero;
+    int32_t sum = -p->g.c * p->x_zero;
+    for (int k = 0; k < p->g.c; k++) sum += x[k];
+    return sum;
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */
@@ -175,7 +198,7 @@ typedef int32_t group __attribute__((aligned(1), may_alias));
 
 typedef struct tile {
     const group  *x;
-    const int8_t *w;                            /* bytes, or planes */
+    const int8_t *w;                            /* as it is packed */
     const decoder *d;
     ptrdiff_t     x_step, x_row, w_row;         /* groups to the next output and row; bytes of kw taps */
     size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and
@@ -188,7 +211,7 @@ typedef struct visit {
     const group            *x;
     const int32_t          *window;             /* sum (x - z) of every output, if has_windows */
     const int8_t           *w;                  /* the block */
-    int                     planes;             /* of its weights; 0: bytes */
+    int                     bits;               /* of its weights */
     const decoder          *d;
     const qg__finish       *finish;
     void                   *y;
@@ -208,13 +231,13 @@ INLINE int chains_of(int sums)
 }
 
 /* The products of one group after the other, each in the sums of a chain of its own; x moves on. */
-INLINE void add_groups(int planes, int chains, int pixels, int vectors, const tile *t, const group **x,
+INLINE void add_groups(int bits, int chains, int pixels, int vectors, const tile *t, const group **x,
                        const int8_t *w, vi (*sum)[VECTORS])
 {
     UNROLL
     for (int c = 0; c < chains; c++) {
         vi wv[VECTORS];
-        load_group(t->d, planes, vectors, w + c * group_step(planes), wv);
+        load_group(t->d, bits, vectors, w + c * group_step(bits), wv);
         UNROLL
         for (int p = 0; p < pixels; p++) {
             const vi xv = x[p / RUN][p % RUN * t->x_step] + (vi){ 0 };
@@ -234,9 +257,9 @@ INLINE void add_groups(int planes, int chains, int pixels, int vectors, const ti
 }
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int planes, int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
+INLINE void run_tile(int bits, int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
 {
-    const int chains = chains_of(pixels * vectors), step = group_step(planes);
+    const int chains = chains_of(pixels * vectors), step = group_step(bits);
     vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
     for (int i = 0; i < t->taps_i; i++) {
         const int8_t *w    = t->w + i * t->w_row;
@@ -245,9 +268,9 @@ INLINE void run_tile(int planes, int pixels, int vectors, const tile *t, vu (*to
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
         for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * step)
-            add_groups(planes, chains, pixels, vectors, t, x, w, sum);
+            add_groups(bits, chains, pixels, vectors, t, x, w, sum);
         if (chains == 1) continue;
-        for (; left > 0; left--, w += step) add_groups(planes, 1, pixels, vectors, t, x, w, sum);
+        for (; left > 0; left--, w += step) add_groups(bits, 1, pixels, vectors, t, x, w, sum);
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
@@ -259,14 +282,13 @@ INLINE void run_tile(int planes, int pixels, int vectors, const tile *t, vu (*to
         }
 }
 
-/* At most FEW pixels of packed weights, and both vectors. */
-static void run_packed(int planes, int pixels, const tile *t, vu (*to)[VECTORS])
+/* At most FEW pixels, and both vectors, of weights of an alphabet. */
+static void run_packed(int bits, int pixels, const tile *t, vu (*to)[VECTORS])
 {
-#define CASE(bits, n) case 8 * bits + n: run_tile(bits, n, VECTORS, t, to); break;
-    switch (8 * planes + pixels) {
+#define CASE(b, n) case 8 * b + n: run_tile(b, n, VECTORS, t, to); break;
+    switch (8 * bits + pixels) {
         CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(1, 4)
         CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(2, 4)
-        CASE(3, 1) CASE(3, 2) CASE(3, 3) CASE(3, 4)
         CASE(4, 1) CASE(4, 2) CASE(4, 3) CASE(4, 4)
     }
 #undef CASE
@@ -344,16 +366,16 @@ static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, s
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /* With the instruction of the tiles, for x of ones. */
-INLINE void count_taps_of(int planes, visit *at)
+INLINE void count_taps_of(int bits, visit *at)
 {
     const vi     ones   = (vi){ 0 } + (CODES == 4 ? 0x01010101 : 0x00010001);
     const size_t groups = groups_of(at->p->g.c);
     const int8_t *w = at->w;
     for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++) {
         vi sum[VECTORS] = { { 0 } };
-        for (size_t n = 0; n < groups; n++, w += group_step(planes)) {
+        for (size_t n = 0; n < groups; n++, w += group_step(bits)) {
             vi wv[VECTORS];
-            load_group(at->d, planes, VECTORS, w, wv);
+            load_group(at->d, bits, VECTORS, w, wv);
             for (int v = 0; v < VECTORS; v++) sum[v] = add_products(sum[v], ones, wv[v]);
         }
         for (int v = 0; v < VECTORS; v++) at->taps[tap * VECTORS + (size_t)v] = (vu)sum[v] * -at->x_zero;
@@ -362,13 +384,9 @@ INLINE void count_taps_of(int planes, visit *at)
 
 static void count_taps(visit *at)
 {
-    switch (at->planes) {
-    case 0: count_taps_of(0, at); break;
-    case 1: count_taps_of(1, at); break;
-    case 2: count_taps_of(2, at); break;
-    case 3: count_taps_of(3, at); break;
-    case 4: count_taps_of(4, at); break;
-    }
+#define CASE(b) case b: count_taps_of(b, at); break;
+    switch (at->bits) { CASE(1) CASE(2) CASE(4) CASE(8) }
+#undef CASE
 }
 
 static void start_line(visit *at, const qg__line *line)
@@ -389,7 +407,7 @@ static void run_line(void *context, const qg__line *line)
 {
     visit              *at    = context;
     const qg__geometry *g     = &at->p->g;
-    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c), tap = pixel * group_step(at->planes);
+    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c), tap = pixel * group_step(at->bits);
     tile                t     = {
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
         .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
@@ -401,12 +419,12 @@ static void run_line(void *context, const qg__line *line)
     const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, vectors);
-        if (at->planes) run_packed(at->planes, done = least(done, FEW), &t, at->sum);
+        if (at->bits < 8) run_packed(at->bits, done = least(done, FEW), &t, at->sum);
         else
 #define CASE(n)                                                                 \
     case n:                                                                     \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(0, n, 1, &t, at->sum);      \
-        else if (n <= PIXELS_2) run_tile(0, n, VECTORS, &t, at->sum);           \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(8, n, 1, &t, at->sum);      \
+        else if (n <= PIXELS_2) run_tile(8, n, VECTORS, &t, at->sum);           \
         break;
             switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
@@ -420,118 +438,21 @@ static void run_line(void *context, const qg__line *line)
 
 /* Kernels of 3 x 3 and 5 x 5 with stride 1 run on patches (infer/kernels/winograd.h).  At each of the 36
  * points the patches are pixels of a product of 1 x 1, with the tiles above, but both operands are 16 bits
- * wide already: 12 products, 12 sums, 2 + 6 loads and nothing else for 192 multiplications.
- *
- *     v   [points][kernels][patches][pixel]          of so many patches of any images
- *     u   [points][kernels][groups][VECTORS]         of a block of outputs and a part of the channels
- *     m   [points][patches of a tile][VECTORS]
- *
- * where kernels are those of 3 x 3.  Points are an odd number of lines apart, so that those of a patch do
- * not share a few sets of the cache. */
-typedef struct patches {
-    int       axis;                     /* kernels along an axis, 1 or 2 */
-    int       rows, columns;            /* patches of an image */
-    int       h, w;                     /* of an image with its padding */
-    int       channels;                 /* of a part, whose sums fit */
-    int       most;                     /* patches of v */
-    ptrdiff_t pixel;                    /* groups */
-    ptrdiff_t v_kernel, v_point;        /* groups */
-    ptrdiff_t u_kernel, u_point;        /* vectors */
-} patches;
-
-static int over(int a, int b) { return (a + b - 1) / b; }
-static ptrdiff_t odd_lines(size_t n) { return (ptrdiff_t)((n + 63) / 64 | 1) * 64; }
-
-/* For n images.  A part of the channels has less than 2^25 in each sum: 1028 products of 255 * 128. */
-static patches patches_of(const qg__geometry *g, int n)
-{
-    enum { V_BYTES = 1 << 19, FEWEST = PIXELS_2, MOST_PATCHES = 8 * PIXELS_2, TERMS = 1028, WIDTH = 2 * VL };
-    patches   t = { .axis = over(g->kh, KERNEL), .rows = over(g->oh, STEP), .columns = over(g->ow, STEP) };
-    const int kernels = t.axis * t.axis, fit = TERMS / (g->kh * g->kw) / WIDTH * WIDTH;
-    t.h        = STEP * t.rows + (SIDE - STEP) + KERNEL * (t.axis - 1);
-    t.w        = STEP * t.columns + (SIDE - STEP) + KERNEL * (t.axis - 1);
-    t.channels = over(over(g->c, over(g->c, fit)), WIDTH) * WIDTH;
-    t.pixel    = over(g->c, WIDTH) * VL;
-    const size_t patch = POINTS * (size_t)kernels * (size_t)t.pixel * sizeof(int32_t);
-    const size_t all   = (size_t)n * (size_t)t.rows * (size_t)t.columns;
-    t.most     = patch < V_BYTES / MOST_PATCHES ? MOST_PATCHES
-                 : patch > V_BYTES / FEWEST     ? FEWEST
-                                                : (int)(V_BYTES / patch);
-    if (all < (size_t)t.most) t.most = (int)all;
-    t.v_kernel = t.most * t.pixel;
-    t.v_point  = odd_lines((size_t)(kernels * t.v_kernel) * sizeof(int32_t)) / (ptrdiff_t)sizeof(int32_t);
-    t.u_kernel = t.channels / CODES * VECTORS;
-    t.u_point  = odd_lines((size_t)(kernels * t.u_kernel) * sizeof(vi)) / (ptrdiff_t)sizeof(vi);
-    return t;
-}
-
-/* Whether patches take at most two thirds of the multiplications, and of the memory not much more than x. */
+ * wide already: 12 products, 12 sums, 2 + 6 loads and nothing else for 192 multiplications. */
 static bool has_patches(const qg__int8_product *p)
 {
-    enum { FEWEST_CHANNELS = 8 };
-    const qg__geometry *g = &p->g;
-    if (CODES != 2 || g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c % CODES ||
-        g->c < FEWEST_CHANNELS)
-        return false;
-    const patches t = patches_of(g, 1);
-    const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
-    return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&
-           3 * (size_t)(side * side) * (size_t)t.rows * (size_t)t.columns <= 2 * qg__taps(g) * qg__results(g);
+    return CODES == 2 && p->g.c % CODES == 0 && saves_multiplications(&p->g);
 }
 
-typedef struct patch_rooms {
-    size_t image, v, u, m, sums;
-} patch_rooms;
-
-static patch_rooms patch_rooms_of(const qg__geometry *g, const patches *t)
-{
-    return (patch_rooms){
-        .image = qg__lines_of((size_t)t->h * (size_t)t->w * (size_t)g->c + sizeof(pairs)),
-        .v     = POINTS * (size_t)t->v_point * sizeof(int32_t),
-        .u     = POINTS * (size_t)t->u_point * sizeof(vi),
-        .m     = POINTS * PIXELS_2 * VECTORS * sizeof(vu),
-        .sums  = (size_t)(t->channels < g->c ? t->most : 1) * RESULTS * VECTORS * sizeof(vu),
-    };
-}
+/* The bytes of transformed weights, and of the products and results of a tile. */
+static size_t u_bytes(const patches *t) { return POINTS * (size_t)t->u_point * sizeof(vi); }
+static size_t m_bytes(void)             { return POINTS * PIXELS_2 * VECTORS * sizeof(vu); }
 
 static size_t patch_bytes(const qg__geometry *g, int n)
 {
-    const patches     t = patches_of(g, n);
-    const patch_rooms r = patch_rooms_of(g, &t);
-    return r.image + r.v + r.u + r.m + r.sums;
-}
-
-/* With its padding. */
-static void copy_image(const qg__int8_product *p, const patches *t, const uint8_t *x, uint8_t *to)
-{
-    const qg__geometry *g    = &p->g;
-    const int           rows = least(g->h, t->h - g->top), columns = least(g->w, t->w - g->left);
-    const size_t        c = (size_t)g->c;
-    memset(to, p->x_zero, (size_t)t->h * (size_t)t->w * c);
-    for (int i = 0; i < rows && columns > 0; i++)
-        memcpy(to + ((size_t)(g->top + i) * (size_t)t->w + (size_t)g->left) * c,
-               x + (size_t)i * (size_t)g->w * c, (size_t)columns * c);
-}
-
-/* v of n patches from number `first` of all on, in turn; image: the one that the first belongs to, unless it
- * begins there. */
-static void fill_v(const qg__int8_product *p, const patches *t, int first, int n, const uint8_t *x,
-                   uint8_t *image, int32_t *v)
-{
-    const ptrdiff_t c = p->g.c, each = (ptrdiff_t)t->rows * t->columns;
-    const size_t    bytes_of_image = qg__pixels(&p->g) * (size_t)c;
-    for (int k = 0; k < n; k++, v += t->pixel) {
-        const ptrdiff_t own = (first + k) % each, row = own / t->columns * STEP,
-                        column = own % t->columns * STEP;
-        if (own == 0) copy_image(p, t, x + (size_t)((first + k) / each) * bytes_of_image, image);
-        for (int a = 0; a < t->axis; a++)
-            for (int b = 0; b < t->axis; b++) {
-                const uint8_t *d  = image + ((row + KERNEL * a) * t->w + column + KERNEL * b) * c;
-                int32_t       *to = v + (a * t->axis + b) * t->v_kernel;
-                for (ptrdiff_t i = 0; i < c; i += 2 * VL, to += VL)
-                    transform_inputs(d + i, t->w * c, c, p->x_zero, to, t->v_point);
-            }
-    }
+    const patches t = patches_of(g, n);
+    return t.image_bytes + t.v_bytes + u_bytes(&t) + m_bytes() +
+           (size_t)(t.channels < g->c ? t.most : 1) * RESULTS * VECTORS * sizeof(vu);
 }
 
 /* u of so many groups of a block, from w on. */
@@ -666,14 +587,13 @@ static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed
 {
     const qg__int8_product *p = at->p;
     const patches           t = patches_of(&p->g, n);
-    const patch_rooms       r = patch_rooms_of(&p->g, &t);
-    int32_t                *v = (int32_t *)(void *)(scratch + r.image);
-    vi                     *u = (vi *)(void *)(scratch + r.image + r.v);
-    vu                     *m = (vu *)(void *)(scratch + r.image + r.v + r.u), *sums = m + r.m / sizeof *m;
+    int32_t                *v = (int32_t *)(void *)(scratch + t.image_bytes);
+    vi                     *u = (vi *)(void *)(scratch + t.image_bytes + t.v_bytes);
+    vu                     *m = (vu *)(void *)u + u_bytes(&t) / sizeof *m, *sums = m + m_bytes() / sizeof *m;
     const int               all = n * t.rows * t.columns;
     for (int done = 0, now; done < all; done += now) {
         now = over(all - done, over(all - done, t.most));
-        fill_v(p, &t, done, now, x, scratch, v);
+        fill_v(&p->g, p->x_zero, &t, done, now, x, scratch, v);
         const int8_t *block = packed;
         for (at->first = 0; at->first < p->g.oc; at->first += OUTPUTS, block += packed_bytes(p)) {
             at->w       = bytes_of(p, at->d, block, expanded);
@@ -698,7 +618,7 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     }
     visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
                  .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
-                 .taps = taps };
+                 .taps = taps, .bits = 8 };
     decoder d;
     make_decoder(p->w, &d);
     at.d = &d;
@@ -708,9 +628,9 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     }
     if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
     if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
-    if ((size_t)n * qg__results(&p->g) <= FEW) at.planes = qg__alphabet_of(p->w).bits;
+    if ((size_t)n * qg__results(&p->g) <= FEW) at.bits = bits_of_weight(p->w);
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
-        at.w          = at.planes ? packed : bytes_of(p, &d, packed, expanded);
+        at.w          = at.bits < 8 ? packed : bytes_of(p, &d, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
         at.started.i0 = -1;
         if (at.x_zero) count_taps(&at);

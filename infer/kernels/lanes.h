@@ -271,25 +271,6 @@ static inline void store_bytes(uint8_t *to, vi numbers, int n)
     else memcpy(to, &v, (size_t)n);
 }
 
-static inline int32_t sum_of_bytes(const uint8_t *x, int n)
-{
-    int32_t sum = 0;
-    int     k   = 0;
-#if defined(__SSE2__)
-    const __m128i zero = _mm_setzero_si128();
-    __m128i       v    = zero;
-    for (; k + 16 <= n; k += 16)
-        v = _mm_add_epi64(v, _mm_sad_epu8(_mm_loadu_si128((const __m128i *)(const void *)(x + k)), zero));
-    if (k + 8 <= n) {
-        v = _mm_add_epi64(v, _mm_sad_epu8(_mm_loadl_epi64((const __m128i *)(const void *)(x + k)), zero));
-        k += 8;
-    }
-    sum = _mm_cvtsi128_si32(_mm_add_epi64(v, _mm_unpackhi_epi64(v, v)));
-#endif
-    for (; k < n; k++) sum += x[k];
-    return sum;
-}
-
 /* --- tables of bytes -------------------------------------------------------------------------- */
 
 #if QG_LOOKUP

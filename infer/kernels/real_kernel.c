@@ -5,9 +5,10 @@
  * product of floats.  Where weights are used only a few times, as in a dense layer of one image, they become
  * floats in the tile instead: memory would take longer than that.  The sums are the same.
  *
- * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS
- * bytes or floats, of which a last block whose outputs fill one vector has half.  The planes are those of
- * the alphabet (infer/kernels/codes.h); a byte is the number of the code. */
+ * Weights: [blocks of outputs][kh][kw][channels], then one or two planes, each an integer of OUTPUTS bits;
+ * or OUTPUTS codes of 4 bits, of the first vector in the low halves of bytes; or OUTPUTS bytes or floats, of
+ * which a last block whose outputs fill one vector has half.  The planes are those of the alphabet
+ * (infer/kernels/codes.h), and codes are numbered from its lowest, or from the lowest that there is. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 
 #if VL == 16
@@ -23,10 +24,28 @@ static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
 /* Of the block that begins with this output. */
 static int vectors_at(const qg__real_product *p, int first) { return p->g.oc - first <= VL ? 1 : VECTORS; }
 
+/* What is packed, and what a tile reads: floats, masks of signs or of ternary weights, the one or two planes
+ * of another alphabet, or codes. */
+typedef enum form { FLOATS, SIGNS, TERNARY, PLANES, NIBBLES, BYTES_OF_CODES } form;
+
+static form form_of(qg__codes w)
+{
+    const qg__alphabet a = qg__alphabet_of(w);
+    if (a.kind == QG__TERNARY) return TERNARY;
+    if (a.kind == QG__ODD && a.bits == 1) return SIGNS;
+    if (a.bits) return a.bits > 2 ? NIBBLES : PLANES;
+    return are_bytes(w) ? BYTES_OF_CODES : FLOATS;
+}
+
+/* Of a channel. */
 static size_t weight_of_block(const qg__real_product *p, int vectors)
 {
-    const size_t planes = (size_t)qg__alphabet_of(p->w).bits;
-    return planes ? planes * sizeof(mask) : (size_t)(vectors * VL) * (are_bytes(p->w) ? 1 : sizeof(float));
+    switch (form_of(p->w)) {
+    case FLOATS: return (size_t)(vectors * VL) * sizeof(float);
+    case NIBBLES: return VL;
+    case BYTES_OF_CODES: return (size_t)(vectors * VL);
+    default: return (size_t)qg__alphabet_of(p->w).bits * sizeof(mask);
+    }
 }
 
 static size_t block_bytes(const qg__real_product *p, int vectors)
@@ -49,7 +68,11 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
     uint8_t           *block = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p, VECTORS);
     if (lane == 0 && first == 0) memset(block, 0, block_bytes(p, vectors));
     block += first * weight_of_block(p, vectors);
-    if (a.bits) {
+    if (form_of(p->w) == NIBBLES) {
+        for (size_t k = 0; k < n; k++)
+            block[k * VL + (size_t)(lane % VL)] |=
+                (uint8_t)(((int)values[k] - qg__lowest(a)) / qg__step(a) << lane / VL * 4);
+    } else if (a.bits) {
         mask *to = (mask *)(void *)block;
         for (size_t k = 0; k < n; k++)
             for (int j = 0; j < a.bits; j++) *to++ |= (mask)(qg__bit(a, (int)values[k], j) << lane);
@@ -64,33 +87,24 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
 
 INLINE unsigned bits_of_vector(mask bits, int vector) { return (unsigned)bits >> vector * VL; }
 
-/* What a tile reads: floats, masks of signs or of ternary weights, planes of any alphabet, or bytes. */
-typedef enum form { FLOATS, SIGNS, TERNARY, PLANES, BYTES_OF_CODES } form;
-
-static form form_of(qg__codes w)
-{
-    const qg__alphabet a = qg__alphabet_of(w);
-    if (a.kind == QG__TERNARY) return TERNARY;
-    if (a.kind == QG__ODD && a.bits == 1) return SIGNS;
-    if (a.bits) return PLANES;
-    return are_bytes(w) ? BYTES_OF_CODES : FLOATS;
-}
-
-/* How planes and bytes become numbers. */
+/* A number is offset + step * code, or offset + sum over j of factor(j) * plane j. */
 typedef struct decoder {
-    int planes, factor[QG__MOST_PLANES], step;
-    vi  offset[VECTORS];        /* the least code, minus the zero points of the outputs */
+    int       planes, factor[2], step;
+    vi        offset[VECTORS];      /* minus the zero points of the outputs */
+    ptrdiff_t channel;              /* bytes of its weights */
 } decoder;
 
 /* first: output of a block. */
 static decoder decoder_of(const qg__real_product *p, int first)
 {
     const qg__alphabet a = qg__alphabet_of(p->w);
-    decoder            d = { .planes = a.bits, .step = p->w.step };
-    for (int j = 0; j < a.bits; j++) d.factor[j] = qg__factor(a, j);
+    const form         f = form_of(p->w);
+    decoder            d = { .planes = a.bits, .factor = { qg__factor(a, 0), qg__factor(a, 1) },
+                             .step = f == NIBBLES ? qg__step(a) : p->w.step,
+                             .channel = (ptrdiff_t)weight_of_block(p, vectors_at(p, first)) };
     for (int v = 0; v < VECTORS; v++) {
         const int outputs = least(p->g.oc - first - v * VL, VL);
-        d.offset[v]       = (vi){ 0 } + (a.bits ? qg__offset(a) : p->w.lowest);
+        d.offset[v] = (vi){ 0 } + (f == PLANES ? qg__offset(a) : f == NIBBLES ? qg__lowest(a) : p->w.lowest);
         if (p->zero && outputs > 0) d.offset[v] -= (vi)load((const float *)p->zero + first + v * VL, outputs);
     }
     return d;
@@ -99,25 +113,26 @@ static decoder decoder_of(const qg__real_product *p, int first)
 /* Vector v of the weights of a channel. */
 INLINE vf weights_of(form weights, const decoder *d, const uint8_t *w, int v)
 {
-    const mask *m   = (const mask *)(const void *)w;
-    vi          sum = d->offset[v];
+    const mask *m = (const mask *)(const void *)w;
     if (weights == FLOATS) return *(const vec *)((const float *)(const void *)w + v * VL);
     if (weights == SIGNS || weights == TERNARY) {
         const vf sign = signs_of_bits(bits_of_vector(m[0], v));
         return weights == TERNARY ? keep_bits(sign, bits_of_vector(m[1], v)) : sign;
     }
+    vi number = { 0 };
     if (weights == PLANES)
-        for (int j = 0; j < d->planes; j++) sum += lanes_of_bits(bits_of_vector(m[j], v)) & d->factor[j];
-    else if (d->step == 1) sum += lanes_of_bytes(*(const vb *)(w + v * VL));
-    else sum += lanes_of_bytes(*(const vb *)(w + v * VL)) * d->step;
-    return __builtin_convertvector(sum, vf);
+        for (int j = 0; j < d->planes; j++) number += lanes_of_bits(bits_of_vector(m[j], v)) & d->factor[j];
+    else number = lanes_of_bytes(*(const vb *)(w + (weights == NIBBLES ? 0 : v * VL)));
+    if (weights == NIBBLES && v) number = number >> 4 << (d->step - 1);
+    if (weights == NIBBLES && !v) number = (number & 15) << (d->step - 1);
+    if (weights == BYTES_OF_CODES && d->step != 1) number *= d->step;
+    return __builtin_convertvector(number + d->offset[v], vf);
 }
 
 /* Bytes of the weights of a channel. */
-INLINE int step_of(form weights, const decoder *d, int vectors)
+INLINE ptrdiff_t step_of(form weights, const decoder *d, int vectors)
 {
-    if (weights == FLOATS) return vectors * VL * (int)sizeof(float);
-    return weights == BYTES_OF_CODES ? vectors * VL : d->planes * (int)sizeof(mask);
+    return weights == FLOATS ? vectors * VL * (ptrdiff_t)sizeof(float) : d->channel;
 }
 
 /* n weights as floats [kh][kw][channels][vectors][VL]. */
@@ -130,13 +145,9 @@ INLINE void expand_as(form weights, int vectors, size_t n, const decoder *d, con
 
 INLINE void expand(int vectors, size_t n, form weights, const decoder *d, const uint8_t *w, float *to)
 {
-    switch (weights) {
-    case FLOATS: break;
-    case SIGNS: expand_as(SIGNS, vectors, n, d, w, to); break;
-    case TERNARY: expand_as(TERNARY, vectors, n, d, w, to); break;
-    case PLANES: expand_as(PLANES, vectors, n, d, w, to); break;
-    case BYTES_OF_CODES: expand_as(BYTES_OF_CODES, vectors, n, d, w, to); break;
-    }
+#define CASE(f) if (weights == f) expand_as(f, vectors, n, d, w, to);
+    CASE(SIGNS) CASE(TERNARY) CASE(PLANES) CASE(NIBBLES) CASE(BYTES_OF_CODES)
+#undef CASE
 }
 
 typedef struct tile {
@@ -200,28 +211,14 @@ typedef struct visit {
  */
 enum { FEW = 4 };
 
-INLINE void run_few_of(form weights, int vectors, int pixels, const tile *t)
-{
-    switch (pixels) {
-    case 1: run_tile(weights, 1, vectors, t); break;
-    case 2: run_tile(weights, 2, vectors, t); break;
-    case 3: run_tile(weights, 3, vectors, t); break;
-    case 4: run_tile(weights, 4, vectors, t); break;
-    }
-}
-
 static void run_few(form weights, int vectors, int pixels, const tile *t)
 {
-    switch (weights) {
-    case FLOATS: break;
-    case SIGNS: run_few_of(SIGNS, VECTORS, pixels, t); break;
-    case TERNARY: run_few_of(TERNARY, VECTORS, pixels, t); break;
-    case PLANES: run_few_of(PLANES, VECTORS, pixels, t); break;
-    case BYTES_OF_CODES:
-        if (vectors == 1) run_few_of(BYTES_OF_CODES, 1, pixels, t);
-        else run_few_of(BYTES_OF_CODES, VECTORS, pixels, t);
-        break;
-    }
+#define CASE(f, v, n) if (weights == f && vectors == v && pixels == n) run_tile(f, n, v, t);
+#define CASES(f, v) CASE(f, v, 1) CASE(f, v, 2) CASE(f, v, 3) CASE(f, v, 4)
+    if (weights != BYTES_OF_CODES) vectors = VECTORS;
+    CASES(SIGNS, 2) CASES(TERNARY, 2) CASES(PLANES, 2) CASES(NIBBLES, 2) CASES(BYTES_OF_CODES, 1) CASES(BYTES_OF_CODES, 2)
+#undef CASES
+#undef CASE
 }
 
 static void run_line(void *context, const qg__line *line)

@@ -12,9 +12,17 @@
  *          0  2 -1 -2  1  0          1 -2  4          0 -4  4  8 -8  4
  *          0  4  0 -5  0  1          0  0  6
  *
- * Of d in 0 .. 255, whose coefficients of one sign add up to 68 at the most, Bt d B is within +-17340, and
- * of g in -128 .. 127, G g Gt is within +-49 * 128 = 6272.  Sums wrap around in 32 bits: what they are
- * modulo 2^32 gives 576 Y modulo 2^32, times the inverse of 9 is 64 Y, and Y is exact where |Y| < 2^25.
+ * Nothing overflows:
+ *
+ *  1. The absolute values of a row of Bt add up to at most 10, so all sums on the way to Bt d B, of d in
+ *     0 .. 255, are within 10 * 10 * 255 = 25500 and fit into 16 bits.  At point (1, 1), the coefficients of d
+ *     add up to 68 and -32, hence Bt d B - 36 zero to -32 * 255 - 36 * 255 .. 68 * 255, 17340 on both sides.
+ *  2. Those of a row of G add up to at most 7: G g Gt, of g in -128 .. 127, is within 49 * 128 = 6272.
+ *  3. A sum of two products of these is within 2 * 25500 * 6272 < 2^31, so add_products has no wrong sum of two.
+ *  4. Sums over channels, and those of At .. A, wrap around: all are right modulo 2^32, as is 576 Y.  Times the
+ *     inverse of 9 it is 64 Y modulo 2^32, which is 64 Y, with its sign, where |Y| < 2^25.
+ *
+ * |Y| < 2^25 is up to the caller, who adds so few channels at a time (int8_kernel.c, patches_of).
  *
  * Bt applied to ones is (0, -6, 0, 0, 0, 0), so a zero point of d matters at one of the 36 points only.
  *
@@ -24,6 +32,7 @@
 #ifndef QG_INFER_WINOGRAD_H
 #define QG_INFER_WINOGRAD_H
 
+#include "infer/kernels/geometry.h"
 #include "infer/kernels/lanes.h"
 
 enum { SIDE = 6, POINTS = SIDE * SIDE, STEP = 4, RESULTS = STEP * STEP, KERNEL = 3 };
@@ -147,6 +156,98 @@ INLINE void transform_outputs(const vu *m, ptrdiff_t pitch, bool adds, vu *y, pt
             if (adds) to[j] += *at;
             *at = to[j];
         }
+    }
+}
+
+/* --- the patches of images -------------------------------------------------------------------- */
+
+/*     v   [points][kernels][patches][pixel]          of so many patches of any images
+ *     u   [points][kernels][groups][vectors]         of a block of outputs and a part of the channels
+ *     m   [points][patches of a tile][vectors]
+ *
+ * where kernels are those of 3 x 3.  Points are an odd number of lines apart, so that those of a patch do
+ * not share a few sets of the cache. */
+typedef struct patches {
+    int       axis;                     /* kernels along an axis, 1 or 2 */
+    int       rows, columns;            /* patches of an image */
+    int       h, w;                     /* of an image with its padding */
+    int       channels;                 /* of a part, whose sums fit */
+    int       most;                     /* patches of v */
+    ptrdiff_t pixel;                    /* groups */
+    ptrdiff_t v_kernel, v_point;        /* groups */
+    ptrdiff_t u_kernel, u_point;        /* vectors */
+    size_t    image_bytes, v_bytes;     /* in scratch */
+} patches;
+
+static int over(int a, int b) { return (a + b - 1) / b; }
+static ptrdiff_t odd_lines(size_t n) { return (ptrdiff_t)((n + 63) / 64 | 1) * 64; }
+
+/* For n images, and weights of 2 vectors.  A part of the channels has less than 2^25 in each sum: 1028
+ * products of 255 * 128. */
+static patches patches_of(const qg__geometry *g, int n)
+{
+    enum { V_BYTES = 1 << 19, FEWEST = PIXELS_2, MOST_PATCHES = 8 * PIXELS_2, TERMS = 1028, WIDTH = 2 * VL };
+    patches   t = { .axis = over(g->kh, KERNEL), .rows = over(g->oh, STEP), .columns = over(g->ow, STEP) };
+    const int kernels = t.axis * t.axis, fit = TERMS / (g->kh * g->kw) / WIDTH * WIDTH;
+    t.h        = STEP * t.rows + (SIDE - STEP) + KERNEL * (t.axis - 1);
+    t.w        = STEP * t.columns + (SIDE - STEP) + KERNEL * (t.axis - 1);
+    t.channels = over(over(g->c, over(g->c, fit)), WIDTH) * WIDTH;
+    t.pixel    = over(g->c, WIDTH) * VL;
+    const size_t patch = POINTS * (size_t)kernels * (size_t)t.pixel * sizeof(int32_t);
+    const size_t all   = (size_t)n * (size_t)t.rows * (size_t)t.columns;
+    t.most     = patch < V_BYTES / MOST_PATCHES ? MOST_PATCHES
+                 : patch > V_BYTES / FEWEST     ? FEWEST
+                                                : (int)(V_BYTES / patch);
+    if (all < (size_t)t.most) t.most = (int)all;
+    t.v_kernel = t.most * t.pixel;
+    t.v_point  = odd_lines((size_t)(kernels * t.v_kernel) * sizeof(int32_t)) / (ptrdiff_t)sizeof(int32_t);
+    t.u_kernel = t.channels / CODES * 2;
+    t.u_point  = odd_lines((size_t)(kernels * t.u_kernel) * sizeof(vi)) / (ptrdiff_t)sizeof(vi);
+    t.image_bytes = qg__lines_of((size_t)t.h * (size_t)t.w * (size_t)g->c + sizeof(pairs));
+    t.v_bytes     = POINTS * (size_t)t.v_point * sizeof(int32_t);
+    return t;
+}
+
+/* Whether patches take at most two thirds of the multiplications, and of the memory not much more than x. */
+static bool saves_multiplications(const qg__geometry *g)
+{
+    enum { FEWEST_CHANNELS = 8 };
+    if (g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c < FEWEST_CHANNELS) return false;
+    const patches t = patches_of(g, 1);
+    const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
+    return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&
+           3 * (size_t)(side * side) * (size_t)t.rows * (size_t)t.columns <= 2 * qg__taps(g) * qg__results(g);
+}
+
+/* With its padding. */
+static void copy_image(const qg__geometry *g, int zero, const patches *t, const uint8_t *x, uint8_t *to)
+{
+    const int    rows = least(g->h, t->h - g->top), columns = least(g->w, t->w - g->left);
+    const size_t c = (size_t)g->c;
+    memset(to, zero, (size_t)t->h * (size_t)t->w * c);
+    for (int i = 0; i < rows && columns > 0; i++)
+        memcpy(to + ((size_t)(g->top + i) * (size_t)t->w + (size_t)g->left) * c,
+               x + (size_t)i * (size_t)g->w * c, (size_t)columns * c);
+}
+
+/* v of n patches from number `first` of all on, in turn; image: the one that the first belongs to, unless it
+ * begins there. */
+static void fill_v(const qg__geometry *g, int zero, const patches *t, int first, int n, const uint8_t *x,
+                   uint8_t *image, int32_t *v)
+{
+    const ptrdiff_t c = g->c, each = (ptrdiff_t)t->rows * t->columns;
+    const size_t    bytes_of_image = qg__pixels(g) * (size_t)c;
+    for (int k = 0; k < n; k++, v += t->pixel) {
+        const ptrdiff_t own = (first + k) % each, row = own / t->columns * STEP,
+                        column = own % t->columns * STEP;
+        if (own == 0) copy_image(g, zero, t, x + (size_t)((first + k) / each) * bytes_of_image, image);
+        for (int a = 0; a < t->axis; a++)
+            for (int b = 0; b < t->axis; b++) {
+                const uint8_t *d  = image + ((row + KERNEL * a) * t->w + column + KERNEL * b) * c;
+                int32_t       *to = v + (a * t->axis + b) * t->v_kernel;
+                for (ptrdiff_t i = 0; i < c; i += 2 * VL, to += VL)
+                    transform_inputs(d + i, t->w * c, c, zero, to, t->v_point);
+            }
     }
 }
 
