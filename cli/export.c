@@ -76,6 +76,13 @@ static qg_status write_packed(exporter *e)
     return status;
 }
 
+/* Products of such a run are computed in floats, whatever their weights. */
+static bool has_float_inputs(const qg_run *r)
+{
+    const char *input = qg_run_get(r, "input");
+    return input && !strcmp(input, "float") && !qg_run_get(r, "layer");
+}
+
 static void print(const exporter *e)
 {
     const size_t floats = qg_net_float_bytes(qg_run_net(e->run));
@@ -88,6 +95,7 @@ static void print(const exporter *e)
         qg__json_integer(&j, "float_bytes", floats);
         qg__json_integer(&j, "packed_bytes", e->net_bytes);
         qg__json_integer(&j, "file_bytes", e->bytes);
+        qg__json_flag(&j, "float_inputs", has_float_inputs(e->run));
         qg__json_text(&j, "digest", e->digest);
         qg__json_end(&j);
         return;
@@ -98,6 +106,9 @@ static void print(const exporter *e)
     printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__number_ratio(ratio, e->net_bytes, floats));
     printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
     printf("digest         %s\n", e->digest);
+    if (has_float_inputs(e->run))
+        print_safe(stdout, "inputs         floats, which take several times as long as codes of 8 bits: qgrad quantize --run %s\n",
+                   qg_run_directory(e->run));
 }
 
 static int export_run(exporter *e)

@@ -116,7 +116,7 @@ static const verb_option own_options[] = {
 };
 
 const verb quantize_verb = {
-    .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
+    .name = "quantize", .about = "Quantize a trained run without training it, to 8 bits unless told otherwise, and measure what that costs",
     .usage = "quantize RUN [--weight SCHEME] [--input SCHEME] [options]", .run = quantize_main, .has_operand = true, .operand = "run", .reads_run = true,
     .options = (const verb_option *const[]){ common_options, own_options, NULL },
 };

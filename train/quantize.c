@@ -52,6 +52,20 @@ static qg_status leave_out(qg_recipe *c)
     return qg__recipe_put(c, qg__recipe_key("quantize-after"), "0");
 }
 
+/* Where no scheme is named, products get codes of 8 bits for what is a float: exact integers, which the engine
+ * multiplies several times as fast. */
+static qg_status choose_schemes(quantization *z)
+{
+    static const char *const named[] = { "weight", "input", "layer" };
+    qg_status                status  = QG_OK;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (qg__recipe_value(z->asked->changes, named[i])) return QG_OK;
+    if (!z->config.input.scheme)
+        status = qg__recipe_put(&z->config, qg__recipe_key("input"), "fake_quant:range=observed");
+    if (status || z->config.weight.scheme) return status;
+    return qg__recipe_put(&z->config, qg__recipe_key("weight"), "fake_quant:range=current,per-channel=yes");
+}
+
 /* What a run without quantizers says about its ends decided nothing. */
 static qg_status decide_ends(quantization *z)
 {
@@ -82,6 +96,7 @@ static qg_status configure(quantization *z)
     if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->config);
     if (!status) status = qg__recipe_over(&z->config, z->asked->changes, 0, 0);
+    if (!status) status = choose_schemes(z);
     return status ? status : decide_ends(z);
 }
 

@@ -61,6 +61,31 @@ static void test_schemes_decide_about_the_ends(void **state)
     assert_config("ends-both/config.toml", "first-last = \"quantized\"");
 }
 
+/* What is a float gets 8 bits, and what has a quantizer keeps it. */
+static void test_without_schemes_floats_get_8_bits(void **state)
+{
+    static const char *const runs[][3] = { { "float", "", "weight = \"fake_quant:range=current,per-channel=yes\"\n" },
+                                           { "twn", "--weight twn ", "weight = \"twn\"\n" },
+                                           { "dorefa", "--input dorefa:bits=2 ", "input = \"dorefa:bits=2\"\n" } };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char config[48];
+        if (i) assert_runs(FLOATS "%s--out @/%s", runs[i][1], runs[i][0]);
+        assert_runs("export --run @/%s -o @/floats.qg --json", runs[i][0]);
+        assert_true(last_truth("float_inputs") == (i < 2));
+        assert_runs("quantize --run @/%s --calibrate 60 --json --out @/%s-8", runs[i][0], runs[i][0]);
+        snprintf(config, sizeof config, "%s-8/config.toml", runs[i][0]);
+        assert_config(config, runs[i][2]);
+        assert_config(config, i < 2 ? "input = \"fake_quant:range=observed\"\n" : "weight = \"fake_quant:range=current,per-channel=yes\"\n");
+        assert_runs("export --run @/%s-8 -o @/codes.qg --json", runs[i][0]);
+        assert_true(!last_truth("float_inputs"));
+    }
+    assert_status("export --run @/float -o @/floats.qg", 0);
+    assert_stdout("\ninputs         floats, which take several times as long as codes of 8 bits: qgrad quantize --run ");
+    assert_status("quantize --run @/float --layer fc1:weight=twn --calibrate 60 --json --out @/layer", 0);
+    assert_config("layer/config.toml", "layer = \"fc1:weight=twn\"\n");
+    assert_string_equal(last_text("weight"), "float");
+}
+
 static void test_the_run_evaluates_as_printed(void **state)
 {
     static const char *const schemes[] = { INT8, W4A8, W4A8 "--first-last float ", INT8 "--fold-batchnorm ",
@@ -201,13 +226,13 @@ static void test_mistakes_are_named(void **state)
 
 static void test_what_is_quantized_stays_so(void **state)
 {
-    assert_refuses(QUANTIZE "--calibrate 10 --out @/none", 1, "nothing to quantize: name a scheme that ");
     assert_status(FLOATS "--weight twn --out @/twn", 0);
     assert_refuses("quantize --run @/twn " INT8 "--out @/none", 1,
                    "twn is already quantized: conv1.weight was trained as twn, which cannot become fake_quant:");
     assert_refuses("quantize --run @/twn --weight twn --out @/none", 1, "nothing to quantize");
     assert_status("quantize --run @/twn --input fake_quant:range=observed --calibrate 100 --json --out @/both", 0);
     assert_evaluates("both", "");
+    assert_refuses("quantize --run @/both --calibrate 10 --out @/none", 1, "nothing to quantize: name a scheme that ");
     assert_refuses(QUANTIZE "--weight bop --calibrate 10 --out @/none", 1, "has no latent weights, so only -1 and +1 are allowed");
     assert_true(!exists("none") && !exists("none.part"));
 }
@@ -225,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_schemes_decide_about_the_ends),
+        TEST(test_without_schemes_floats_get_8_bits),
         TEST(test_the_run_evaluates_as_printed),
         TEST(test_weights_stay_and_statistics_follow),
         TEST(test_threads_change_no_byte_and_the_seed_draws),
