@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """make bench-infer: the engine beside float convolutions, ONNX Runtime and PyTorch; a report in Markdown.
 
-    bench_infer.py [--sections kernels,nets,avx2] [--nets LIST] [--rounds N] [--seconds S] [--peer PYTHON] [--busy]
+    bench_infer.py [--sections kernels,nets,dense,avx2] [--nets LIST] [--rounds N] [--seconds S] [--peer PYTHON] [--busy]
                    [--qgrad FILE] [--out FILE]
 
 The kernels section runs `qgrad bench infer` with OpenBLAS as it chooses for itself, with its kernels for AVX2, and with
-the engine's kernels for AVX2.  The other two run `qgrad bench packed` on nets with random weights, at batch 1 and 64 on
+the engine's kernels for AVX2.  The others run `qgrad bench packed` on nets with random weights, at batch 1 and 64 on
 one and two threads.  Everything takes turns, and every figure is a median over rounds.  docs/performance.md tells the
 rest.
 
@@ -44,6 +44,10 @@ SCHEMES = {
     "int8": "--weight fake_quant:range=current,per-channel=yes --input fake_quant:range=observed",
 }
 ENDS = {"float ends": "--first-last float", "all": "--first-last quantized"}
+
+# Dense layers of a few bits: qgrad's weights, inputs of 8 bits, and the bits of ONNX Runtime's MatMulNBits.
+DENSE = "4096FC-R-4096FC-R-4096FC-R-10"
+DENSE_WEIGHTS = {"ternary": ("twn", 2), "4 bits": ("fake_quant:bits=4,range=current", 4), "8 bits": ("fake_quant:range=current", 8)}
 
 # Kernels: what each must reach as a multiple of im2col and OpenBLAS on AVX2.
 AVX2_TARGETS = {"binary x binary": 6, "ternary x binary": 5, "binary x 2 bits (W1A2)": 3, "int8 x uint8": 1.6}
@@ -245,6 +249,37 @@ def nets(b):
         net_table(b, net)
 
 
+def dense(b):
+    """Weights of few bits are read from memory at batch 1: against MatMulNBits of as many bits."""
+    b.say(f"`784-4096-4096-4096-10` (`--model {DENSE}`), inputs of 8 bits; *bar*: the least ratio to MatMulNBits of as many bits in blocks of "
+          "128 at batch 1: floor 1, goal 1.5.\n\n| images/s | bytes of weights in memory | "
+          + " | ".join(f"batch {n}, {t} thread{'s' * (t > 1)}" for n, t in b.cases) + " | bar |\n" + "|---" * (len(b.cases) + 3) + "|")
+    names = [f"onnxruntime-{bits}bits" for _, bits in DENSE_WEIGHTS.values()] if "onnxruntime-float" in b.peers["peers"] else []
+    peers = {name: Service([b.o.peer, PEER, "--net", "dense", "--peer", name], b.env) for name in names}
+    results = {}
+    try:
+        for batch, threads in b.cases:
+            runs = {name: lambda w=w: b.qgrad(["packed", "--model", DENSE, "--image", "28x28x1", "--weight", w, "--input",
+                                               "fake_quant:range=observed", "--batch", str(batch), "--threads", str(threads)], {})
+                    for name, (w, _) in DENSE_WEIGHTS.items()}
+            runs.update({name: lambda s=s: b.ask(s, batch, threads) for name, s in peers.items()})
+            results[batch, threads] = turns(b.o.rounds, runs)
+    finally:
+        for service in peers.values():
+            service.close()
+    for name in [*DENSE_WEIGHTS, *peers]:
+        why = failure(*(results[case][name] for case in b.cases))
+        if why:
+            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 1))
+            continue
+        size, bar = results[b.cases[0]][name][0].get("weight_bytes"), ""
+        if name in DENSE_WEIGHTS:
+            rival = f"onnxruntime-{DENSE_WEIGHTS[name][1]}bits"
+            x = least_of(results, name, {case: rate_of(results, case, rival) if case[0] == 1 else None for case in b.cases})
+            bar = "" if x is None else f"{x:.2f}: " + ("goal" if x >= 1.5 else "floor" if x >= 1 else "**missed**")
+        b.say(f"| {name} | {f'{size:,}' if size else ''} | " + " | ".join(f"{rate_of(results, case, name):.0f}" for case in b.cases) + f" | {bar} |")
+
+
 def avx2(b):
     """Binary VGG-7 against float, both with the kernels of AVX2."""
     rows = {name: words for name, words in ours("VGG-7").items() if name in ("float", "binary, float ends", "binary, all")}
@@ -265,7 +300,7 @@ def avx2(b):
 
 # --- the report -----------------------------------------------------------------------------------
 
-SECTIONS = {"kernels": ("Kernels", kernels), "nets": ("Nets", nets), "avx2": ("AVX2", avx2)}
+SECTIONS = {"kernels": ("Kernels", kernels), "nets": ("Nets", nets), "dense": ("Dense layers of few bits", dense), "avx2": ("AVX2", avx2)}
 
 
 def cpu_model():

@@ -3,13 +3,15 @@
 
     infer_peer.py --list
     infer_peer.py --net lenet5|vgg7|resnet20 --peer onnxruntime-float|onnxruntime-int8|pytorch-ENGINE
+    infer_peer.py --net dense --peer onnxruntime-2bits|onnxruntime-4bits|onnxruntime-8bits
 
 Weights are random, batch norms are folded into the products, as both do before they run a net.  The net is built once;
 after the line {} each line "BATCH THREADS SECONDS" on the standard input is answered by one JSON object.  --list prints
 the versions and the peers that this Python has.
 
 ONNX Runtime: all graph optimizations, inputs and outputs bound once.  int8 is its static quantization, QDQ, weights per
-channel, calibrated on noise.  PyTorch: the operators of torch.ao.quantization's quantized nets, in channels_last, with
+channel, calibrated on noise; 2bits, 4bits and 8bits are MatMulNBits in blocks of 128 with inputs of 8 bits, the fastest
+of its ways.  PyTorch: the operators of torch.ao.quantization's quantized nets, in channels_last, with
 each of torch.backends.quantized.supported_engines.  With several threads and batch 1, two ways are tried, several
 threads for one image and an image per thread, and the faster one counts.
 """
@@ -40,7 +42,9 @@ NETS = {
     "resnet20": ((32, 3), [("conv", 16, 3, 1, 1, True)]
                  + [("block", c, 2 if i == 0 and c > 16 else 1) for c in (16, 32, 64) for i in range(3)]
                  + [("mean",), ("dense", 10, False)]),
+    "dense": ((28, 1), 3 * [("dense", 4096, True)] + [("dense", 10, False)]),
 }
+BLOCK = 128
 
 
 def draw(rng, *shape):
@@ -50,7 +54,8 @@ def draw(rng, *shape):
 
 # --- ONNX Runtime -----------------------------------------------------------------------------------
 
-def onnx_net(name):
+def onnx_net(name, bits=None):
+    """bits: of the weights of MatMulNBits, in place of Gemm."""
     from onnx import TensorProto, helper, numpy_helper
     (side, channels), layers = NETS[name]
     rng, nodes, weights, count = np.random.default_rng(1), [], [], 0
@@ -89,12 +94,19 @@ def onnx_net(name):
         else:
             if not flat:
                 x, flat, c = node("Flatten", x), True, c * side * side
-            x = node("Gemm", x, constant(draw(rng, args[0], c)), constant(draw(rng, args[0], 1).ravel()), transB=1)
+            if bits:
+                blocks = -(-c // BLOCK)
+                codes = rng.integers(0, 256, (args[0], blocks, BLOCK * bits // 8), np.uint8)
+                x = node("MatMulNBits", x, constant(codes), constant(np.full((args[0], blocks), 0.01, np.float32)), K=c, N=args[0],
+                         bits=bits, block_size=BLOCK, accuracy_level=4, domain="com.microsoft")
+            else:
+                x = node("Gemm", x, constant(draw(rng, args[0], c)), constant(draw(rng, args[0], 1).ravel()), transB=1)
             x, c = node("Relu", x) if args[1] else x, args[0]
     (side, channels), _ = NETS[name]
     graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, side, side])],
                               [helper.make_tensor_value_info(x, TensorProto.FLOAT, ["n", 10])], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph, ir_version=8,
+                             opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)])
 
 
 def quantized_onnx(net, name):
@@ -125,7 +137,7 @@ def images(name, n, rng=None):
 
 class OnnxRuntime:
     def __init__(self, name, kind):
-        net = onnx_net(name)
+        net = onnx_net(name, int(kind[0]) if kind.endswith("bits") else None)
         self.name, self.model, self.sessions = name, (quantized_onnx(net, name) if kind == "int8" else net).SerializeToString(), {}
 
     def session(self, threads):
