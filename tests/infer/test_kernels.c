@@ -354,7 +354,8 @@ static void refuses_products_whose_sums_might_not_fit(void **state)
 /* Weights of 8 bits. */
 #define EIGHT { -128, 1, 256 }
 
-/* Where channels fill words and outputs fill vectors, a weight takes one bit per plane. */
+/* Where channels fill words and outputs fill vectors, a weight takes one bit per plane, or 4 bits if bytes or floats are multiplied
+ * with codes of 3 or 4 bits. */
 static void packed_weights_take_their_bits(void **state)
 {
     const int s[12] = { 1, 8, 8, 128, 64, 3, 3, 1, 1, 1, 0, 0 };
@@ -369,6 +370,11 @@ static void packed_weights_take_their_bits(void **state)
         assert_int_equal(of[t].int8->weight_bytes(
                              &(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }),
                          2 * 64 * 9 * 128 / 8);
+        for (int bits = 3; bits <= 4; bits++) {
+            const qg__codes w = { 0, 1, 1 << bits };
+            assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = w }), 64 * 9 * 128 / 2);
+            assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = w }), 64 * 9 * 128 / 2);
+        }
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = EIGHT }), 64 * 9 * 128);
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
     }
@@ -550,10 +556,12 @@ static void products_on_patches_do_not_overflow(void **state)
 
 static void products_with_floats_have_the_bits_of_the_definition(void **state)
 {
-    const qg__codes of_weights[2] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()) };
-    for (int i = 0; i < 2 * CASES; i++) {
-        const int             *s = cases[i / 2];
-        const qg__real_product p = { .g = geometry_of(s), .w = of_weights[i % 2] };
+    const qg__codes of_weights[] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()), { 0, 1, 2 }, { -3, 2, 4 }, { -8, 1, 16 },
+                                     { -15, 2, 16 }, { 0, 1, 11 }, { -4, 1, 8 }, EIGHT, { -40000, 300, 256 } };
+    const int       kinds = sizeof of_weights / sizeof *of_weights;
+    for (int i = 0; i < kinds * CASES; i++) {
+        const int             *s = cases[i / kinds];
+        const qg__real_product p = { .g = geometry_of(s), .w = of_weights[i % kinds] };
         const qg__geometry    *g = &p.g;
         const size_t           row = qg__row(g), n_w = row * (size_t)g->oc,
                                n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
