@@ -10,25 +10,26 @@
 
 #define VARIABLE "QGRAD_PRODUCTS"
 
-/* ns of a product of bits: for each group of so many outputs of a pixel; for each pair of planes that it
- * counts; and for each of their steps, of so many channels.  ns of a product of bytes: for 1000
- * multiply-adds, of channels and outputs that are filled up; and for each result.  Measured on a Zen 5 with
+/* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of so many
+ * outputs of a pixel, if it counts one pair of planes, else for the group and for each pair; and for each of
+ * their steps, of so many channels.  ns of a product of bytes: for 1000 multiply-adds, of channels and outputs
+ * that are filled up, direct or by Winograd's algorithm; and for each result.  Measured on a Zen 4 with
  *
- *     QGRAD_PRODUCTS=bits qgrad bench packed --model resnet20 --weight binary --input sign --profile
+ *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-R-32C3-BN-R-GAP-10 --weight bnn --input sign --profile
  *
- * and with bytes, for several widths and numbers of bits.  Where both are close, bits seem slower here than
- * they are, so that no product takes longer than that of the same shape with 8 bits. */
+ * and with bytes, for several widths, kernels and numbers of bits.  Bits seem 5 % slower here than they are,
+ * so that no product takes longer than that of the same shape with 8 bits. */
 typedef struct costs {
     int   outputs, channels;
-    float group, pair, step;
+    float pixel, packed, single, group, pair, step;
     int   filled_outputs, filled_channels;
-    float multiply, result;
+    float direct, patched, result;
 } costs;
 
 static const costs costs_of[] = {
-    [QG_ISA_BASELINE] = { 4, 64, 2.0f, 6.0f, 1.9f, 4, 2, 25.0f, 1.2f },
-    [QG_ISA_AVX2]     = { 32, 8, 10.0f, 8.0f, 0.65f, 8, 2, 7.5f, 0.5f },
-    [QG_ISA_AVX512]   = { 16, 64, 9.5f, 1.5f, 0.66f, 16, 4, 3.9f, 0.21f },
+    [QG_ISA_BASELINE] = { 4, 64, 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
+    [QG_ISA_AVX2]     = { 32, 8, 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
+    [QG_ISA_AVX512]   = { 16, 64, 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
 };
 
 /* Bits of a value in place of bytes, for each number: more instructions make them. */
@@ -73,9 +74,11 @@ static float gain_of(qg_isa isa, const qg__product *p)
     const float steps = steps_of(k, p, &pairs), groups = (float)p->groups;
     const float multiplied = groups * (float)qg__taps(&p->g) * parts(oc, k->filled_outputs) *
                              parts(c, k->filled_channels) * (float)(k->filled_outputs * k->filled_channels);
-    const float group = k->group + (float)pairs * k->pair + steps * k->step;
-    const float bits = groups * parts(oc, k->outputs) * group,
-                bytes = multiplied * k->multiply / 1000 + (float)p->g.oc * k->result;
+    const float group = pairs == 1 ? k->single : k->group + (float)pairs * k->pair;
+    const bool  patched = p->g.stride == 1 && p->g.kh == p->g.kw && (p->g.kh == 3 || p->g.kh == 5) && c >= 8;
+    const float bits = k->pixel + groups * (k->packed * parts(c, 8) * (float)qg__alphabet_of(p->x).bits +
+                                            parts(oc, k->outputs) * (group + steps * k->step)),
+                bytes = multiplied * (patched ? k->patched : k->direct) / 1000 + (float)p->g.oc * k->result;
     return (float)qg__results(&p->g) * (bits - bytes);
 }
 

@@ -111,14 +111,14 @@ INLINE void expand_group(const decoder *d, int bits, const uint8_t *w, int8_t *t
 {
     if (bits == 4) {
         /* Numbers of 16 bits are shifted, and what leaves a byte or enters it is masked. */
-        typedef uint8_t  half __attribute__((vector_size(HALF)));
+        typedef uint8_t  codes __attribute__((vector_size(HALF)));
         typedef uint16_t wide __attribute__((vector_size(HALF)));
-        half      v, offset;
+        codes     v, offset;
         const int shift = d->shift;
         memcpy(&v, w, sizeof v), memcpy(&offset, &d->offset, sizeof offset);
-        const half mask = (half){ 0 } + (uint8_t)(15 << shift);
-        const half low  = ((half)((wide)v << shift) & mask) + offset;
-        const half high = ((half)((wide)v >> (4 - shift)) & mask) + offset;
+        const codes mask = (codes){ 0 } + (uint8_t)(15 << shift);
+        const codes low  = ((codes)((wide)v << shift) & mask) + offset;
+        const codes high = ((codes)((wide)v >> (4 - shift)) & mask) + offset;
         memcpy(to, &low, sizeof low), memcpy(to + HALF, &high, sizeof high);
         return;
     }

@@ -313,19 +313,24 @@ static inline vi load_codes(const int8_t *w) { return *(const vi *)w; }
 
 /* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that
  * are operands of the intrinsic to memory and back. */
+#if defined(__AVX512VNNI__)
 static inline vi add_products(vi sum, vi x, vi w)
 {
-#if defined(__AVX512VNNI__)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    return sum;
+}
 #else
+/* For tests.  The compiler takes minutes if tiles have this loop. */
+static __attribute__((noinline, unused)) vi add_products(vi sum, vi x, vi w)
+{
     uint8_t a[4 * VL];
     int8_t  b[4 * VL];
     memcpy(a, &x, sizeof a);
     memcpy(b, &w, sizeof b);
     for (int k = 0; k < 4 * VL; k++) sum[k / 4] += (int32_t)a[k] * b[k];
-#endif
     return sum;
 }
+#endif
 #else
 enum { CODES = 2 };
 

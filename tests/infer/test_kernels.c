@@ -221,11 +221,11 @@ static float real(const qg__geometry *g, int r, int q, const float *x, const flo
     for (int i = 0; i < g->kh; i++)
         for (int j = 0; j < g->kw; j++, w += g->c)
             if (inside(g, r, q, i, j, &pixel))
-                for (int c = 0; c < g->c; c++) sum += w[c] * x[pixel * (size_t)g->c + (size_t)c];
+                for (int c = 0; c < g->c; c++) sum = fmaf(w[c], x[pixel * (size_t)g->c + (size_t)c], sum);
     return sum;
 }
 
-/* The same of floats, each sum a chain of products and additions in the order kernel row, column, channel. */
+/* The same of floats, each sum a chain of fused multiply-adds in the order kernel row, column, channel. */
 static void reals_ref(const qg__geometry *g, int n, const float *x, const float *w, float *y)
 {
     for (int m = 0; m < n; m++, x += qg__pixels(g) * (size_t)g->c)
