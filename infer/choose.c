@@ -12,10 +12,11 @@
 
 /* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of so many
  * outputs of a pixel, if it counts one pair of planes, else for the group and for each pair; and for each of
- * their steps, of so many channels.  ns of a product of bytes: for 1000 multiply-adds, of channels and outputs
- * that are filled up, direct or by Winograd's algorithm; and for each result.  Measured on a Zen 4 with
+ * their steps, of so many channels.  ns of a product of bytes: for 1000 multiply-adds, of channels and
+ * outputs that are filled up, direct or by Winograd's algorithm; and for each result.  Measured on a Zen 4
+ * with
  *
- *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-R-32C3-BN-R-GAP-10 --weight bnn --input sign --profile
+ *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-BN-GAP-10 --weight bnn --input sign --profile
  *
  * and with bytes, for several widths, kernels and numbers of bits.  Bits seem 5 % slower here than they are,
  * so that no product takes longer than that of the same shape with 8 bits. */

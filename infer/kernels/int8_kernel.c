@@ -13,8 +13,8 @@
  *
  * Pixels are copied to scratch, unless x is groups as it is: on AVX-512, if its channels fill groups.
  *
- * Without AVX-512, a multiply-add of bytes is a product and a sum of 16 bits: two instructions, of which four begin
- * per cycle at the most.  So kernels of 3 x 3 and 5 x 5 save multiplications instead (patches, below).
+ * Without AVX-512, a multiply-add of bytes is a product and a sum of 16 bits: two instructions, of which four
+ * begin per cycle at the most.  So kernels of 3 x 3 and 5 x 5 save multiplications instead (patches, below).
  *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero *
  * sum (x - z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms
@@ -24,7 +24,8 @@
  * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet of one or two planes,
  * the bytes of a group are as many bits of each, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES
  * bits]; with three or four they are codes of 4 bits, of the first vector in the low halves of bytes. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, HALF = VL * CODES, GROUP_BYTES = VECTORS * HALF };
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
+enum { HALF = VL * CODES, GROUP_BYTES = VECTORS * HALF };
 
 /* So many outputs of a line read weights of an alphabet as they are packed.  For more, a block becomes bytes
  * first. */
@@ -461,7 +462,8 @@ static void fill_u(const qg__geometry *g, const patches *t, size_t groups, const
     const ptrdiff_t tap = (ptrdiff_t)groups_of(g->c) * GROUP_BYTES;
     for (int a = 0; a < t->axis; a++)
         for (int b = 0; b < t->axis; b++) {
-            const int     rows = least(KERNEL, g->kh - KERNEL * a), columns = least(KERNEL, g->kw - KERNEL * b);
+            const int     rows = least(KERNEL, g->kh - KERNEL * a);
+            const int     columns = least(KERNEL, g->kw - KERNEL * b);
             const int8_t *from = w + KERNEL * (a * g->kw + b) * tap;
             vi           *to   = u + (a * t->axis + b) * t->u_kernel;
             for (size_t i = 0; i < VECTORS * groups; i++, from += VL * CODES, to++)

@@ -216,7 +216,8 @@ static void run_few(form weights, int vectors, int pixels, const tile *t)
 #define CASE(f, v, n) if (weights == f && vectors == v && pixels == n) run_tile(f, n, v, t);
 #define CASES(f, v) CASE(f, v, 1) CASE(f, v, 2) CASE(f, v, 3) CASE(f, v, 4)
     if (weights != BYTES_OF_CODES) vectors = VECTORS;
-    CASES(SIGNS, 2) CASES(TERNARY, 2) CASES(PLANES, 2) CASES(NIBBLES, 2) CASES(BYTES_OF_CODES, 1) CASES(BYTES_OF_CODES, 2)
+    CASES(SIGNS, 2) CASES(TERNARY, 2) CASES(PLANES, 2) CASES(NIBBLES, 2)
+    CASES(BYTES_OF_CODES, 1) CASES(BYTES_OF_CODES, 2)
 #undef CASES
 #undef CASE
 }

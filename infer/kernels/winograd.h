@@ -15,12 +15,12 @@
  * Nothing overflows:
  *
  *  1. The absolute values of a row of Bt add up to at most 10, so all sums on the way to Bt d B, of d in
- *     0 .. 255, are within 10 * 10 * 255 = 25500 and fit into 16 bits.  At point (1, 1), the coefficients of d
- *     add up to 68 and -32, hence Bt d B - 36 zero to -32 * 255 - 36 * 255 .. 68 * 255, 17340 on both sides.
+ *     0 .. 255, are within 10 * 10 * 255 = 25500 and fit into 16 bits.  At point (1, 1), the coefficients of
+ *     d add up to 68 and -32, so Bt d B - 36 zero is in -32 * 255 - 36 * 255 .. 68 * 255, +-17340.
  *  2. Those of a row of G add up to at most 7: G g Gt, of g in -128 .. 127, is within 49 * 128 = 6272.
- *  3. A sum of two products of these is within 2 * 25500 * 6272 < 2^31, so add_products has no wrong sum of two.
- *  4. Sums over channels, and those of At .. A, wrap around: all are right modulo 2^32, as is 576 Y.  Times the
- *     inverse of 9 it is 64 Y modulo 2^32, which is 64 Y, with its sign, where |Y| < 2^25.
+ *  3. Two products of these add up to at most 2 * 25500 * 6272 < 2^31, as add_products wants.
+ *  4. Sums over channels, and those of At .. A, wrap around: all are right modulo 2^32, as is 576 Y.  Times
+ *     the inverse of 9 it is 64 Y modulo 2^32, which is 64 Y, with its sign, where |Y| < 2^25.
  *
  * |Y| < 2^25 is up to the caller, who adds so few channels at a time (int8_kernel.c, patches_of).
  *
@@ -212,7 +212,8 @@ static patches patches_of(const qg__geometry *g, int n)
 static bool saves_multiplications(const qg__geometry *g)
 {
     enum { FEWEST_CHANNELS = 8 };
-    if (g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c < FEWEST_CHANNELS) return false;
+    if (g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c < FEWEST_CHANNELS)
+        return false;
     const patches t = patches_of(g, 1);
     const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
     return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&

@@ -71,7 +71,8 @@ static const int cases[][12] = {
     { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0 },   { 2, 5, 4, 3, 5, 3, 3, 1, 1, 1, 0, 0 },
     { 1, 6, 7, 31, 33, 3, 3, 2, 1, 1, 0, 0 }, { 3, 4, 4, 33, 31, 3, 3, 1, 2, 2, 0, 0 },
     { 1, 5, 9, 63, 3, 3, 2, 1, 0, 1, 0, 0 },  { 2, 3, 17, 65, 65, 1, 3, 1, 0, 1, 0, 0 },
-    { 1, 16, 16, 64, 64, 3, 3, 1, 1, 1, 0, 0 }, { 2, 5, 6, 24, 19, 3, 5, 1, 1, 2, 0, 0 }, { 1, 17, 3, 8, 63, 3, 1, 1, 1, 0, 0, 0 },
+    { 1, 16, 16, 64, 64, 3, 3, 1, 1, 1, 0, 0 }, { 2, 5, 6, 24, 19, 3, 5, 1, 1, 2, 0, 0 },
+    { 1, 17, 3, 8, 63, 3, 1, 1, 1, 0, 0, 0 },
     { 3, 1, 1, 65, 10, 1, 1, 1, 0, 0, 0, 0 }, { 90, 1, 1, 20, 9, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 7, 7, 12, 16, 2, 2, 2, 0, 0, 1, 1 }, { 1, 2, 2, 4, 2, 5, 5, 1, 2, 2, 0, 0 },
     { 1, 3, 3, 5, 4, 2, 2, 3, 4, 3, 2, 3 },   { 2, 14, 12, 130, 40, 3, 3, 1, 1, 1, 0, 0 },
@@ -354,8 +355,8 @@ static void refuses_products_whose_sums_might_not_fit(void **state)
 /* Weights of 8 bits. */
 #define EIGHT { -128, 1, 256 }
 
-/* Where channels fill words and outputs fill vectors, a weight takes one bit per plane, or 4 bits if bytes or floats are multiplied
- * with codes of 3 or 4 bits. */
+/* Where channels fill words and outputs fill vectors, a weight takes one bit per plane, or 4 bits if bytes or
+ * floats are multiplied with codes of 3 or 4 bits. */
 static void packed_weights_take_their_bits(void **state)
 {
     const int s[12] = { 1, 8, 8, 128, 64, 3, 3, 1, 1, 1, 0, 0 };
@@ -372,8 +373,10 @@ static void packed_weights_take_their_bits(void **state)
                          2 * 64 * 9 * 128 / 8);
         for (int bits = 3; bits <= 4; bits++) {
             const qg__codes w = { 0, 1, 1 << bits };
-            assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = w }), 64 * 9 * 128 / 2);
-            assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = w }), 64 * 9 * 128 / 2);
+            const qg__int8_product codes = { .g = p.g, .w = w };
+            const qg__real_product reals = { .g = p.g, .w = w };
+            assert_int_equal(of[t].int8->weight_bytes(&codes), 64 * 9 * 128 / 2);
+            assert_int_equal(of[t].real->weight_bytes(&reals), 64 * 9 * 128 / 2);
         }
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = EIGHT }), 64 * 9 * 128);
         assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
@@ -460,7 +463,8 @@ static void check_int8(const int s[12], int8_case c, int number)
     const size_t       n_w = qg__row(&g) * (size_t)g.oc, n_x = (size_t)s[0] * qg__pixels(&g) * (size_t)g.c;
     uint8_t           *x   = exact(n_x);
     int16_t           *w   = exact(n_w * sizeof *w);
-    for (size_t i = 0; i < n_x; i++) x[i] = (uint8_t)drawn((qg__codes){ 0, 1, 256 }, c.how, (uint64_t)number, i);
+    for (size_t i = 0; i < n_x; i++)
+        x[i] = (uint8_t)drawn((qg__codes){ 0, 1, 256 }, c.how, (uint64_t)number, i);
     for (size_t i = 0; i < n_w; i++) w[i] = (int16_t)drawn(c.w, c.how, 99 + (uint64_t)number, i);
     check_int8_of(s, c, x, w, number);
     free(x), free(w);
@@ -504,10 +508,11 @@ static void products_of_8_bits_do_not_overflow(void **state)
  * outputs: patches that end before, at and behind the outputs, in more than are computed at once; channels
  * in one part and in several; windows outside of the image. */
 static const int patched[][12] = {
-    { 7, 9, 11, 16, 20, 3, 3, 1, 1, 1, 0, 0 },  { 1, 32, 31, 8, 16, 3, 3, 1, 1, 1, 0, 0 },  { 5, 8, 8, 64, 17, 3, 3, 1, 1, 1, 0, 0 },
-    { 1, 4, 5, 114, 9, 3, 3, 1, 2, 1, 1, 0 },   { 2, 6, 6, 230, 33, 3, 3, 1, 0, 0, 0, 0 },   { 1, 3, 3, 10, 5, 3, 3, 1, 5, 2, 3, 1 },
-    { 3, 12, 12, 32, 40, 5, 5, 1, 0, 0, 0, 0 }, { 2, 9, 10, 66, 17, 5, 5, 1, 2, 2, 0, 0 },   { 1, 8, 4, 34, 4, 5, 5, 1, 4, 3, 2, 1 },
-    { 9, 8, 8, 14, 8, 5, 5, 1, 2, 2, 0, 0 },
+    { 7, 9, 11, 16, 20, 3, 3, 1, 1, 1, 0, 0 }, { 1, 32, 31, 8, 16, 3, 3, 1, 1, 1, 0, 0 },
+    { 5, 8, 8, 64, 17, 3, 3, 1, 1, 1, 0, 0 }, { 1, 4, 5, 114, 9, 3, 3, 1, 2, 1, 1, 0 },
+    { 2, 6, 6, 230, 33, 3, 3, 1, 0, 0, 0, 0 }, { 1, 3, 3, 10, 5, 3, 3, 1, 5, 2, 3, 1 },
+    { 3, 12, 12, 32, 40, 5, 5, 1, 0, 0, 0, 0 }, { 2, 9, 10, 66, 17, 5, 5, 1, 2, 2, 0, 0 },
+    { 1, 8, 4, 34, 4, 5, 5, 1, 4, 3, 2, 1 }, { 9, 8, 8, 14, 8, 5, 5, 1, 2, 2, 0, 0 },
 };
 enum { PATCHED = sizeof patched / sizeof *patched };
 
@@ -519,8 +524,9 @@ static void products_on_patches_agree_with_the_definition(void **state)
         for (int k = 0; k < 6; k++) check_int8(patched[i], kinds[k], 100 * i + k);
 }
 
-/* The largest results, of channels in several parts; and the largest numbers that the 36 points of a patch have, in each of 36
- * images: x is 255 where it adds to the point, or where it subtracts, and weights have the signs of the point. */
+/* The largest results, of channels in several parts; and the largest numbers that the 36 points of a patch
+ * have, in each of 36 images: x is 255 where it adds to the point, or where it subtracts, and weights have the
+ * signs of the point. */
 static void products_on_patches_do_not_overflow(void **state)
 {
     static const int inputs[6][6] = { { 4, 0, -5, 0, 1, 0 },  { 0, -4, -4, 1, 1, 0 }, { 0, 4, -4, -1, 1, 0 },
@@ -556,8 +562,9 @@ static void products_on_patches_do_not_overflow(void **state)
 
 static void products_with_floats_have_the_bits_of_the_definition(void **state)
 {
-    const qg__codes of_weights[] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()), { 0, 1, 2 }, { -3, 2, 4 }, { -8, 1, 16 },
-                                     { -15, 2, 16 }, { 0, 1, 11 }, { -4, 1, 8 }, EIGHT, { -40000, 300, 256 } };
+    const qg__codes of_weights[] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()), { 0, 1, 2 },
+                                     { -3, 2, 4 }, { -8, 1, 16 }, { -15, 2, 16 }, { 0, 1, 11 }, { -4, 1, 8 },
+                                     EIGHT, { -40000, 300, 256 } };
     const int       kinds = sizeof of_weights / sizeof *of_weights;
     for (int i = 0; i < kinds * CASES; i++) {
         const int             *s = cases[i / kinds];

@@ -299,14 +299,17 @@ static void zero_points_of_outputs_agree_with_the_definition(void **state)
                                   .groups = 1, .x = operands[x], .w = { 0, 1, 256 }, .zeros = true }, n, key);
 }
 
-/* With a channel per group, lines of every length, weights of more than 16 bits, and x whose zero point is at either end. */
+/* With a channel per group, lines of every length, weights of more than 16 bits, and x whose zero point is at
+ * either end. */
 static void products_of_a_channel_agree_with_the_definition(void **state)
 {
-    static const qg__codes ws[] = { { -128, 1, 256 }, { -32767, 1, 200 }, { -32768, 300, 220 }, { -40000, 400, 201 } },
+    static const qg__codes ws[] = { { -128, 1, 256 }, { -32767, 1, 200 }, { -32768, 300, 220 },
+                                    { -40000, 400, 201 } },
                            xs[] = { { 0, 1, 256 }, { -255, 1, 256 }, { -100, 1, 256 } };
     for (int i = 0; i < 24; i++) {
         const int c = i % 2 ? 35 : 16;
-        check(&(qg__product){ .g = square(3 + i % 3, 2 + i, c, c, 3, 1 + i / 12, 1), .groups = c, .x = xs[i % 3], .w = ws[i % 4] },
+        check(&(qg__product){ .g = square(3 + i % 3, 2 + i, c, c, 3, 1 + i / 12, 1), .groups = c,
+                              .x = xs[i % 3], .w = ws[i % 4] },
               1 + i % 2 * 9, 6000 + (uint64_t)i);
     }
 }
