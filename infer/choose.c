@@ -16,7 +16,7 @@
  * outputs that are filled up, direct or by Winograd's algorithm; and for each result.  Measured on a Zen 4
  * with
  *
- *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-BN-GAP-10 --weight bnn --input sign --profile
+ *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-10 --weight bnn --input sign --profile
  *
  * and with bytes, for several widths, kernels and numbers of bits.  Bits seem 5 % slower here than they are,
  * so that no product takes longer than that of the same shape with 8 bits. */

@@ -168,7 +168,8 @@ static const struct {
     { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
     { "eval --run bent --best", 1, "bent/best.safetensors" },
     { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },
-    { "quantize --run run --weight float", 1, "nothing to quantize: name a scheme that run does not have with --weight, --input or --layer" },
+    { "quantize --run run --weight float", 1, "nothing to quantize: name a scheme that run does not have "
+      "with --weight, --input or --layer" },
     { "export", 2, "--run is missing: the directory of a run, or a checkpoint" },
     { "export --run run", 2, "--out is missing: the file to write" },
     { "export --run run --out net --to onxx", 2, "--to 'onxx' is not one of " },

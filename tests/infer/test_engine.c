@@ -629,12 +629,14 @@ static const char *chosen(int c, int groups)
     assert_true(floats && w);
     for (int i = 0; i < row * c; i++) w[i] = i % 2 ? -1 : 1;
     const packed_step step[] = {
-        { { .kind = QG__QUANTIZE, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .coding = QG__AS_BITS, .q_lowest = -1,
-            .q_step = 2, .q_count = 2 }, floats, NULL, NULL },
-        { { .kind = QG__MAXPOOL, .x = 1, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 1, .kw = 1, .stride = 1,
-            .coding = QG__AS_BITS, .q_lowest = -1, .q_step = 2, .q_count = 2 }, NULL, NULL, NULL },
-        { { .kind = QG__PRODUCT, .x = 2, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 3, .kw = 3, .stride = 1, .top = 1,
-            .left = 1, .groups = groups, .w_lowest = -1, .w_step = 2, .w_count = 2, .w_bits = 1 }, floats, w, NULL } };
+        { { .kind = QG__QUANTIZE, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c,
+            .coding = QG__AS_BITS, .q_lowest = -1, .q_step = 2, .q_count = 2 }, floats, NULL, NULL },
+        { { .kind = QG__MAXPOOL, .x = 1, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 1,
+            .kw = 1, .stride = 1, .coding = QG__AS_BITS, .q_lowest = -1, .q_step = 2, .q_count = 2 },
+          NULL, NULL, NULL },
+        { { .kind = QG__PRODUCT, .x = 2, .z = -1, .h = 8, .w = 8, .c = c, .oh = 8, .ow = 8, .oc = c, .kh = 3,
+            .kw = 3, .stride = 1, .top = 1, .left = 1, .groups = groups, .w_lowest = -1, .w_step = 2,
+            .w_count = 2, .w_bits = 1 }, floats, w, NULL } };
     loaded l = load(&(packed_net){ 8, 8, c, 0, NULL, 3, step, 0, NULL });
     snprintf(kind, sizeof kind, "%s", qg_infer_step_kind(l.net, 2));
     free(l.memory), free(floats), free(w);

@@ -518,22 +518,26 @@ enum { PATCHED = sizeof patched / sizeof *patched };
 
 static void products_on_patches_agree_with_the_definition(void **state)
 {
-    const int8_case kinds[] = { { 0, DRAWN, EIGHT },             { 128, ENDS, EIGHT },             { 255, ENDS, { -5, 3, 99 } },
-                                { 17, DRAWN, { -255, 2, 256 } }, { 3, DRAWN, { -1, 1, 3 } },       { 0, ENDS, { -15, 2, 16 } } };
+    const int8_case kinds[] = { { 0, DRAWN, EIGHT },         { 128, ENDS, EIGHT },
+                                { 255, ENDS, { -5, 3, 99 } }, { 17, DRAWN, { -255, 2, 256 } },
+                                { 3, DRAWN, { -1, 1, 3 } },  { 0, ENDS, { -15, 2, 16 } } };
     for (int i = 0; i < PATCHED; i++)
         for (int k = 0; k < 6; k++) check_int8(patched[i], kinds[k], 100 * i + k);
 }
 
 /* The largest results, of channels in several parts; and the largest numbers that the 36 points of a patch
- * have, in each of 36 images: x is 255 where it adds to the point, or where it subtracts, and weights have the
- * signs of the point. */
+ * have, in each of 36 images: x is 255 where it adds to the point, or where it subtracts, and weights have
+ * the signs of the point. */
 static void products_on_patches_do_not_overflow(void **state)
 {
     static const int inputs[6][6] = { { 4, 0, -5, 0, 1, 0 },  { 0, -4, -4, 1, 1, 0 }, { 0, 4, -4, -1, 1, 0 },
                                       { 0, -2, -1, 2, 1, 0 }, { 0, 2, -1, -2, 1, 0 }, { 0, 4, 0, -5, 0, 1 } };
-    static const int signs[6][3]  = { { 1, 1, 1 }, { 1, 1, 1 }, { 1, -1, 1 }, { 1, 1, 1 }, { 1, -1, 1 }, { 1, 1, 1 } };
-    static const int parts[][12] = { { 1, 4, 5, 228, 5, 3, 3, 1, 1, 1, 0, 0 }, { 1, 8, 6, 82, 9, 5, 5, 1, 2, 2, 0, 0 } };
-    const int8_case  ends[] = { { 0, HIGHEST, EIGHT }, { 255, LOWEST, EIGHT }, { 255, LOWEST, { -255, 2, 256 } } };
+    static const int signs[6][3]  = { { 1, 1, 1 },  { 1, 1, 1 }, { 1, -1, 1 },
+                                      { 1, 1, 1 }, { 1, -1, 1 }, { 1, 1, 1 } };
+    static const int parts[][12] = { { 1, 4, 5, 228, 5, 3, 3, 1, 1, 1, 0, 0 },
+                                     { 1, 8, 6, 82, 9, 5, 5, 1, 2, 2, 0, 0 } };
+    const int8_case  ends[]      = { { 0, HIGHEST, EIGHT }, { 255, LOWEST, EIGHT },
+                                     { 255, LOWEST, { -255, 2, 256 } } };
     for (int k = 0; k < 6; k++) check_int8(parts[k % 2], ends[k / 2], k);
     for (int kernel = 3; kernel <= 5; kernel += 2)
         for (int end = 0; end < 4; end++) {
