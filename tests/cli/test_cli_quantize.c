@@ -65,7 +65,7 @@ static void test_schemes_decide_about_the_ends(void **state)
 static void test_without_schemes_floats_get_8_bits(void **state)
 {
     static const char *const runs[][3] = { { "float", "",
-                                             "weight = \"fake_quant:range=current,per-channel=yes\"" },
+                                             "weight = \"fake_quant:bits=8,range=current,per-channel=yes\"" },
                                            { "twn", "--weight twn ", "weight = \"twn\"\n" },
                                            { "dorefa", "--input dorefa:bits=2 ", "input = \"dorefa:bits=2\"\n" } };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -76,7 +76,7 @@ static void test_without_schemes_floats_get_8_bits(void **state)
         assert_runs("quantize --run @/%s --calibrate 60 --json --out @/%s-8", runs[i][0], runs[i][0]);
         snprintf(config, sizeof config, "%s-8/config.toml", runs[i][0]);
         assert_config(config, runs[i][2]);
-        assert_config(config, i < 2 ? "input = \"fake_quant:range=observed\"\n" : runs[0][2]);
+        assert_config(config, i < 2 ? "input = \"fake_quant:bits=8,range=observed\"\n" : runs[0][2]);
         assert_runs("export --run @/%s-8 -o @/codes.qg --json", runs[i][0]);
         assert_true(!last_truth("float_inputs"));
     }
