@@ -83,7 +83,7 @@ static void test_without_schemes_floats_get_8_bits(void **state)
     assert_status("export --run @/float -o @/floats.qg", 0);
     assert_stdout("\ninputs         floats, which take several times as long as codes of 8 bits: ");
     assert_status("quantize --run @/float --layer fc1:weight=twn --calibrate 60 --json --out @/layer", 0);
-    assert_config("layer/config.toml", "layer = \"fc1:weight=twn\"\n");
+    assert_config("layer/config.toml", "fc1:weight=twn\"");
     assert_string_equal(last_text("weight"), "float");
 }
 
