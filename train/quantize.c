@@ -52,8 +52,8 @@ static qg_status leave_out(qg_recipe *c)
     return qg__recipe_put(c, qg__recipe_key("quantize-after"), "0");
 }
 
-/* Where no scheme is named, products get codes of 8 bits for what is a float: exact integers, which the engine
- * multiplies several times as fast. */
+/* Where no scheme is named, products get codes of 8 bits for what is a float: exact integers, which the
+ * engine multiplies several times as fast. */
 static qg_status choose_schemes(quantization *z)
 {
     static const char *const named[] = { "weight", "input", "layer" };
