@@ -4,7 +4,8 @@
  * and a kernel says where a multiply-add is rounded once.  AVX-512, AVX2 and AArch64 have an instruction for
  * it.  Elsewhere doubles give the same bits: the product of two floats is exact there, and a sum that is
  * first rounded to odd (if it is not exact, to the neighbour whose last bit is 1) and then to float is
- * rounded as if once, also to denormals [Boldo, Melquiond 2008].
+ * rounded as if once, also to denormals [Boldo, Melquiond 2008].  Vectors are rounded to nearest twice, and
+ * to odd only where that may differ.
  */
 #ifndef QG_FMA_H
 #define QG_FMA_H
@@ -99,10 +100,25 @@ static inline __attribute__((always_inline)) f64 odd_sum(f64 p, f64 d)
     return (f64)(((i64)s + below) | ((above | below) & 1));
 }
 
-static inline __attribute__((always_inline)) vf fma_of(vf a, vf b, vf c)
+static __attribute__((noinline, cold, unused)) vf fma_in_doubt(vf a, vf b, vf c)
 {
     const f64 low = odd_sum(half_of(a, 0) * half_of(b, 0), half_of(c, 0));
     return of_halves(low, odd_sum(half_of(a, 1) * half_of(b, 1), half_of(c, 1)));
+}
+
+/* Rounded to double and then to float, which differs only where the double lies midway between two floats, or
+ * where a float is denormal or nearly. */
+static inline __attribute__((always_inline)) vf fma_of(vf a, vf b, vf c)
+{
+#if defined(__SSE2__)
+    const f64 low  = half_of(a, 0) * half_of(b, 0) + half_of(c, 0);
+    const f64 high = half_of(a, 1) * half_of(b, 1) + half_of(c, 1);
+    const vf  y = of_halves(low, high);
+    const vi  words = (vi)_mm_shuffle_ps((__m128)low, (__m128)high, 0x88), size = (vi)y & INT32_MAX;
+    const vi  doubt = ((words << 3) == INT32_MIN) | ((size > 0) & (size < 0x00800001));
+    if (!__builtin_expect(_mm_movemask_epi8((__m128i)doubt), 0)) return y;
+#endif
+    return fma_in_doubt(a, b, c);
 }
 
 #endif
