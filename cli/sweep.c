@@ -494,6 +494,24 @@ static void print_json(const sweep *s, const averages *of, const listing *runs)
     qg__json_end(&j);
 }
 
+/* Finished runs stay as they are, but a mean over two versions is not taken without a word. */
+static void warn_of_versions(const listing *runs)
+{
+    int           others = 0;
+    const listed *first  = NULL;
+    for (size_t i = 0; i < runs->count; i++) {
+        const listed *r = &runs->item[i];
+        if (r->state != LISTED_FINISHED || r->result.arithmetic == QG_ARITHMETIC) continue;
+        if (!others++) first = r;
+    }
+    if (!others) return;
+    print_safe(stderr,
+               NAME ": warning: %d of the finished runs, the first in %s, were trained under another version "
+               "of the arithmetic than %d, which this program has; to train them again, rename their "
+               "directories\n",
+               others, first->dir, QG_ARITHMETIC);
+}
+
 static qg_status report(const sweep *s)
 {
     listing   runs   = { 0 };
@@ -506,6 +524,7 @@ static qg_status report(const sweep *s)
         /* Another sweep may be looking whether its run is the same, and has the lock meanwhile. */
         if (!status && s->job[i].state == FINISHED && runs.item[i].result.complete) runs.item[i].state = LISTED_FINISHED;
     }
+    if (!status) warn_of_versions(&runs);
     if (!status) status = averages_of(s->asked, number, &runs, &of);
     if (!status && config_flag(s->asked, "json")) print_json(s, &of, &runs);
     else if (!status && config_flag(s->asked, "csv")) averages_print_csv(&of, stdout);

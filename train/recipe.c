@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "train/run.h"
-#include "train/runs.h"
 
 static int index_of(const char *name)
 {
@@ -229,16 +228,12 @@ const char *qg_recipe_get(qg_recipe *r, const char *key)
 qg_recipe *qg_recipe_of_run(const char *dir)
 {
     qg__run_paths p;
-    qg_fit_result so_far;
     qg_recipe     stored = { 0 }, *r = qg_recipe_new();
     qg_status     status = r ? qg__run_paths_of(dir, &p) : QG_EMEM;
     if (!status) status = qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored);
     if (!status) status = qg__recipe_as_stored(&stored, r);
-    if (!status) {
-        r->resolved = r->of_run = true;
-        r->unfinished = r->defaults == 1 && (qg_run_result(dir, &so_far) || !so_far.complete);
-    }
     qg__recipe_clear(&stored);
+    if (!status) r->resolved = r->of_run = true;
     if (!status) return r;
     qg_recipe_free(r);
     return NULL;
@@ -250,25 +245,10 @@ static bool lacks(const qg_recipe *run, const qg_recipe *asked, int i)
     return run->of_run && qg_recipe_keys[i].absent && !run->text[i] && !asked->text[i];
 }
 
-/* Whether a recipe that was combined as the version of an unfinished run would have is that of the run. */
-static bool was_meant(const qg_recipe *asked, const qg_recipe *run)
-{
-    qg_recipe then = { 0 };
-    bool      was  = run->unfinished && !asked->resolved && !qg__recipe_resolve_as(asked, asked->base, false, run, &then);
-    for (int i = 0; i < QG__RECIPE_KEYS && was; i++) {
-        const unsigned is = qg_recipe_keys[i].is;
-        const bool     decides = is & QG_RECIPE_IDENTITY && (!(is & QG_RECIPE_PER_RUN) || i == QG__KEY_SEED);
-        was = !decides || lacks(run, asked, i) || !differ(&then, run, i);
-    }
-    qg__recipe_clear(&then);
-    return was;
-}
-
 const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after)
 {
     const qg_recipe *x = qg__recipe_full(a), *y = x ? qg__recipe_full(b) : NULL;
-    if (!y || was_meant(a, y)) return NULL;
-    for (int i = after ? (int)(after - qg_recipe_keys) + 1 : 0; i < QG__RECIPE_KEYS; i++)
+    for (int i = after ? (int)(after - qg_recipe_keys) + 1 : 0; y && i < QG__RECIPE_KEYS; i++)
         if (differ(x, y, i) && !lacks(y, a, i)) return &qg_recipe_keys[i];
     return NULL;
 }

@@ -94,8 +94,8 @@ qg_recipe  *qg_recipe_of_run(const char *dir);
  *     for (const qg_recipe_key *k = NULL; (k = qg_recipe_difference(r, run, k));)
  *         if (k->is & QG_RECIPE_IDENTITY && !(k->is & QG_RECIPE_PER_RUN)) ..     the run is not what r describes
  *
- * If b is the recipe of a run of an older version (qg_recipe_of_run), a key which that version lacked is compared only if a sets it;
- * and if the run is not finished, names in a that have changed their meaning since have the old one. */
+ * If b is the recipe of a run of an older version (qg_recipe_of_run), a key which that version lacked is
+ * compared only if a sets it. */
 const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after);
 
 /* Whether all values are compatible: the layers that layer and freeze name exist, each quantizer is legal where the model uses it,

@@ -87,7 +87,7 @@ struct qg_recipe {                          /* {0} is empty */
                                                omits depends on the version of the defaults */
     qg_recipe *base, *full;                 /* of an object: what qg_recipe_read read; with what follows from it, or NULL */
     bool       resolved;                    /* .. its texts are all that follows: it is its own full */
-    bool       of_run, unfinished;          /* .. of a run; in a version that knows what the names of old ones mean */
+    bool       of_run;                      /* .. of a run */
     qg_status  failed;                      /* .. its first failure, and why */
     char       failure[512];
     char      *identity, *file;             /* of qg__recipe_spec: in checkpoints, and as config.toml */
@@ -175,10 +175,6 @@ const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *
 QG_MUST_CHECK
 qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out,
                                bool *usage);
-
-/* The recipe of a new run, as the version of run would have combined it: whether run is what was asked for. */
-QG_MUST_CHECK
-qg_status   qg__recipe_resolve_as(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *run, qg_recipe *out);
 
 /* Checks that the values of a resolved recipe are compatible, or of one that trains, that the optimizer can train these
  * weights, too.  Fails with QG_EARG. */

@@ -191,17 +191,6 @@ qg_status qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool
     return status;
 }
 
-qg_status qg__recipe_resolve_as(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *run, qg_recipe *out)
-{
-    qg_recipe all    = { 0 };
-    qg_status status = gather(asked, file, inits, &all);
-    if (!status) status = ask_as(run->defaults, &all);
-    if (!status && run->defaults == 1) status = set_fallback(&all, "defaults", "1");
-    if (!status) status = merge(&all, out);
-    qg__recipe_clear(&all);
-    return status;
-}
-
 qg_status qg__recipe_check(const qg_recipe *r)
 {
     const qg_status status = check_optimizer(r);

@@ -173,12 +173,14 @@ qg_status place_take(char dir[QG__PATH_BYTES], bool claim)
 
 /* --- runs that exist ---------------------------------------------------------------------- */
 
-typedef enum kinship { STRANGER, NEAR, BUSY, SAME } kinship;    /* the later is told of rather than the earlier */
+/* The later is told of rather than the earlier. */
+typedef enum kinship { STRANGER, NEAR, OTHER_VERSION, BUSY, SAME } kinship;
 
 typedef struct candidate {
     char            dir[QG__PATH_BYTES];
     kinship         is;
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
+    int             arithmetic;         /* the version under which it was begun */
     bool            unfinished;
     struct timespec time;
 } candidate;
@@ -213,6 +215,16 @@ static bool starts_alike(const config *asked, qg_recipe *run)
     return inits == (qg_recipe_get(run, "init-digest") != NULL) && learns == (qg_recipe_get(run, "teacher-digest") != NULL);
 }
 
+/* The version of the arithmetic that its checkpoint notes, or if it has none, of this program. */
+static int arithmetic_of(const char *dir)
+{
+    qg_run     *run   = qg_run_open(dir, QG_RUN_LAST);
+    const char *noted = run ? qg_run_note(run, "arithmetic") : NULL;
+    const int   version = noted ? atoi(noted) : run ? 1 : QG_ARITHMETIC;
+    qg_run_close(run);
+    return version;
+}
+
 /* What a run in dir, if there is one, has to do with what is asked for. */
 static void read_candidate(const char *dir, const config *asked, candidate *out)
 {
@@ -229,6 +241,8 @@ static void read_candidate(const char *dir, const config *asked, candidate *out)
             snprintf(out->differs, sizeof out->differs, "%s, which is %s there", o->name,
                      there ? there : o->kind == QG_RECIPE_FLAG ? "off" : "not set");
         out->unfinished = qg_run_result(dir, &r) || !r.complete;
+        out->arithmetic = out->is == SAME && out->unfinished ? arithmetic_of(dir) : QG_ARITHMETIC;
+        if (out->arithmetic != QG_ARITHMETIC) out->is = OTHER_VERSION;
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
@@ -248,6 +262,10 @@ static void tell(const candidate *of, char missed[PLACE_MISSED_BYTES])
 {
     *missed = '\0';
     if (of->is == BUSY) snprintf(missed, PLACE_MISSED_BYTES, "a process is training in %s", of->dir);
+    if (of->is == OTHER_VERSION)
+        snprintf(missed, PLACE_MISSED_BYTES,
+                 "%s was begun under version %d of the arithmetic, and this program has version %d", of->dir,
+                 of->arithmetic, QG_ARITHMETIC);
     if (of->is == NEAR) snprintf(missed, PLACE_MISSED_BYTES, "%s differs only in %s", of->dir, of->differs);
 }
 

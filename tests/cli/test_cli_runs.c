@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/foreign.h"
 #include "tests/support/program.h"
 #include "tests/support/tree.h"
 
@@ -173,7 +174,7 @@ static void test_resume_finds_a_run_from_before_an_option(void **state)
     assert_string_equal(last_text("run"), KEEPS);
 }
 
-/* An unfinished run goes on with the defaults with which it began; a finished one is no answer to what is asked today. */
+/* Words without a file have today's meaning. */
 #define LIKE "train --model lenet5 --data-dir set --batch 24 --epochs 1 --threads 1 --seed 3 --json "
 static void test_resume_finds_a_run_of_older_defaults(void **state)
 {
@@ -182,13 +183,8 @@ static void test_resume_finds_a_run_of_older_defaults(void **state)
     run_shell("grep -q '^weight = \"xnor\"$' @/runs/old/config.toml && ! grep -q '^defaults' @/runs/old/config.toml");
     assert_status(LIKE "--weight xnor:rule=identity --resume --budget 0", 3);
     assert_stderr("found no run with these options");
-    assert_status(LIKE "--weight xnor:as=paper --resume --budget 0", 3);
+    assert_status(LIKE "--config old.toml --weight xnor:as=paper --resume", 0);
     assert_string_equal(last_text("run"), "runs/old");
-    assert_status(LIKE "--weight xnor:rule=exact --resume", 0);
-    assert_string_equal(last_text("run"), "runs/old");
-    run_shell("rm -r @/runs/lenet5-xnor-*");
-    assert_status(LIKE "--weight xnor:rule=exact --resume --budget 0", 3);
-    assert_stderr("found no run with these options");
 }
 
 /* Which run may have been meant: the newest that differs in one option alone, which is named. */
@@ -215,6 +211,24 @@ static void test_resume_tells_runs_by_what_they_started_from(void **state)
     assert_status(PAUSED "--teacher runs/lenet/seed-3", 3);
     assert_status(RUN "--epochs 2 --resume --teacher runs/lenet/seed-3", 0);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-teacher=seed-3-3");
+}
+
+/* No run of another version of the arithmetic continues, so --resume looks on, or says what was there. */
+static void test_resume_passes_over_another_arithmetic(void **state)
+{
+    assert_status(PAUSED, 3);
+    assert_status(PAUSED, 3);
+    note_anew(THEIRS "-2/last.safetensors", "arithmetic", NULL);
+    assert_status(RUN "--epochs 2 --resume", 0);
+    assert_string_equal(last_text("run"), THEIRS);
+    assert_status(RUN "--epochs 2 --resume", 0);            /* the finished one */
+    assert_string_equal(last_text("run"), THEIRS);
+    run_shell("rm -r " THEIRS);
+    assert_status(PAUSED "--lr 0.1", 3);                    /* newer, but another one */
+    assert_status(PAUSED "--resume", 3);
+    assert_string_equal(last_text("run"), THEIRS);
+    assert_stderr("found no run with these options; " THEIRS "-2 was begun under version 1 of the arithmetic");
+    assert_stderr("and this program has version 2; a new one starts in " THEIRS);
 }
 
 /* One that --force has set aside is not found either. */
@@ -246,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup(test_resume_finds_a_run_from_before_an_option, restore_tree),
         cmocka_unit_test_setup(test_resume_finds_a_run_of_older_defaults, restore_tree),
         cmocka_unit_test_setup(test_resume_names_the_run_that_is_nearest, restore_tree),
+        cmocka_unit_test_setup(test_resume_passes_over_another_arithmetic, restore_tree),
         cmocka_unit_test_setup_teardown(test_resume_leaves_a_run_alone_that_is_training, restore_tree, end_background),
     };
     return cmocka_run_group_tests(tests, set_up_runs, tear_down);

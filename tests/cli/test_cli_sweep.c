@@ -248,6 +248,17 @@ static void test_a_run_of_another_arithmetic_is_not_continued(void **state)
     assert_status(SMALL "--array 2", 0);
 }
 
+/* They are not trained again, but no mean is taken over two versions without a word. */
+static void test_finished_runs_of_another_arithmetic_are_named(void **state)
+{
+    assert_status(SMALL, 0);
+    assert_null(strstr(last.err, "another version"));
+    edit_result("all/weight=twn-seed-2/result.json", "\"arithmetic\":2,", "\"arithmetic\":1,");
+    assert_status(SMALL, 0);
+    assert_stderr("warning: 1 of the finished runs, the first in all/weight=twn-seed-2, were trained under ");
+    assert_stdout("\ntwn      2/2  ");
+}
+
 /* The first run is over only after 100,000 epochs. */
 static pid_t start_endless_sweep(void)
 {
@@ -327,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup(test_two_sweeps_that_fail_say_why, restore_tree),
         cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
         cmocka_unit_test_setup(test_a_run_of_another_arithmetic_is_not_continued, restore_tree),
+        cmocka_unit_test_setup(test_finished_runs_of_another_arithmetic_are_named, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
         cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),
