@@ -69,6 +69,10 @@ float    *qg__reduce_room(qg_tape *t, qg_var *y, qg__slices b, size_t n);
 
 /* --- products that are sums over the batch ---------------------------------------------------- */
 
+/* Floats in the longest vector, that of AVX-512.  On every machine, matrices are divided between threads and
+ * processes at multiples of it. */
+enum { QG_LONGEST_VECTOR = 16 };
+
 /* A matrix [rows][count] that depends on all images: each process computes some of its columns. */
 typedef struct qg__columns {
     int  rows, count;

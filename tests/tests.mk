@@ -45,6 +45,7 @@ $(TRAINING): $(BUILD)/tests/originals/training/steps.o
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_fma: $(BUILD)/tests/support/fma_kernel.sixteen.o
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
+$(BUILD)/tests/core/test_dense_kernel: $(BUILD)/core/kernels/dense_kernel.sixteen.o
 $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o
 $(BUILD)/tests/infer/test_kernels: $(patsubst %.c,$(BUILD)/%.sixteen.o,$(wildcard infer/kernels/*_kernel.c))
 endif

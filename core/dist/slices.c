@@ -50,11 +50,10 @@ qg_tensor qg__whole_batch(qg_tape *t, const qg_var *v)
 
 /* --- products that are sums over the batch ---------------------------------------------------- */
 
-/* The first column of a rank: multiples of a vector's length, if there are enough columns. */
+/* The first column of a rank: a multiple of a vector's length. */
 static int column_of(int count, int rank)
 {
-    enum { VECTOR = 16 };
-    return rank == qg_ranks() ? count : count / VECTOR * rank / qg_ranks() * VECTOR;
+    return rank == qg_ranks() ? count : count / QG_LONGEST_VECTOR * rank / qg_ranks() * QG_LONGEST_VECTOR;
 }
 
 qg__columns qg__columns_of(qg__slices b, int rows, int count)

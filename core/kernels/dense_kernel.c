@@ -3,14 +3,15 @@
 #include "core/kernels/conv_tile.h"
 #include "core/kernels/fma.h"
 
-/* --- four rows to four columns ------------------------------------------------------------ */
+/* --- transposing ---------------------------------------------------------------------------- */
 
-/* A register is VL / 4 quads of floats.  Instructions turn rows to columns within quads; each quad is loaded from its
- * own place, or stored to it, so that quads need no exchange. */
+/* A register holds VL / 4 quads of four floats.  The shuffles below move floats within quads only, which
+ * takes one instruction each; to exchange whole quads would take more, so each quad is loaded from its own
+ * address, or stored to it. */
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* JOIN: quad b is at from[b] + offset.  LOWER, UPPER: the lower or upper two floats of each quad of a, and those of
- * b between them. */
+/* JOIN: the register whose quad b is at from[b] + offset.  LOWER, UPPER: in each quad, the lower or upper two
+ * floats of a and of b by turns: a0 b0 a1 b1, a2 b2 a3 b3. */
 #if __has_builtin(__builtin_shufflevector)
 #define QUAD(b) (*(const quad *)(from[b] + offset))
 #if VL == 16
@@ -32,7 +33,7 @@ typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 #define UPPER(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 INLINE vec join(const float *const *from, ptrdiff_t offset) { return JOIN(); }
-#else                                   /* gcc 10 and 11, through memory */
+#else                                   /* gcc 10 and 11 have no such shuffles */
 INLINE vec join(const float *const *from, ptrdiff_t offset)
 {
     vec v;
@@ -50,7 +51,8 @@ INLINE vec zip(vec a, vec b, int first)
 #define UPPER(a, b) zip(a, b, 2)
 #endif
 
-/* out[i][4 b + r] = in[r][4 b + i]: in each quad, rows become columns. */
+/* out[i][4 b + r] = in[r][4 b + i]: quads b of the four registers are a 4 x 4 matrix, which is
+ * transposed. */
 INLINE void turn(const vec *in, vec *out)
 {
     const vec a = LOWER(in[0], in[2]), b = LOWER(in[1], in[3]);
@@ -58,7 +60,7 @@ INLINE void turn(const vec *in, vec *out)
     out[0] = LOWER(a, b), out[1] = UPPER(a, b), out[2] = LOWER(c, d), out[3] = UPPER(c, d);
 }
 
-/* to[c][r] = from[r][c].  Rows of `to` have a place for a multiple of four. */
+/* to[c][r] = from[r][c].  If rows is no multiple of four, the last one is repeated up to the next. */
 static void transpose(int rows, int columns, const float *from, ptrdiff_t from_row, float *to,
                       ptrdiff_t to_row)
 {
@@ -82,26 +84,36 @@ static void transpose(int rows, int columns, const float *from, ptrdiff_t from_r
 
 /* --- one chain of a tile ------------------------------------------------------------------- */
 
-/* A tile has rows x vectors sums, as in core/kernels/conv_tile.h: PIXELS_2 rows of two vectors, or
- * PIXELS_1 of one.
+/* A tile is a part of the result whose sums stay in registers during a chain: PIXELS_2 rows of two vectors,
+ * or PIXELS_1 rows of one (core/kernels/conv_tile.h says why so many).
  *
- * A chain of q has rows of ROW floats, so that one register holds the address of all; ROW is no power of
- * two, so they use all lines of the cache.  A chain of p is a panel of at most PANEL lanes.  Tiles of 14 rows
- * read a panel slowly enough for the second-level cache, and then write long runs of all of its lanes before the
- * next rows; for those of 6 rows it stays in the first. */
+ * For a chain, q is copied to rows that are ROW floats apart, a constant, so that one register addresses all
+ * of them.  ROW is no power of two, because then few lines of the cache would have to hold all rows.
+ *
+ * p is copied for a chain and at most PANEL lanes, a panel.  All rows of the result use a panel before the
+ * next one is copied.  With AVX-512 it is read from the second-level cache: a tile of 14 rows computes so
+ * much with each line that the next one comes in time, and a wide panel means long rows of results.  Tiles of
+ * 6 rows compute less, so their panel stays in the first-level cache. */
 enum { LINE = 16, ROW = QG_CHAIN + LINE, PANEL = VL == 16 ? 256 : 2 * BLOCK };
 
-/* Chains of fewer than SHORT steps begin and end too often for the largest tiles of AVX-512. */
+/* With AVX-512, chains of fewer than SHORT steps have smaller tiles: to begin and end a tile takes longer,
+ * the larger it is. */
 enum { SHORT = 32 };
 
-/* Rows of q that lie side by side, more than MANY of them, are copied. */
+/* Where q has its rows side by side, it is copied only if its steps are more than MANY floats apart. */
 enum { MANY = 64 };
 
-/* How the operands of a tile lie: p[s * p_step + lane] and q[row * ROW + s]; or q[s * q_step + row]; or, where
- * few rows use it, p[lane * p_step + s], which is turned in registers and not stored. */
+/* How the operands of a tile lie in memory:
+ *
+ *     STRAIGHT    p[s * p_step + lane]   q[row * ROW + s]
+ *     SIDE        p[s * p_step + lane]   q[s * q_step + row]
+ *     TURNED      p[lane * p_step + s]   q[row * ROW + s]
+ *
+ * TURNED transposes p in registers, where so few rows use p that a copy would not pay. */
 typedef enum form { STRAIGHT, SIDE, TURNED } form;
 
-/* Turning takes registers.  A sum waits for each of its multiply-adds, so a FEW rows have two vectors. */
+/* Transposing takes registers, so these tiles have fewer rows.  A multiply-add waits for the one before it in
+ * the same chain, so where there are but FEW rows, two vectors keep the core busy. */
 enum { TURNED_ROWS = VL == 16 ? 14 : 6, FEW = 3 };
 
 typedef struct tile {
@@ -110,8 +122,9 @@ typedef struct tile {
     ptrdiff_t    p_step, q_step, y_row;
     float       *y;
     int          rows, vectors, steps;
-    bool         add;
-    uintptr_t    ahead, ahead_step;     /* of which each step fetches a line into the second-level cache */
+    bool         add;                   /* the chain is added to y; else it replaces y */
+    uintptr_t    ahead, ahead_step;     /* each step fetches the line at `ahead` into the second-level
+                                           cache; that of the next step is ahead_step bytes further */
 } tile;
 
 /* The next four steps of VL lanes; from[b] is lane 4 b. */
@@ -123,7 +136,7 @@ INLINE void turn_lanes(const float *const *from, ptrdiff_t lane, vec *out)
     turn(in, out);
 }
 
-/* The next step of them. */
+/* The next step of VL lanes. */
 INLINE vec one_step(const float *from, ptrdiff_t lane)
 {
     vec v;
@@ -226,10 +239,12 @@ static void run(const tile *t)
 
 static int round_up(int lanes) { return (lanes + BLOCK - 1) / BLOCK * BLOCK; }
 
-/* Rows of a chain of q that lie side by side: [QG_CHAIN][side_step], an odd number of lines. */
+/* Where q has its rows side by side, a copy has so many floats per step: whole lines of the cache, an odd
+ * number of them, so that steps are spread over all of it. */
 static int side_step(int rows) { return (rows + LINE - 1) / LINE * LINE | LINE; }
 
-/* Sums that vectors of lanes would overrun, or that lie across, are collected in scratch. */
+/* Whether sums are collected in scratch and copied to the result at the end: because vectors would write
+ * beyond its rows, or because its lanes are not adjacent. */
 static bool is_apart(const qg__dense_product *m)
 {
     return m->out_lane != 1 || (m->lanes % BLOCK && m->lanes % BLOCK != VL);
@@ -239,8 +254,9 @@ static bool is_apart(const qg__dense_product *m)
 static size_t p_size(const qg__dense_product *m) { return (size_t)(ROW * least(PANEL, round_up(m->lanes))); }
 static size_t q_size(const qg__dense_product *m) { return (size_t)(ROW * side_step(m->rows)); }
 
-/* Of lanes that lie along the batch, the last ones if they fill less than half a vector.  They are rows of a product that is
- * faster, in which p and q have changed places. */
+/* How many of the last lanes are computed as a product of their own in which p and q change places, so that
+ * lanes become rows: those that would fill at most half a vector.  Only where lanes are images: their results
+ * are not adjacent, but become so. */
 static int last_lanes(const qg__dense_product *m)
 {
     const int last = m->lanes % VL;
@@ -266,7 +282,7 @@ static size_t scratch(const qg__dense_product *m)
     return size > more ? size : more;
 }
 
-/* The compiler makes a call of a loop, which takes longer than a vector or two. */
+/* Compilers replace a plain loop by a call of memcpy, which takes longer than copying a vector or two. */
 INLINE void copy(float *restrict to, const float *restrict from, int n)
 {
     int i = 0;
@@ -286,22 +302,22 @@ typedef struct work {
     ptrdiff_t                y_row;
 } work;
 
-/* Lanes at .. at + n - 1 of the chain of steps s .. s + steps - 1. */
+/* A panel: lanes at .. at + n - 1 of the chain of steps s .. s + steps - 1. */
 typedef struct part {
     int s, steps, at, n;
 } part;
 
-/* Whether few rows use lanes that have to be turned. */
+/* Whether p is transposed in registers (TURNED). */
 static bool turns(const qg__dense_product *m) { return m->p.item != 1 && m->rows <= TURNED_ROWS; }
 
-/* Empty after the last. */
+/* All panels of the first chain, then those of the second, and so on; n is 0 after the last. */
 static part next_part(const qg__dense_product *m, part x)
 {
     x.at += x.n;
     if (x.at == m->lanes) x.at = 0, x.s += QG_CHAIN;
     x.steps = least(QG_CHAIN, m->steps - x.s);
     x.n     = x.steps > 0 ? least(QG_CHAIN / x.steps * PANEL, m->lanes - x.at) : 0;
-    /* A block of one vector has larger tiles. */
+    /* A rest of one vector or less is a part of its own, because tiles of one vector have more rows. */
     if (x.n > VL && x.n % BLOCK <= VL && !turns(m)) x.n -= x.n % BLOCK;
     return x;
 }
@@ -313,9 +329,9 @@ static const float *first_of(const qg__dense_product *m, part x)
 
 static bool is_side(const qg__dense_product *m) { return m->q.step != 1; }
 
-/* Registers are turned if they are full: where lanes are missing, the last is repeated in a copy.  Lanes a multiple of
- * 4 KiB apart share few lines of the first-level cache, which cannot keep them until all of a line has been read, so
- * they are copied, too. */
+/* Where lanes are missing in a vector, a copy repeats the last one.  Lanes that are a multiple of 4 KiB apart
+ * are copied, too: they compete for so few lines of the first-level cache that a line is lost before all of
+ * it has been read. */
 static void multiply_turned(const work *w, part x)
 {
     const float    *p    = first_of(w->m, x);
@@ -338,66 +354,75 @@ static void multiply_turned(const work *w, part x)
     }
 }
 
-/* Lanes of p as blocks [steps][width].  Those that fill up the last are any numbers. */
+/* Copies a panel of p as blocks [steps][width].  Where the last vector lacks lanes, they are 0: their
+ * products are not used, but what was there might be slow to multiply, or raise an exception. */
 static void pack(const qg__dense_product *m, part x, int width, float *to)
 {
     const float *p = first_of(m, x);
     for (int b = 0; b < x.n; b += width, to += x.steps * width, p += width * m->p.item) {
         const int n = least(width, x.n - b);
+        for (int s = 0; n < width && s < x.steps; s++) *(vf *)(to + (s + 1) * width - VL) = (vf){ 0 };
         if (m->p.item != 1) transpose(n, x.steps, p, m->p.item, to, width);
         else
             for (int s = 0; s < x.steps; s++) copy(to + s * width, p + s * m->p.step, n);
     }
 }
 
-/* What runs of tiles fetch, a line for each of their steps: first what is packed next; then sums, the first time that they
- * are written, so many rows at a time as a chain has steps. */
+/* What is fetched into the second-level cache before it is needed.  Each step of a tile fetches one line, so
+ * a tile fetches line number `line` of as many rows as it has steps, which are a group:
+ *
+ *     first rows of p that make the next panel: `lines` tiles for each group
+ *     then rows of y, in the first chain, which writes them: `y_lines` tiles for each group
+ *
+ * Addresses are integers, since the last group may end beyond its matrix. */
 typedef struct ahead {
-    const float *from;              /* `groups` times so many rows */
-    ptrdiff_t    row, group;        /* floats from one to the next */
-    int          groups, lines, line;
-    float       *sums;
-    ptrdiff_t    sums_row;
-    int          rows, steps, covered, sums_lines, left;
+    uintptr_t from, row, group;     /* p: the group, and the bytes to its next row and to the next group */
+    int       groups, lines, line;  /* groups that are left, and the line of the next tile */
+    uintptr_t y, y_row;
+    int       rows, steps;          /* rows of y; 0: none are fetched */
+    int       covered;              /* rows of y in the groups until now, and */
+    int       y_lines, left;        /* lines that are left of the last one */
 } ahead;
 
 static int lines_of(int floats) { return (floats + LINE - 1) / LINE; }
 
-/* Short chains fetch nothing: they have little to hide it behind. */
+static uintptr_t bytes_of(ptrdiff_t floats) { return (uintptr_t)floats * sizeof(float); }
+
+/* Short chains fetch nothing: they compute too little meanwhile. */
 static ahead ahead_of(const work *w, part x)
 {
     const qg__matrix p    = w->m->p;
     const part       next = next_part(w->m, x);
-    ahead            a    = { .sums = w->y + x.at, .sums_row = w->y_row, .steps = x.steps, .sums_lines = lines_of(x.n) };
+    ahead            a    = { .y       = (uintptr_t)(w->y + x.at),
+                              .y_row   = bytes_of(w->y_row),
+                              .steps   = x.steps,
+                              .y_lines = lines_of(x.n) };
     if (x.steps < SHORT) return a;
     if (x.s == 0) a.rows = w->m->rows;
     if (!next.n) return a;
-    a.from   = first_of(w->m, next);
-    a.row    = p.item == 1 ? p.step : p.item;
-    a.group  = x.steps * a.row;
+    a.from   = (uintptr_t)first_of(w->m, next);
+    a.row    = bytes_of(p.item == 1 ? p.step : p.item);
+    a.group  = (uintptr_t)x.steps * a.row;
     a.lines  = lines_of(p.item == 1 ? next.n : next.steps);
     a.groups = p.item == 1 ? 1 : (next.n + x.steps - 1) / x.steps;
     return a;
 }
 
-/* Before the run of a tile whose rows end with this one. */
+/* Chooses what a tile fetches whose last row is row - 1; if nothing is left, a line that is there anyway. */
 static void look_ahead(ahead *a, int row, tile *t)
 {
-    enum { EARLY = 32 };            /* rows that are computed meanwhile */
-    const float *from = t->q;
-    ptrdiff_t    step = 0;
+    enum { EARLY = 32 };            /* a group of y is fetched when tiles are so many rows before it */
+    t->ahead = (uintptr_t)t->q, t->ahead_step = 0;
     if (a->groups) {
-        from = a->from + a->line * LINE, step = a->row;
+        t->ahead = a->from + bytes_of(a->line * LINE), t->ahead_step = a->row;
         if (++a->line == a->lines) a->line = 0, a->groups--, a->from += a->group;
-    } else {
-        if (!a->left && a->covered < a->rows && row + EARLY >= a->covered) {
-            a->left = a->sums_lines, a->covered += a->steps;
-            if (a->covered > a->steps) a->sums += a->steps * a->sums_row;
-        }
-        if (a->left) from = a->sums + --a->left * LINE, step = a->sums_row;
+        return;
     }
-    t->ahead      = (uintptr_t)from;
-    t->ahead_step = (uintptr_t)step * sizeof *from;
+    if (!a->left && a->covered < a->rows && row + EARLY >= a->covered) {
+        if (a->covered) a->y += (uintptr_t)a->steps * a->y_row;
+        a->left = a->y_lines, a->covered += a->steps;
+    }
+    if (a->left) t->ahead = a->y + bytes_of(--a->left * LINE), t->ahead_step = a->y_row;
 }
 
 static void multiply_part(const work *w, part x)
@@ -427,13 +452,13 @@ static void multiply_part(const work *w, part x)
     }
 }
 
-/* The same steps of q.  Few rows side by side stay where they are. */
+/* Copies the steps of a part from q, unless its rows are side by side and few. */
 static void copy_rows(const work *w, part x)
 {
     const qg__matrix q    = w->m->q;
     const float     *from = q.at + x.s * q.step;
     if (!is_side(w->m)) {
-        /* Whole vectors, as far as the last of them ends within the matrix. */
+        /* Whole vectors, beyond the steps of the chain, but not beyond the end of the matrix. */
         const int       whole = (x.steps + VL - 1) / VL * VL;
         const ptrdiff_t end   = (w->m->rows - 1) * q.item + x.steps;
         for (int r = 0; r < w->m->rows; r++)
@@ -445,7 +470,7 @@ static void copy_rows(const work *w, part x)
 }
 
 /* to[lane][row] = from[row][lane], from [rows][wide]. */
-static void put_across(int rows, int lanes, const float *from, int wide, float *to, ptrdiff_t to_lane)
+static void put_transposed(int rows, int lanes, const float *from, int wide, float *to, ptrdiff_t to_lane)
 {
     int r = rows / 4 * 4;
     transpose(r, lanes, from, wide, to, to_lane);
@@ -455,30 +480,30 @@ static void put_across(int rows, int lanes, const float *from, int wide, float *
 
 static void multiply_whole(const qg__dense_product *m, float *scratch)
 {
-    const bool apart = is_apart(m), across = m->out_lane != 1;
+    const bool apart = is_apart(m), transposed = m->out_lane != 1;
     const int  wide  = round_up(m->lanes);
     work       w     = { m, scratch, scratch + p_size(m), m->out, m->out_row };
     if (apart) w.y = w.q + q_size(m), w.y_row = wide;
+    if (apart && m->add) memset(w.y, 0, (size_t)m->rows * (size_t)wide * sizeof *w.y);
     for (int r = 0; apart && m->add && r < m->rows; r++)
         copy(w.y + r * wide, m->out + r * m->out_row, m->lanes);
     for (part x = next_part(m, (part){ 0 }); x.n; x = next_part(m, x)) {
         if (x.at == 0) copy_rows(&w, x);
         (turns(m) ? multiply_turned : multiply_part)(&w, x);
     }
-    if (across) put_across(m->rows, m->lanes, w.y, wide, m->out, m->out_lane);
-    for (int r = 0; apart && !across && r < m->rows; r++)
+    if (transposed) put_transposed(m->rows, m->lanes, w.y, wide, m->out, m->out_lane);
+    for (int r = 0; apart && !transposed && r < m->rows; r++)
         copy(m->out + r * m->out_row, w.y + r * wide, m->lanes);
 }
 
 static void multiply(const qg__dense_product *m, float *scratch)
 {
-    const int         last = last_lanes(m);
-    qg__dense_product most = *m;
-    most.lanes -= last;
-    multiply_whole(&most, scratch);
-    if (!last) return;
-    most = turned_product(m, last);
-    multiply_whole(&most, scratch);
+    const int               last  = last_lanes(m);
+    const qg__dense_product other = last ? turned_product(m, last) : *m;
+    qg__dense_product       first = *m;
+    first.lanes -= last;
+    multiply_whole(&first, scratch);
+    if (last) multiply_whole(&other, scratch);
 }
 
 const qg__dense_kernels QG_PER_ISA(qg__dense_kernels) = {

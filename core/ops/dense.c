@@ -11,9 +11,9 @@
 #include "core/slices.h"
 #include "core/walk.h"
 
-/* A result is computed in blocks, which threads share.  If processes share the batch, each has its rows of y and
- * dx.  dw is a sum over the whole batch: each process gathers x and dy, computes some columns of dw and sends
- * them to the others (core/slices.h). */
+/* y, dx and dw are matrices that are divided into blocks, which threads share.  If processes share the batch,
+ * each has the rows of y and dx of its own images.  dw is a sum over the whole batch: each process gathers x
+ * and dy, computes some columns of dw and sends them to the others (core/slices.h). */
 typedef struct block {
     int row, rows, at, columns;         /* rows row .. row + rows - 1, columns at .. at + columns - 1 */
 } block;
@@ -22,12 +22,12 @@ typedef struct dense {
     const qg_var            *y, *x, *w;
     const float             *b;         /* [o]; NULL: nothing is added */
     int                      n, o, k;   /* images, outputs, values in a row of x */
-    const float             *images, *dy;       /* [n][k], [n][o] */
+    const float             *images, *dy;       /* x [n][k] and dy [n][o]; for dw those of all processes */
     const qg__dense_kernels *kernels;
     float                   *scratch;   /* [threads][size] */
     size_t                   size;
-    qg__dense_product      (*product)(const struct dense *d, block at);
-    int                      rows, from, to;    /* what is computed: all rows of columns from .. to - 1 */
+    qg__dense_product      (*product)(const struct dense *d, block b);     /* that computes a block */
+    int                      rows, from, to;    /* of the result: all rows, columns from .. to - 1 */
 } dense;
 
 static dense sizes(const qg_var *y)
@@ -41,17 +41,20 @@ static dense sizes(const qg_var *y)
 
 static ptrdiff_t place(int row, int width, int column) { return (ptrdiff_t)row * width + column; }
 
-/* y = x w^T.  The sum runs along the rows of x and of w, so one of them is turned: vectors lie along the outputs
- * or along the batch, whichever takes fewer multiply-adds, and turns less. */
+static int round_up(int n, int lanes) { return (n + lanes - 1) / lanes * lanes; }
+
+/* y = x w^T.  Either the lanes of a vector are outputs, and w is transposed, or they are images, and x is.
+ * An estimate chooses: a vector that is not full costs as much as a full one, and to transpose a value takes
+ * as long as TRANSPOSE multiply-adds. */
 static qg__dense_product value(const dense *d, block b)
 {
-    enum { TURNING = 3 };               /* takes as long as so many multiply-adds */
+    enum { TRANSPOSE = 3 };
     const qg__matrix x = { d->images + place(b.row, d->k, 0), d->k, 1 };
     const qg__matrix w = { d->w->data + place(b.at, d->k, 0), d->k, 1 };
-    const int        lanes = d->kernels->lanes, wide = (b.columns + lanes - 1) / lanes * lanes;
-    const int        high = (b.rows + lanes - 1) / lanes * lanes;
+    const int        wide = round_up(b.columns, d->kernels->lanes);
+    const int        high = round_up(b.rows, d->kernels->lanes);
     float           *y    = d->y->data + place(b.row, d->o, b.at);
-    if ((b.rows + TURNING) * wide + b.rows <= (b.columns + TURNING) * high + b.columns)
+    if ((b.rows + TRANSPOSE) * wide + b.rows <= (b.columns + TRANSPOSE) * high + b.columns)
         return (qg__dense_product){ .lanes = b.columns, .rows = b.rows, .steps = d->k, .p = w, .q = x,
                                     .out = y, .out_lane = 1, .out_row = d->o };
     return (qg__dense_product){ .lanes = b.rows, .rows = b.columns, .steps = d->k, .p = x, .q = w,
@@ -78,26 +81,27 @@ static qg__dense_product weight_gradient(const dense *d, block b)
     };
 }
 
-/* Blocks are wide enough that reading the other operand once more does not count.  Where there would be but one, rows
- * are cut for threads to have something to share, if it is worth it. */
-enum { COLUMNS = 256, SOME = 48, MOST = 4, WORTH = 1 << 20 };
+/* A block has at most COLUMNS columns and QG_DENSE_ROWS rows.  Each one reads all of the other operand, so
+ * blocks are not smaller without need.  But a result of one block's width is also divided by rows, into at
+ * most ROW_BLOCKS blocks of FEWEST_ROWS or more, for threads to share, unless it takes so few multiply-adds
+ * that sharing does not pay. */
+enum { COLUMNS = 256, FEWEST_ROWS = 48, ROW_BLOCKS = 4, WORTH_SHARING = 1 << 20 };
 
 static int blocks_down(const dense *d)
 {
-    const int  fewest = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, some = d->rows / SOME;
-    const bool whole  = d->to - d->from > COLUMNS || (double)d->n * d->o * d->k < WORTH;
-    if (whole || some <= fewest) return fewest;
-    return some < MOST ? some : fewest > MOST ? fewest : MOST;
+    const int  needed = (d->rows + QG_DENSE_ROWS - 1) / QG_DENSE_ROWS, most = d->rows / FEWEST_ROWS;
+    const bool whole  = d->to - d->from > COLUMNS || (double)d->n * d->o * d->k < WORTH_SHARING;
+    if (whole || most <= needed) return needed;
+    return most < ROW_BLOCKS ? most : needed > ROW_BLOCKS ? needed : ROW_BLOCKS;
 }
 
 static int blocks_across(const dense *d) { return (d->to - d->from + COLUMNS - 1) / COLUMNS; }
 
-/* Where block i of so many begins: after whole vectors. */
+/* The first row of block i of `down`: a multiple of a vector's length, since rows may be lanes. */
 static int row_of(const dense *d, int i, int down)
 {
-    enum { VECTOR = 16 };
     const int row = (int)((long)d->rows * i / down);
-    return i == down ? row : (row + VECTOR - 1) / VECTOR * VECTOR;
+    return i == down ? row : round_up(row, QG_LONGEST_VECTOR);
 }
 
 static block block_of(const dense *d, int piece)
@@ -119,7 +123,7 @@ static void multiply_block(void *context, int piece, int worker)
         for (int i = 0; i < b.columns; i++) y[i] += d->b[b.at + i];
 }
 
-/* Of `rows` rows, columns [from, to). */
+/* Computes columns from .. to - 1 of a result with `rows` rows. */
 static bool multiply(qg_tape *t, dense d, int rows, int from, int to)
 {
     d.rows = rows;
@@ -135,7 +139,7 @@ static bool multiply(qg_tape *t, dense d, int rows, int from, int to)
     return d.scratch || !pieces;
 }
 
-/* x and dy of the whole batch. */
+/* Makes d the product of the whole batch, with x and dy of all processes. */
 static bool gather_batch(qg_tape *t, dense *d)
 {
     qg_var gradient = *d->y;
@@ -155,10 +159,10 @@ static void dense_backward(qg_tape *t, qg_var *y)
     here.product  = input_gradient;
     whole.product = weight_gradient;
     if (w->grad && !multiply(t, whole, here.o, dw.from, dw.to)) return;
-    w->fresh = false;                   /* for dx: w and x may be the same var */
+    w->fresh = false;                   /* w and x may be the same var, and then dx is added to dw */
     if (w->grad && !qg__columns_gather_gradient(t, y, dw)) return;
     if (x->grad && !multiply(t, here, here.n, 0, here.k)) return;
-    x->fresh = false;                   /* for db: so may x and b */
+    x->fresh = false;                   /* likewise x and b */
     if (!b || !b->grad) return;
     for (int i = 0; i < here.o; i++) {  /* y = .. + b:  db = sum over the batch of dy */
         double sum = b->fresh ? 0.0 : (double)b->grad[i];

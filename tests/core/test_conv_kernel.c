@@ -41,35 +41,12 @@ static qg__conv geometry(int i)
     };
 }
 
-/* The tables that this machine can run, the widest last. */
-enum { TABLES = 4 };
-
-/* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
 extern const qg__conv_kernels qg__conv_kernels_sixteen, qg__winograd_kernels_sixteen;
+static const qg__conv_kernels *const direct[] = TABLES_OF(qg__conv_kernels);
+static const qg__conv_kernels *const winograd[] = TABLES_OF(qg__winograd_kernels);
 
-static int tables_of(bool winograd, const qg__conv_kernels *of[TABLES])
-{
-#define TABLE(isa) of[n++] = winograd ? &qg__winograd_kernels_##isa : &qg__conv_kernels_##isa
-    int n = 0;
-    TABLE(baseline);
-#if defined(__x86_64__)
-    if (widest_path() < QG_ISA_AVX2) return n;
-    TABLE(avx2);
-    TABLE(sixteen);
-    if (widest_path() >= QG_ISA_AVX512) TABLE(avx512);
-#endif
-    return n;
-}
-
-static int tables(const qg__conv_kernels *of[TABLES])          { return tables_of(false, of); }
-static int winograd_tables(const qg__conv_kernels *of[TABLES]) { return tables_of(true, of); }
-
-/* Both kinds; the second only runs where it is defined. */
-static int all_tables(const qg__conv_kernels *of[2 * TABLES])
-{
-    const int n = tables(of);
-    return n + winograd_tables(of + n);
-}
+/* Both kinds: 2 tables() of them. */
+static const qg__conv_kernels *either(int k) { return k < tables() ? direct[k] : winograd[k - tables()]; }
 
 /* Winograd's way is defined wherever this holds; qg__winograd_fits asks that it pays, too. */
 static bool is_defined(const qg__conv *g)
@@ -255,8 +232,7 @@ static void discard(tensors t)
 
 static void kernels_agree_with_seven_loops(void **state)
 {
-    const qg__conv_kernels *of[2 * TABLES];
-    const int               n = all_tables(of);
+    const int n = 2 * tables();
     for (int run = 0; run < 2 * CASES; run++) {
         const bool     whole = run % 2;
         const qg__conv g     = geometry(run / 2);
@@ -268,11 +244,11 @@ static void kernels_agree_with_seven_loops(void **state)
         for (int image = 1; image < IMAGES; image++)
             seven_loops(&g, &t, image, y_more, dx_more, dw);
         for (int k = 0; k < n; k++) {
-            if (!fits(of[k], &g)) continue;
+            if (!fits(either(k), &g)) continue;
             expected its_y = copy_of(y), its_dw = copy_of(dw);      /* which the checks change */
-            check_forward(of[k], &g, &t, whole, its_y);
-            check_input_gradient(of[k], &g, &t, whole, dx);
-            check_weight_gradient(of[k], &g, &t, whole, its_dw);
+            check_forward(either(k), &g, &t, whole, its_y);
+            check_input_gradient(either(k), &g, &t, whole, dx);
+            check_weight_gradient(either(k), &g, &t, whole, its_dw);
             forget(its_y), forget(its_dw);
         }
         forget(y), forget(y_more), forget(dx), forget(dx_more), forget(dw);
@@ -285,10 +261,9 @@ static void mirror_is_the_input_gradient(void **state)
 {
     static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 }, { 3, 16, 48 },
                                     { 3, 80, 32 } };
-    const qg__conv_kernels *of[2 * TABLES];
-    const int               n = all_tables(of);
+    const int n = 2 * tables();
     for (int run = 0; run < 6 * n; run++) {
-        const qg__conv_kernels *k    = of[run % n];
+        const qg__conv_kernels *k    = either(run % n);
         const int              *size = sizes[run / n];
         const int               side = 8, pad = size[0] / 2, row = side + 2 * pad;
         const qg__conv g = { .h = row, .w = row, .c = size[1], .oc = size[2], .kh = size[0],
@@ -296,7 +271,7 @@ static void mirror_is_the_input_gradient(void **state)
         if (!fits(k, &g)) continue;
         const qg__conv m      = qg__conv_mirror(&g);
         const tensors  t      = draw(&g, true);
-        guarded        wb     = packed_backward(k, &g, t.w.at), direct = packed_backward(of[0], &g, t.w.at);
+        guarded        wb     = packed_backward(k, &g, t.w.at), want = packed_backward(direct[0], &g, t.w.at);
         guarded        whole  = guard((size_t)(row * row * g.c));
         guarded        inside = guard((size_t)(side * side * g.c));
         guarded        framed = values((size_t)(row * row * g.oc), 0, true);
@@ -305,14 +280,14 @@ static void mirror_is_the_input_gradient(void **state)
             memcpy(framed.at + ((r + pad) * row + pad) * g.oc, t.dy.at + r * side * g.oc,
                    (size_t)(side * g.oc) * sizeof *framed.at);
         guarded scratch = aligned(k->scratch(&g));
-        of[0]->input_gradient(&g, t.dy.at, direct.at, whole.at);
+        direct[0]->input_gradient(&g, t.dy.at, want.at, whole.at);
         k->forward(&m, framed.at, wb.at, NULL, inside.at, scratch.at);
         for (int r = 0; r < side; r++)      /* small integers: both are exact */
             assert_memory_equal(inside.at + r * side * g.c,
                                 whole.at + ((r + pad) * row + pad) * g.c,
                                 (size_t)(side * g.c) * sizeof *inside.at);
         release(wb), release(whole), release(inside), release(framed), release(scratch);
-        release(direct);
+        release(want);
         discard(t);
     }
 }
@@ -320,10 +295,9 @@ static void mirror_is_the_input_gradient(void **state)
 /* Rounding happens here, so equal bits mean equal order. */
 static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
 {
-    const qg__conv_kernels *of[2 * TABLES];
-    const int               n = all_tables(of);
+    const int n = 2 * tables();
     for (int run = 0; run < CASES * n; run++) {
-        const qg__conv_kernels *k     = of[run % n];
+        const qg__conv_kernels *k     = either(run % n);
         const qg__conv          g     = geometry(run / n);
         if (!fits(k, &g)) continue;
         const tensors           t     = draw(&g, false);
@@ -347,14 +321,11 @@ static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
 static void many_small_images_are_one_chain(void **state)
 {
     enum { MANY = 150 };
-    const qg__conv          g = { .h = 4, .w = 4, .c = 8, .oc = 16, .kh = 3, .kw = 3, .stride = 1,
-                                  .oh = 2, .ow = 2 };
-    const qg__conv_kernels *of[TABLES];
-    const int               n = tables(of);
-    guarded                 x  = values(MANY * 4 * 4 * 8, 5, false);
-    guarded                 dy = values(MANY * 2 * 2 * 16, 6, false);
-    for (int i = 0; i < n; i++) {
-        const qg__conv_kernels *k       = of[i];
+    const qg__conv g = { .h = 4, .w = 4, .c = 8, .oc = 16, .kh = 3, .kw = 3, .stride = 1, .oh = 2, .ow = 2 };
+    guarded x  = values(MANY * 4 * 4 * 8, 5, false);
+    guarded dy = values(MANY * 2 * 2 * 16, 6, false);
+    for (int i = 0; i < tables(); i++) {
+        const qg__conv_kernels *k       = direct[i];
         guarded                 once    = aligned(qg__conv_forward_size(k, &g));
         guarded                 apart   = aligned(once.n);
         guarded                 scratch = aligned(k->scratch(&g));
@@ -370,8 +341,7 @@ static void many_small_images_are_one_chain(void **state)
     release(x), release(dy);
 }
 
-/* With FMA every multiply-add rounds once and their order is that of the header, so the vector
- * length cannot show. */
+/* Every multiply-add rounds once and their order is that of the header, so the vector length cannot show. */
 static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
 {
     const tensors t = draw(g, false);
@@ -401,17 +371,10 @@ static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
     discard(t);
 }
 
-static void vector_lengths_with_fma_give_the_same_bits(void **state)
+static void vector_lengths_give_the_same_bits(void **state)
 {
-    const qg__conv_kernels *direct[TABLES], *winograd[TABLES];
-    const int               n = tables(direct);
-    if (n == 1) skip();         /* no FMA */
-#if defined(__clang__)
-    if (SANITIZED) skip();      /* checks between a multiplication and its addition keep clang from joining them */
-#endif
-    winograd_tables(winograd);
     for (int i = 0; i < CASES; i++)
-        for (int pair = 1; pair + 1 < n; pair++) {
+        for (int pair = 0; pair + 1 < tables(); pair++) {
             const qg__conv g = geometry(i);
             same_bits(direct + pair, &g);
             if (is_defined(&g)) same_bits(winograd + pair, &g);
@@ -421,10 +384,9 @@ static void vector_lengths_with_fma_give_the_same_bits(void **state)
 /* A NaN reaches the outputs whose windows hold it and no others: no tile reads a neighbour's. */
 static void nan_spreads_exactly_as_far_as_its_windows(void **state)
 {
-    const qg__conv_kernels *of[2 * TABLES];
-    const int               n = all_tables(of);
+    const int n = 2 * tables();
     for (int run = 0; run < CASES * n; run++) {
-        const qg__conv_kernels *k   = of[run % n];
+        const qg__conv_kernels *k   = either(run % n);
         const qg__conv          g   = geometry(run / n);
         if (!fits(k, &g)) continue;
         const tensors           t   = draw(&g, false);
@@ -449,8 +411,6 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
 /* Tiles of every size that a visit may be cut into, and one tile more than a visit takes. */
 static void winograd_takes_any_number_of_tiles(void **state)
 {
-    const qg__conv_kernels *of[TABLES];
-    const int               n = winograd_tables(of);
     for (int run = 0; run < 2 * 25; run++) {
         const int      across = run % 25 + 1, oc = run / 25 ? 32 : 16;
         const qg__conv g      = { .h = 4, .w = 2 * across + 2, .c = 16, .oc = oc, .kh = 3, .kw = 3, .stride = 1,
@@ -460,10 +420,10 @@ static void winograd_takes_any_number_of_tiles(void **state)
         expected       dw     = expect(t.w.n), y_more = expect(y.n);
         seven_loops(&g, &t, 0, y, dx, dw);
         for (int image = 1; image < IMAGES; image++) seven_loops(&g, &t, image, y_more, dx, dw);
-        for (int k = 0; k < n; k++) {
+        for (int k = 0; k < tables(); k++) {
             expected its_y = copy_of(y), its_dw = copy_of(dw);
-            check_forward(of[k], &g, &t, true, its_y);
-            check_weight_gradient(of[k], &g, &t, true, its_dw);
+            check_forward(winograd[k], &g, &t, true, its_y);
+            check_weight_gradient(winograd[k], &g, &t, true, its_dw);
             forget(its_y), forget(its_dw);
         }
         forget(y), forget(y_more), forget(dx), forget(dw);
@@ -522,7 +482,7 @@ int main(void)
         cmocka_unit_test(mirror_is_the_input_gradient),
         cmocka_unit_test(weight_gradient_does_not_depend_on_how_it_is_cut),
         cmocka_unit_test(many_small_images_are_one_chain),
-        cmocka_unit_test(vector_lengths_with_fma_give_the_same_bits),
+        cmocka_unit_test(vector_lengths_give_the_same_bits),
         cmocka_unit_test(winograd_takes_any_number_of_tiles),
         cmocka_unit_test(winograd_fits_where_it_is_defined),
         cmocka_unit_test(nan_spreads_exactly_as_far_as_its_windows),

@@ -156,30 +156,17 @@ static long triples = 500000;   /* of each kind */
 
 static bool same(float x, float y) { return isnan(x) ? isnan(y) : bits_of(x) == bits_of(y); }
 
-/* With the lanes of AVX-512 on AVX2; see the Makefile. */
 extern const fma_kernels fma_kernels_sixteen;
-
-static int tables(const fma_kernels *of[4])
-{
-    int n = 0;
-    of[n++] = &fma_kernels_baseline;
-#if defined(__x86_64__)
-    if (widest_path() >= QG_ISA_AVX2) of[n++] = &fma_kernels_avx2, of[n++] = &fma_kernels_sixteen;
-    if (widest_path() >= QG_ISA_AVX512) of[n++] = &fma_kernels_avx512;
-#endif
-    return n;
-}
+static const fma_kernels *const of[] = TABLES_OF(fma_kernels);
 
 static void check_run(kind k)
 {
-    static float       a[RUN], b[RUN], c[RUN], y[RUN], z[RUN], want[RUN];
-    const fma_kernels *of[4];
-    const int          count = tables(of);
+    static float a[RUN], b[RUN], c[RUN], y[RUN], z[RUN], want[RUN];
     for (int i = 0; i < RUN; i++) {
         draw_triple(k, &a[i], &b[i], &c[i]);
         want[i] = by_integers(a[i], b[i], c[i]);
     }
-    for (int t = 0; t < count; t++) {
+    for (int t = 0; t < tables(); t++) {
         of[t]->vectors(RUN, a, b, c, y);
         of[t]->floats(RUN, a, b, c, z);
         for (int i = 0; i < RUN; i++)
@@ -201,7 +188,7 @@ static void the_definition_is_right(void **state)
 {
     enum { CASES = 18 };
     const float ulp = 0x1p-23f, tiny = 0x1p-149f, far = INFINITY;
-    const float of[CASES][4] = {
+    const float cases[CASES][4] = {
         { 1 + ulp, 1 + ulp, -1 - 2 * ulp, 0x1p-46f },
         { 1, 1, 0x1p-24f, 1 },
         { 1, 1, 0x1p-24f + 0x1p-47f, 1 + ulp },
@@ -223,7 +210,7 @@ static void the_definition_is_right(void **state)
     };
     (void)state;
     for (int i = 0; i < CASES; i++)
-        if (!same(by_integers(of[i][0], of[i][1], of[i][2]), of[i][3])) fail_msg("case %d", i);
+        if (!same(by_integers(cases[i][0], cases[i][1], cases[i][2]), cases[i][3])) fail_msg("case %d", i);
 }
 
 int main(int n, char **argument)

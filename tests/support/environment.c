@@ -66,6 +66,8 @@ qg_isa widest_path(void)
     return widest;
 }
 
+int tables(void) { return widest_path() < QG_ISA_AVX2 ? 1 : widest_path() < QG_ISA_AVX512 ? 3 : 4; }
+
 void set_float_mode(int i)
 {
     fesetenv(FE_DFL_ENV);

@@ -31,6 +31,15 @@ void use_path(int i);
 /* The widest path of the machine, whatever QGRAD_CPU is. */
 qg_isa widest_path(void);
 
+/* The tables of a kernel, of which the machine can run the first tables(), the widest last.  NAME_sixteen, which
+ * tests/tests.mk builds and a test declares, has the lanes of AVX-512 on AVX2. */
+#if defined(__x86_64__)
+#define TABLES_OF(name) { &name##_baseline, &name##_avx2, &name##_sixteen, &name##_avx512 }
+#else
+#define TABLES_OF(name) { &name##_baseline }
+#endif
+int tables(void);
+
 /* This thread rounds in another way, or flushes denormal results or operands to zero, where the machine can; i: 0 ..
  * FLOAT_MODES - 1.  -1: as programs begin. */
 enum { FLOAT_MODES = 5 };
