@@ -107,7 +107,7 @@ qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy
     qg__zero(dx);
     const qg_binding b = { .q = ttq(attrs) };
     qg__form_gradient(&b, b.q.surrogate, c, &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_positive) *grad_positive = k.gain[0] * (float)sum[0][0];
-    if (grad_negative) *grad_negative = k.gain[1] * (float)sum[0][1];
+    if (grad_positive) *grad_positive = (float)((double)k.gain[0] * sum[0][0]);
+    if (grad_negative) *grad_negative = (float)((double)k.gain[1] * sum[0][1]);
     return QG_OK;
 }
