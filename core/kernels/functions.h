@@ -35,6 +35,21 @@ typedef struct qg__function_kernels {
 
 QG_DECLARE_KERNELS(qg__function_kernels, qg__function_kernels);
 
+/* e[k] = exp((x[k] - m) / temperature), the terms of a softmax, where *largest = m is the largest of x; a NaN is
+ * skipped unless it is the first.  Returns their sum, in order. */
+static inline double qg__softmax_terms(const qg__function_kernels *f, size_t n, const float *x, double temperature,
+                                       double *e, double *largest)
+{
+    double m = (double)x[0], sum = 0;
+    for (size_t k = 1; k < n; k++)
+        if ((double)x[k] > m) m = (double)x[k];
+    for (size_t k = 0; k < n; k++) e[k] = ((double)x[k] - m) / temperature;
+    f->exp(n, e);
+    for (size_t k = 0; k < n; k++) sum += e[k];
+    *largest = m;
+    return sum;
+}
+
 /* --- sums of two doubles -------------------------------------------------------------------- */
 
 /* A double-double: high + low, where high is the sum rounded to double. */

@@ -43,31 +43,13 @@ static void loss_backward(qg_tape *t, qg_var *y)
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
 
-/* The largest score of a row; a NaN is skipped unless it is the first. */
-static double largest(const float *x, size_t classes)
-{
-    double m = (double)x[0];
-    for (size_t k = 1; k < classes; k++)
-        if ((double)x[k] > m) m = (double)x[k];
-    return m;
-}
-
 /* The rows of a loss, and what computing one takes. */
 typedef struct rows {
     size_t classes;
     double weight, smoothing, temperature;      /* of cross entropy, of KL */
-    void (*exp)(size_t n, double *x);
-    double *scratch;        /* [classes]; KL: [4][classes] */
+    const qg__function_kernels *kernels;
+    double                     *scratch;        /* [classes]; KL: [4][classes] */
 } rows;
-
-/* Replaces e by exp(e); the sum, in order. */
-static double sum_of_exp(const rows *r, double *e)
-{
-    double sum = 0;
-    r->exp(r->classes, e);
-    for (size_t k = 0; k < r->classes; k++) sum += e[k];
-    return sum;
-}
 
 /* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
 typedef double (*row_loss)(const rows *r, const float *x, size_t label, float *slope);
@@ -77,10 +59,9 @@ typedef double (*row_loss)(const rows *r, const float *x, size_t label, float *s
 static double cross_entropy_row(const rows *r, const float *x, size_t label, float *slope)
 {
     const size_t classes = r->classes;
-    const double m = largest(x, classes), even = r->smoothing / (double)classes;
-    double      *e = r->scratch, rest = 0;
-    for (size_t k = 0; k < classes; k++) e[k] = (double)x[k] - m;
-    const double sum = sum_of_exp(r, e), log_sum = qg__log(sum);
+    const double even    = r->smoothing / (double)classes;
+    double      *e = r->scratch, m, rest = 0;
+    const double sum = qg__softmax_terms(r->kernels, classes, x, 1, e, &m), log_sum = qg__log(sum);
     for (size_t k = 0; k < classes && slope; k++)
         slope[k] = (float)(r->weight * (e[k] / sum - (k == label ? 1.0 - r->smoothing + even : even)));
     const double loss = log_sum + m - (double)x[label];
@@ -134,7 +115,7 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
     const rows   r    = { .classes   = classes,
                           .weight    = 1.0 / (double)qg__slices_of(x).n,
                           .smoothing = (double)smoothing,
-                          .exp       = QG_KERNELS(qg__function_kernels)->exp,
+                          .kernels   = QG_KERNELS(qg__function_kernels),
                           .scratch   = qg_scratch(t, classes * sizeof *r.scratch) };
     if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
     for (size_t i = 0; i < n; i++)
@@ -181,10 +162,9 @@ static const qg_op kl = { "kl", kl_backward, .assigns = true };
 /* p = softmax(x / T) and its logarithm, (x - m) / T - log(sum exp((x - m) / T)). */
 static void softmax_of(const rows *r, const float *x, double *p, double *log_p)
 {
-    const double m = largest(x, r->classes);
-    for (size_t k = 0; k < r->classes; k++) p[k] = log_p[k] = ((double)x[k] - m) / r->temperature;
-    const double sum = sum_of_exp(r, p), log_sum = qg__log(sum);
-    for (size_t k = 0; k < r->classes; k++) p[k] /= sum, log_p[k] -= log_sum;
+    double       m;
+    const double sum = qg__softmax_terms(r->kernels, r->classes, x, r->temperature, p, &m), log_sum = qg__log(sum);
+    for (size_t k = 0; k < r->classes; k++) p[k] /= sum, log_p[k] = ((double)x[k] - m) / r->temperature - log_sum;
 }
 
 /* With l[k] = log p[k] - log q[k] and D = sum of p l:
@@ -227,7 +207,7 @@ qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
     const rows   r    = { .classes     = classes,
                           .weight      = 1.0 / (double)qg__slices_of(x).n,
                           .temperature = (double)temperature,
-                          .exp         = QG_KERNELS(qg__function_kernels)->exp,
+                          .kernels     = QG_KERNELS(qg__function_kernels),
                           .scratch     = qg_scratch(t, 4 * classes * sizeof *r.scratch) };
     if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
     for (size_t i = 0; i < n; i++) {

@@ -8,11 +8,11 @@ typedef struct job job;
 typedef void (*row_run)(const job *j, double *e, size_t at, size_t c);
 
 struct job {
-    const qg_var *y;
-    row_run       run;
-    int           pieces;
-    void        (*exp)(size_t n, double *x);
-    double       *scratch;          /* [threads][c], a row e of each; the gradient has none */
+    const qg_var               *y;
+    row_run                     run;
+    int                         pieces;
+    const qg__function_kernels *kernels;
+    double                     *scratch;    /* [threads][c], a row e of each; the gradient has none */
 };
 
 static void run_piece(void *context, int piece, int worker)
@@ -49,13 +49,8 @@ static const qg_op softmax = { "softmax", softmax_backward, .assigns = true };
 
 static void row_value(const job *j, double *e, size_t at, size_t c)
 {
-    const float *x = j->y->in[0]->data + at;
-    double       m = (double)x[0], sum = 0;
-    for (size_t k = 1; k < c; k++)
-        if ((double)x[k] > m) m = (double)x[k];
-    for (size_t k = 0; k < c; k++) e[k] = (double)x[k] - m;
-    j->exp(c, e);
-    for (size_t k = 0; k < c; k++) sum += e[k];
+    double       m;
+    const double sum = qg__softmax_terms(j->kernels, c, j->y->in[0]->data + at, 1, e, &m);
     for (size_t k = 0; k < c; k++) j->y->data[at + k] = (float)(e[k] / sum);
 }
 
@@ -66,7 +61,7 @@ qg_var *qg_softmax(qg_tape *t, qg_var *x)
     job j = { .y       = y,
               .run     = row_value,
               .pieces  = qg_blocks(qg_count(y->shape)),
-              .exp     = QG_KERNELS(qg__function_kernels)->exp,
+              .kernels = QG_KERNELS(qg__function_kernels),
               .scratch = qg_scratch(t, (size_t)qg_threads() * (size_t)y->shape.c * sizeof *j.scratch) };
     if (!j.scratch) return NULL;
     qg_parallel(j.pieces, run_piece, &j);
