@@ -59,7 +59,8 @@ static void expect(char text[TEXT_BYTES])
         /* epoch, lr, losses and accuracies of training and test images, images_per_second, seconds, digest */
         assert_int_equal(sscanf(row, "%d,%*[^,],%*[^,],%lf,%*[^,],%*[^,],%*[^,],%*[^,],%16[0-9a-f]", &epoch,
                                 &accuracy, digest), 3);
-        sprintf(strchr(text, '\0'), "epoch %d  accuracy %.2f %%  digest %s\n", epoch, 100 * accuracy, digest);
+        sprintf(strchr(text, '\0'), "epoch %d  training accuracy %.2f %%  digest %s\n", epoch, 100 * accuracy,
+                digest);
     }
 }
 
