@@ -2,7 +2,8 @@
 # Runs every test program of BUILD (default: build) and every check, from the top of the tree, one per
 # core at a time (JOBS).  Prints the failures and ends with "N passed, M failed", where N counts test
 # functions.  A file that a test leaves in the temporary directory is a failure, too.
-# With QGRAD_CPU=avx2 or baseline, everything runs on those kernels.
+# With QGRAD_CPU=avx2 or baseline, everything runs on those kernels.  ROOMS='core quant' runs the tests of these rooms,
+# of which checks is one, and SKIP='test_fma check_bench' leaves some out.
 build=${1:-build}
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 QGRAD=${QGRAD:-$build/qgrad}
@@ -32,11 +33,20 @@ TMPDIR=$made
 MALLOC_TRIM_THRESHOLD_=33554432 MALLOC_MMAP_THRESHOLD_=33554432
 export TMPDIR MALLOC_TRIM_THRESHOLD_ MALLOC_MMAP_THRESHOLD_
 
-sources=$(for source in tests/*/test_*.c; do basename "$source" .c; done)
-checks=$(for check in tests/checks/check_*.sh; do basename "$check" .sh; done)
+# names GLOB..: of the tests that match, are in the rooms, and are not left out.
+names() {
+    for file; do
+        room=$(basename "${file%/*}") name=$(basename "${file%.*}")
+        case " ${ROOMS:-$room} " in *" $room "*) ;; *) continue ;; esac
+        case " ${SKIP:-} " in *" $name "*) ;; *) echo "$name" ;; esac
+    done
+}
+sources=$(names tests/*/test_*.c)
+checks=$(names tests/checks/check_*.sh)
+conformance=$(names tests/quant/conformance.c)
 
 # Records the output and status of a program; a program that never ran has no status and has failed.
-printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
+printf '%s\n' $conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
     case $1 in
     conformance) "$BUILD/tests/quant/$1" tests/golden/*.json ;;
     check_*) sh "tests/checks/$1.sh" ;;
@@ -67,10 +77,12 @@ for name in $sources; do
     add "$name" "${p:-0}" "${f:-0}"
 done
 
-closing=$(tail -n 1 "$log/conformance")
-p=$(echo "$closing" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')
-f=$(echo "$closing" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
-add conformance "${p:-0}" "${f:-0}"
+for name in $conformance; do
+    closing=$(tail -n 1 "$log/$name")
+    p=$(echo "$closing" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')
+    f=$(echo "$closing" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
+    add "$name" "${p:-0}" "${f:-0}"
+done
 
 for name in $checks; do
     ok=$(($(status_of "$name") == 0))
