@@ -1,7 +1,6 @@
 #!/bin/sh
 # docs/course/: each chapter has a question, a figure, programs of at most 60 lines, exercises and answers; and what its programs
-# print is what the page shows.  A block ```text has the output of the command before it.  In one that begins with
-# ```text within=5, numbers may be off by 5: it is that of a training, whose path depends on the instruction set.
+# print is what the page shows.  A block ```text has the output of the command before it.
 #     check_course.sh --write    writes the blocks
 export LC_ALL=C
 build=${BUILD:-build}
@@ -38,28 +37,10 @@ run() {
     done <"$1"
 }
 
-# Whether two pages are equal but for numbers within the tolerance of their block.
-same() {
-    awk -v page="$1" '
-        function number(w) { return w ~ /^[-+]?[0-9.]+(e[-+]?[0-9]+)?$/ }
-        NR == FNR { was[NR] = $0; lines = NR; next }
-        {
-            if (match($0, /^```text/)) within = match($0, /within=/) ? substr($0, RSTART + 7) + 0 : 0
-            n = split($0, now); m = split(was[FNR], then); equal = n == m
-            for (i = 1; i <= n && equal; i++)
-                if (now[i] != then[i]) {
-                    d = now[i] - then[i]; if (d < 0) d = -d
-                    equal = within && number(now[i]) && number(then[i]) && d <= within
-                }
-            if (!equal) { print page ":" FNR ": prints \"" $0 "\", not \"" was[FNR] "\""; bad = 1 }
-        }
-        END { if (FNR != lines) { print page ": has other lines than it prints"; bad = 1 } exit bad }' "$1" "$dir/page"
-}
-
 for page in docs/course/[1-9]-*.md docs/course/homework.md; do
     run "$page" >"$dir/page" || status=1
     [ "${1:-}" != --write ] || cat "$dir/page" >"$page"
-    same "$page" || fail "$page differs from what its commands print; sh tests/checks/check_course.sh --write writes it anew"
+    diff "$page" "$dir/page" || fail "$page differs from what its commands print; sh tests/checks/check_course.sh --write writes it anew"
     # A number of a program in the prose, in backquotes, is one that a block has.
     awk '/^```/ { on = !on; next } on' "$page" >"$dir/printed"
     for number in $(awk '/^```/ { on = !on; next } !on' "$page" | grep -oE '`-?[0-9.]+( %)?`' | tr -d '` %'); do
