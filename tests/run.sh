@@ -38,7 +38,7 @@ names() {
     for file; do
         room=$(basename "${file%/*}") name=$(basename "${file%.*}")
         case " ${ROOMS:-$room} " in *" $room "*) ;; *) continue ;; esac
-        case " ${SKIP:-} " in *" $name "*) ;; *) echo "$name" ;; esac
+        case " $(echo ${SKIP:-}) " in *" $name "*) ;; *) echo "$name" ;; esac
     done
 }
 sources=$(names tests/*/test_*.c)
