@@ -12,6 +12,8 @@ import sys
 import tempfile
 from html import escape
 
+if any(word.startswith("-") for word in sys.argv[1:]):
+    sys.exit(__doc__)
 BUILD, OUT, CHAPTERS = (sys.argv[1:] + ["build", "docs/course", "012345678"][len(sys.argv) - 1:])[:3]
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#b0568c"], ["#56b4e9", "#ff9248", "#3fd0a4", "#e59bc6"]
 STYLE = """text{font:12px system-ui,sans-serif;fill:#333}.t{font-weight:600}.l{fill:none;stroke-width:2}
