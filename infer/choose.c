@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/kernels/int8.h"
 #include "infer/net.h"
 
 #define VARIABLE "QGRAD_PRODUCTS"
@@ -62,21 +63,21 @@ static float forced_gain(void)
     return !text ? 0 : !strcmp(text, "bits") ? -1 : !strcmp(text, "bytes") ? 1 : 0;
 }
 
-/* ns per image that bytes save a product of bits. */
-static float gain_of(qg_isa isa, const qg__product *p)
+/* ns per image that bytes save a product of bits; forced: unless it is 0, what counts instead. */
+static float gain_of(qg_isa isa, float forced, const qg__product *p)
 {
     const costs *k = &costs_of[isa];
     if (!qg__product_may_be_bytes(p)) return -INFINITY;
-    if (forced_gain() != 0) return forced_gain();
+    if (forced != 0) return forced;
     /* Products with a channel per group read bytes, and would make them. */
-    if (p->groups > 1 && p->g.c == p->groups) return (float)qg__pixels(&p->g) * (float)p->g.c;
+    if (qg__product_is_depthwise(p)) return (float)qg__pixels(&p->g) * (float)p->g.c;
     int         pairs;
     const int   c = p->g.c / p->groups, oc = p->g.oc / p->groups;
     const float steps = steps_of(k, p, &pairs), groups = (float)p->groups;
     const float multiplied = groups * (float)qg__taps(&p->g) * parts(oc, k->filled_outputs) *
                              parts(c, k->filled_channels) * (float)(k->filled_outputs * k->filled_channels);
     const float group = pairs == 1 ? k->single : k->group + (float)pairs * k->pair;
-    const bool  patched = p->g.stride == 1 && p->g.kh == p->g.kw && (p->g.kh == 3 || p->g.kh == 5) && c >= 8;
+    const bool  patched = qg__int8_may_save(&p->g, c);
     const float bits = k->pixel + groups * (k->packed * parts(c, 8) * (float)qg__alphabet_of(p->x).bits +
                                             parts(oc, k->outputs) * (group + steps * k->step)),
                 bytes = multiplied * (patched ? k->patched : k->direct) / 1000 + (float)p->g.oc * k->result;
@@ -86,7 +87,6 @@ static float gain_of(qg_isa isa, const qg__product *p)
 /* The same for the step that makes the value. */
 static float gain_of_value(const qg__infer_step *s)
 {
-    if (forced_gain() != 0) return 0;
     return bits_of_value * (float)s->r.oh * (float)s->r.ow * (float)s->r.oc;
 }
 
@@ -103,12 +103,13 @@ static bool reads_bits(const qg__infer_step *s)
 /* A value is stored once: its readers, and those of what is pooled from it, share one choice. */
 void qg__choose(qg_infer *net)
 {
+    const float forced = forced_gain();
     for (int v = 0; v <= net->steps; v++) net->value[v].gain = 0;
     for (int i = net->steps - 1; i >= 0; i--) {
         const qg__infer_step *s    = &net->step[i];
         float                *gain = &net->value[s->r.x].gain;
-        if (s->r.coding == QG__AS_BITS) net->value[i + 1].gain += gain_of_value(s);
-        if (reads_bits(s)) *gain += gain_of(s->isa, &s->p);
+        if (s->r.coding == QG__AS_BITS && forced == 0) net->value[i + 1].gain += gain_of_value(s);
+        if (reads_bits(s)) *gain += gain_of(s->isa, forced, &s->p);
         else if (s->r.kind == QG__MAXPOOL) *gain += net->value[i + 1].gain;
     }
     for (int i = 0; i < net->steps; i++) {

@@ -22,7 +22,7 @@ typedef struct part {
     bool         copies, flat;      /* x is copied; as one pixel */
 } part;
 
-static bool is_depthwise(const qg__product *p) { return p->groups > 1 && p->g.c == p->groups; }
+bool qg__product_is_depthwise(const qg__product *p) { return p->groups > 1 && p->g.c == p->groups; }
 
 /* The kernel int8.h subtracts a zero point that must be a byte. */
 static bool has_bytes(qg__codes x)
@@ -58,7 +58,7 @@ static part part_of(const qg__product *p)
 {
     static const qg__codes zero_or_one = { 0, 1, 2 };
     const qg__coding       coding      = qg__product_coding(p);
-    const bool             depthwise   = is_depthwise(p);
+    const bool             depthwise   = qg__product_is_depthwise(p);
     part                   t           = { .g = p->g, .w = p->two_sided ? zero_or_one : p->w,
                                            .sides = p->two_sided ? 2 : 1 };
     if (depthwise) t.method = coding == QG__AS_FLOATS ? EACH_REAL : EACH_CODE;
@@ -244,7 +244,7 @@ static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, c
 
 static qg__slice slice_of(const qg__product *p, const part *t, int group)
 {
-    const bool depthwise = is_depthwise(p);
+    const bool depthwise = qg__product_is_depthwise(p);
     qg__slice  s = { .from = qg__product_coding(p), .x = p->x, .h = p->g.h, .w = p->g.w, .c = p->g.c,
                      .first = depthwise ? 0 : group * t->g.c, .channels = depthwise ? p->g.c : t->g.c,
                      .repeat = depthwise ? p->g.oc / p->g.c : 1, .to_h = t->g.h, .to_w = t->g.w,

@@ -55,6 +55,7 @@ typedef struct qg__product {
  * then not codes but the quantized numbers, or any others. */
 qg__coding qg__product_coding(const qg__product *p);
 bool       qg__product_may_be_bytes(const qg__product *p);
+bool       qg__product_is_depthwise(const qg__product *p);     /* a channel per group */
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 
 /* Whether all sizes are legal and all sums of integers fit. */

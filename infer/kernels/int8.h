@@ -48,6 +48,13 @@ typedef struct qg__int8_kernels {
                 void *y, void *scratch);
 } qg__int8_kernels;
 
+/* Whether Winograd's algorithm may save multiplications of kernels of this shape with c channels of a group. */
+static inline bool qg__int8_may_save(const qg__geometry *g, int c)
+{
+    enum { FEWEST_CHANNELS = 8 };
+    return g->stride == 1 && g->kh == g->kw && (g->kh == 3 || g->kh == 5) && c >= FEWEST_CHANNELS;
+}
+
 QG_DECLARE_KERNELS(qg__int8_kernels, qg__int8_kernels);
 
 #endif

@@ -420,8 +420,10 @@ static void run_line(void *context, const qg__line *line)
     const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, vectors);
-        if (at->bits < 8) run_packed(at->bits, done = least(done, FEW), &t, at->sum);
-        else
+        if (at->bits < 8) {
+            done = least(done, FEW);
+            run_packed(at->bits, done, &t, at->sum);
+        } else {
 #define CASE(n)                                                                 \
     case n:                                                                     \
         if (vectors == 1 && n <= PIXELS_1) run_tile(8, n, 1, &t, at->sum);      \
@@ -429,6 +431,7 @@ static void run_line(void *context, const qg__line *line)
         break;
             switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
+        }
         finish_tile(at, (const vu(*)[VECTORS])at->sum, done, y, line->y_step);
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);

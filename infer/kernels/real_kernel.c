@@ -237,8 +237,10 @@ static void run_line(void *context, const qg__line *line)
     };
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
-        if (at->weights != FLOATS) run_few(at->weights, vectors, done = least(done, FEW), &t);
-        else
+        if (at->weights != FLOATS) {
+            done = least(done, FEW);
+            run_few(at->weights, vectors, done, &t);
+        } else {
 #define CASE(n)                                                                 \
     case n:                                                                     \
         if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);          \
@@ -246,6 +248,7 @@ static void run_line(void *context, const qg__line *line)
         break;
             switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
+        }
         t.x += done * t.x_step;
         t.y += done * t.y_step;
     }

@@ -32,7 +32,7 @@
 #ifndef QG_INFER_WINOGRAD_H
 #define QG_INFER_WINOGRAD_H
 
-#include "infer/kernels/geometry.h"
+#include "infer/kernels/int8.h"
 #include "infer/kernels/lanes.h"
 
 enum { SIDE = 6, POINTS = SIDE * SIDE, STEP = 4, RESULTS = STEP * STEP, KERNEL = 3 };
@@ -211,9 +211,7 @@ static patches patches_of(const qg__geometry *g, int n)
 /* Whether patches take at most two thirds of the multiplications, and of the memory not much more than x. */
 static bool saves_multiplications(const qg__geometry *g)
 {
-    enum { FEWEST_CHANNELS = 8 };
-    if (g->stride != 1 || g->kh != g->kw || (g->kh != 3 && g->kh != 5) || g->c < FEWEST_CHANNELS)
-        return false;
+    if (!qg__int8_may_save(g, g->c)) return false;
     const patches t = patches_of(g, 1);
     const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
     return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&
