@@ -484,9 +484,10 @@ static void multiply_whole(const qg__dense_product *m, float *scratch)
     const int  wide  = round_up(m->lanes);
     work       w     = { m, scratch, scratch + p_size(m), m->out, m->out_row };
     if (apart) w.y = w.q + q_size(m), w.y_row = wide;
-    if (apart && m->add) memset(w.y, 0, (size_t)m->rows * (size_t)wide * sizeof *w.y);
-    for (int r = 0; apart && m->add && r < m->rows; r++)
+    for (int r = 0; apart && m->add && r < m->rows; r++) {
         copy(w.y + r * wide, m->out + r * m->out_row, m->lanes);
+        memset(w.y + r * wide + m->lanes, 0, (size_t)(wide - m->lanes) * sizeof *w.y);
+    }
     for (part x = next_part(m, (part){ 0 }); x.n; x = next_part(m, x)) {
         if (x.at == 0) copy_rows(&w, x);
         (turns(m) ? multiply_turned : multiply_part)(&w, x);
