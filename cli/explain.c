@@ -77,13 +77,20 @@ static bool is_with(const scheme_text *i, const scheme_text *k)
     return !strcmp(i->name, k->name) || text_of(i) == text_of(k);
 }
 
+/* Where the paragraph at p ends: behind its line break, or with the text. */
+static const char *paragraph_end(const char *p)
+{
+    const char *blank = strstr(p, "\n\n");
+    return blank ? blank + 1 : p + strlen(p);
+}
+
 /* Whether the section that begins with i has the paragraph of n bytes in a text before that of k. */
 static bool is_said(const scheme_text *i, const scheme_text *k, const char *paragraph, size_t n)
 {
     for (const scheme_text *s = i; s < k; s++) {
         if (!is_with(i, s) || text_of(s) == text_of(k)) continue;
         for (const char *p = text_of(s), *end; *p; p = end + (*end == '\n')) {
-            end = strstr(p, "\n\n") ? strstr(p, "\n\n") + 1 : p + strlen(p);
+            end = paragraph_end(p);
             if ((size_t)(end - p) == n && !strncmp(p, paragraph, n)) return true;
         }
     }
@@ -95,7 +102,7 @@ static void print_rest(const scheme_text *i, const scheme_text *k)
 {
     const char *text = text_of(k);
     for (const char *p = text, *end; *p; p = end + (*end == '\n')) {
-        end = strstr(p, "\n\n") ? strstr(p, "\n\n") + 1 : p + strlen(p);
+        end = paragraph_end(p);
         if (!is_said(i, k, p, (size_t)(end - p))) printf("%s%.*s", p > text ? "\n" : "", (int)(end - p), p);
     }
 }
