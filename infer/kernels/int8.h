@@ -48,7 +48,7 @@ typedef struct qg__int8_kernels {
                 void *y, void *scratch);
 } qg__int8_kernels;
 
-/* Whether Winograd's algorithm may save multiplications of kernels of this shape with c channels of a group. */
+/* Whether Winograd's algorithm may save multiplications, of kernels of this shape and c channels. */
 static inline bool qg__int8_may_save(const qg__geometry *g, int c)
 {
     enum { FEWEST_CHANNELS = 8 };
