@@ -52,7 +52,7 @@ extern "C" {
 #include "train/evaluate.h"
 #include "train/runs.h"
 #include "train/calibrate.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 
 /* For authors of ops, quantizers, layers and optimizers. */
 #include "core/params.h"

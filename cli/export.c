@@ -9,16 +9,19 @@
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
 #include "core/io/number.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 
 enum { NOTES = 5 };
+
+/* What output_check takes for a file of the format. */
+static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED };
 
 typedef struct exporter {
     config        *asked;
     qg_run        *run;
     char           digest[17];
     qg_note        note[NOTES];
-    qg_packed_spec spec;
+    qg_export_spec spec;
     size_t         net_bytes, bytes;
 } exporter;
 
@@ -28,7 +31,8 @@ static qg_status configure(exporter *e, bool *usage)
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
-    const qg_status status = output_check(config_text(e->asked, "out"), OUTPUT_PACKED);
+    qg_status status = qg_export_format_parse(config_text(e->asked, "to"), &e->spec.format);
+    if (!status) status = output_check(config_text(e->asked, "out"), kinds[e->spec.format]);
     if (status) return status;
     e->run = run_open(e->asked);
     return e->run ? QG_OK : qg_errcode();
@@ -37,7 +41,7 @@ static qg_status configure(exporter *e, bool *usage)
 static qg_status take_normalisation(exporter *e)
 {
     if (qg_preprocess_numbers(qg_run_preprocess(e->run), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
-        return qg_fail(QG_EARG, "%s: a packed file cannot express how its images are normalised: %s", qg_run_directory(e->run),
+        return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s", qg_run_directory(e->run),
                        qg_errmsg());
     return QG_OK;
 }
@@ -65,13 +69,13 @@ static void take_notes(exporter *e)
     e->spec.step = qg_run_steps(e->run);
 }
 
-static qg_status write_packed(exporter *e)
+static qg_status write_file(exporter *e)
 {
     unsigned char *file;
-    qg_status      status = qg_export_packed_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
+    qg_status      status = qg_export_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
     if (status) return status;
     e->net_bytes = qg_net_packed_bytes(qg_run_net(e->run));
-    status       = output_write(config_text(e->asked, "out"), OUTPUT_PACKED, file, e->bytes);
+    status       = output_write(config_text(e->asked, "out"), kinds[e->spec.format], file, e->bytes);
     free(file);
     return status;
 }
@@ -120,7 +124,7 @@ static int export_run(exporter *e)
     if (!status) status = take_normalisation(e);
     if (status) return qg_print_error("qgrad export");
     take_notes(e);
-    if (write_packed(e)) return qg_print_error("qgrad export");
+    if (write_file(e)) return qg_print_error("qgrad export");
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }

@@ -88,7 +88,7 @@ QG_MUST_CHECK
 qg_status            qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *bytes, float *x);
 
 /* The preprocessing as x = (byte / 255 - mean) / deviation, for the three fields of
- * qg_packed_spec.  *numbers is the length of mean and of deviation, as small as possible: 1, one
+ * qg_export_spec.  *numbers is the length of mean and of deviation, as small as possible: 1, one
  * per channel, or one per value of an image.
  *
  * Memory   mean and deviation belong to p.

@@ -17,11 +17,11 @@ int main(int argc, char **argv)
     const char          *to   = argc > 2 ? argv[2] : "clothes.qg";
     qg_net              *net  = run ? qg_run_net(run) : NULL;
     const qg_preprocess *same = net ? qg_run_preprocess(run) : NULL;
-    qg_packed_spec       spec = { .step = net ? qg_run_steps(run) : 0 };
+    qg_export_spec       spec = { .step = net ? qg_run_steps(run) : 0 };
     unsigned char       *file;
     size_t               bytes, room;
     if (!net || qg_preprocess_numbers(same, &spec.numbers, &spec.mean, &spec.deviation) ||
-        qg_export_packed(net, to, spec) || qg_export_packed_bytes(net, spec, &file, &bytes))
+        qg_export(net, to, spec) || qg_export_bytes(net, spec, &file, &bytes))
         return qg_print_error("export");
 
     const qg_infer *engine = NULL;

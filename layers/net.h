@@ -176,7 +176,7 @@ qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_la
 
 /* float_bytes: bytes of all parameters that evaluation reads, as floats; a batch norm has two per
  * channel, or one if it is folded into a weight.  packed_bytes: bytes of the packed file
- * (layers/export/packed.h) without normalisation and notes, which adds a header and the steps.  0
+ * (layers/export/export.h) without normalisation and notes, which adds a header and the steps.  0
  * before qg_net_build; packed_bytes is also 0, with the reason in qg_errmsg, if no packed file can
  * express the net. */
 size_t     qg_net_float_bytes(const qg_net *net);

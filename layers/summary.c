@@ -4,7 +4,7 @@
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 #include "layers/export/graph.h"
 #include "layers/plan.h"
 
@@ -81,7 +81,7 @@ size_t qg_net_float_bytes(const qg_net *net)
 size_t qg_net_packed_bytes(const qg_net *net)
 {
     size_t bytes = 0;
-    return qg__export_packed_size(net, (qg_packed_spec){ 0 }, &bytes) ? 0 : bytes;
+    return qg__export_packed_size(net, (qg_export_spec){ 0 }, &bytes) ? 0 : bytes;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "core/io/number.h"
 #include "core/io/paths.h"
 #include "core/io/utf8.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 
 /* Set by the Makefile. */
 #ifndef QGRAD_COMMIT

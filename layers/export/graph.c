@@ -75,18 +75,18 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
     if (slot->q.per_channel)
         return qg_fail(
             QG_EARG,
-            "%s: its input has a scale per channel (%s), which a packed file cannot express",
+            "%s: its input has a scale per channel (%s), which an exported net cannot express",
             l->name, name);
     if (set.count > QG__MOST_CODES)
-        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but a packed file at most %d",
+        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but an exported net at most %d",
                        l->name, set.count, name, QG__MOST_CODES);
     if (!qg_has_codes(slot->q))
         return qg_fail(
-            QG_EARG, "%s: the quantizer of its input (%s) has no codes, which a packed file needs",
+            QG_EARG, "%s: the quantizer of its input (%s) has no codes, which an exported net needs",
             l->name, name);
     return qg_fail(QG_EARG,
-                   "%s: the scale of its input (%s) depends on the images of a batch, which a "
-                   "packed file cannot express",
+                   "%s: the scale of its input (%s) depends on the images of a batch, which an "
+                   "exported net cannot express",
                    l->name, name);
 }
 
@@ -544,7 +544,7 @@ static int packed(qg_graph *g, const qg_layer *l, int x)
     const int z = l->with ? value_of(g, l->with, QG__AS_FLOATS) : QG_NO_VALUE;
     const int y = l->type->pack ? l->type->pack(l, g, x, z) : QG_NO_VALUE;
     if (!l->type->pack)
-        g->status = qg_fail(QG_EARG, "%s: a packed file cannot express layers of the type '%s'",
+        g->status = qg_fail(QG_EARG, "%s: an exported net cannot express layers of the type '%s'",
                             l->name, l->type->name);
     if (g->status) return QG_NO_VALUE;
     if (y < 0 || y > g->out->count)

@@ -20,7 +20,7 @@
 
 #include "core/arena.h"
 #include "infer/format.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 #include "layers/layer.h"
 
 typedef struct qg__record {
@@ -49,9 +49,9 @@ QG_MUST_CHECK
 qg_status qg__records_of(const qg_net *net, uint64_t step, bool sizes_only, qg__records *records);
 void      qg__records_free(qg__records *records);
 
-/* The bytes of the file that qg_export_packed writes with this spec; fails as qg__records_of with sizes_only. */
+/* The bytes of the file that qg_export writes with this spec; fails as qg__records_of with sizes_only. */
 QG_MUST_CHECK
-qg_status qg__export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes);
+qg_status qg__export_packed_size(const qg_net *net, qg_export_spec spec, size_t *bytes);
 
 /* Of the weight of a product, with its factors and offsets. */
 size_t    qg__record_product_bytes(const qg_product *p);

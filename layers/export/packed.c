@@ -1,18 +1,15 @@
-#include "layers/export/packed.h"
+#include "layers/export/writer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/io/file.h"
 #include "core/io/hash.h"
-#include "core/io/utf8.h"
-#include "layers/export/graph.h"
 #include "layers/plan.h"
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-static size_t text_bytes(const qg__records *s, qg_packed_spec spec)
+static size_t text_bytes(const qg__records *s, qg_export_spec spec)
 {
     size_t n = 0;
     for (int i = 0; i < s->count; i++) n += strlen(s->record[i].name) + 1;
@@ -21,9 +18,9 @@ static size_t text_bytes(const qg__records *s, qg_packed_spec spec)
 }
 
 /* As the file has them, which knows no single number for all channels. */
-static int numbers_of(const qg_net *net, qg_packed_spec spec) { return spec.numbers == 1 ? net->spec.channels : spec.numbers; }
+static int numbers_of(const qg_net *net, qg_export_spec spec) { return spec.numbers == 1 ? net->spec.channels : spec.numbers; }
 
-static size_t size_of(const qg_net *net, const qg__records *s, qg_packed_spec spec)
+size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec spec)
 {
     size_t floats = 2 * (size_t)numbers_of(net, spec), rows = 0;
     for (int i = 0; i < s->count; i++) {
@@ -32,46 +29,6 @@ static size_t size_of(const qg_net *net, const qg__records *s, qg_packed_spec sp
         rows += qg__row_bytes(r) * (size_t)r->oc;
     }
     return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
-}
-
-static qg_status check_spec(const qg_net *net, qg_packed_spec spec, bool sizes_only)
-{
-    const long long c = net->spec.channels, row = c * net->spec.height * net->spec.width;
-    if (!sizes_only && !spec.numbers && !spec.floats_only)
-        return qg_fail(QG_EARG, "packed: the spec does not say how images of bytes are normalised: set .numbers, .mean and "
-                       ".deviation, which qg_preprocess_numbers gives, or .floats_only");
-    if (spec.numbers && spec.floats_only)
-        return qg_fail(QG_EARG, "packed: %d means and deviations, but a net of floats_only normalises nothing", spec.numbers);
-    if (spec.numbers && spec.numbers != 1 && spec.numbers != c && spec.numbers != row)
-        return qg_fail(QG_EARG, "packed: %d means and deviations, must be 1, %lld or %lld", spec.numbers, c, row);
-    if (spec.numbers && (!spec.mean || !spec.deviation)) return qg__fail_null(QG_EARG, spec.mean ? "deviation" : "mean");
-    for (int i = 0; i < spec.numbers; i++)
-        if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
-            return qg_fail(QG_EARG,
-                           "packed: mean %g and deviation %g of number %d must be finite, and the deviation positive",
-                           (double)spec.mean[i], (double)spec.deviation[i], i);
-    for (int i = 0; i < spec.notes; i++) {
-        const qg_note n = spec.note[i];
-        if (!n.key || !n.value || !*n.key || !qg__utf8_valid(n.key, strlen(n.key)) ||
-            !qg__utf8_valid(n.value, strlen(n.value)))
-            return qg_fail(QG_EARG, "packed: note %d is empty or not UTF-8", i);
-    }
-    return QG_OK;
-}
-
-static qg_status records_of(const qg_net *net, qg_packed_spec spec, bool sizes_only, qg__records *s)
-{
-    const qg_status status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
-    return status ? status : check_spec(net, spec, sizes_only);
-}
-
-qg_status qg__export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
-{
-    qg__records     s;
-    const qg_status status = records_of(net, spec, true, &s);
-    if (!status) *bytes = size_of(net, &s, spec);
-    qg__records_free(&s);
-    return status;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -98,7 +55,7 @@ static cursor put_floats(cursor to, size_t n, const float *x)
 }
 
 /* The means, or the deviations. */
-static cursor put_numbers(cursor to, const qg_net *net, qg_packed_spec spec, const float *x)
+static cursor put_numbers(cursor to, const qg_net *net, qg_export_spec spec, const float *x)
 {
     for (int i = 0; i < numbers_of(net, spec); i++) to = put_float(to, x[spec.numbers == 1 ? 0 : i]);
     return to;
@@ -119,7 +76,7 @@ static uint32_t version_of(const qg__records *s)
     return 1;
 }
 
-static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, const qg__records *s,
+static void put_header(cursor at, const qg_net *net, qg_export_spec spec, const qg__records *s,
                        size_t bytes)
 {
     memset(at, 0, QG__HEADER_BYTES);
@@ -171,7 +128,7 @@ static cursor put_rows(cursor to, const qg__record *s)
     return to;
 }
 
-static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const qg__records *s,
+static void put_file(cursor file, const qg_net *net, qg_export_spec spec, const qg__records *s,
                      size_t bytes)
 {
     cursor at = file + QG__HEADER_BYTES;
@@ -188,28 +145,12 @@ static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const 
     qg_put_u64(file + QG__HEADER_BYTES - 8, qg_hash_words(head, file + QG__HEADER_BYTES, bytes - QG__HEADER_BYTES));
 }
 
-qg_status qg_export_packed_bytes(const qg_net *net, qg_packed_spec spec, unsigned char **file, size_t *bytes)
+qg_status qg__write_packed(const qg_net *net, const qg__records *s, qg_export_spec spec, unsigned char **file,
+                           size_t *bytes)
 {
-    qg__records s;
-    qg_status   status = records_of(net, spec, false, &s);
-    if (!status) {
-        const size_t n = size_of(net, &s, spec);
-        *file          = malloc(n);
-        if (*file) put_file(*file, net, spec, &s, *bytes = n);
-        else status = qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
-    }
-    qg__records_free(&s);
-    return status;
-}
-
-qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec spec)
-{
-    unsigned char  *file  = NULL;
-    size_t          bytes = 0;
-    const qg_status status = qg_export_packed_bytes(net, spec, &file, &bytes);
-    if (status) return status;
-    qg_file *to = qg__file_begin(path);
-    qg__file_put(to, file, bytes);
-    free(file);
-    return qg__file_commit(to);
+    const size_t n = qg__packed_size(net, s, spec);
+    *file          = malloc(n);
+    if (!*file) return qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
+    put_file(*file, net, spec, s, *bytes = n);
+    return QG_OK;
 }

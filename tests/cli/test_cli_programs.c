@@ -224,24 +224,24 @@ static void assert_predicts(qg_net *net, const qg_preprocess *p)
     qg_tape_free(t);
 }
 
-/* What the header of qg_export_packed says is all that `qgrad predict` needs. */
+/* What the header of qg_export says is all that `qgrad predict` needs. */
 static void test_a_program_exports_a_net_that_predicts(void **state)
 {
     static const qg_normalise how[] = { { .kind = QG_TO_UNIT }, { QG_TO_RANGE, -1, 1 }, { .kind = QG_PER_CHANNEL }, { .kind = QG_PER_PIXEL } };
     qg_note names = { "class-names", qg__class_names };
     qg_net *net   = declare_plain();
     assert_non_null(qg_net_build(net));
-    assert_failed(qg_export_packed(net, at("net.qg"), (qg_packed_spec){ 0 }), QG_EARG, "qg_preprocess_numbers gives");
+    assert_failed(qg_export(net, at("net.qg"), (qg_export_spec){ 0 }), QG_EARG, "qg_preprocess_numbers gives");
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         qg_loader      *train = bands(TRAINED, 1, (qg_loader_spec){ .batch = 10, .normalise = how[i] });
-        qg_packed_spec  spec  = { .notes = 1, .note = &names };
+        qg_export_spec  spec  = { .notes = 1, .note = &names };
         const qg_preprocess *p = qg_loader_preprocess(train);
         assert_ok(qg_preprocess_numbers(p, &spec.numbers, &spec.mean, &spec.deviation));
-        assert_ok(qg_export_packed(net, at("net.qg"), spec));
+        assert_ok(qg_export(net, at("net.qg"), spec));
         assert_predicts(net, p);
         qg_loader_free(train);
     }
-    assert_ok(qg_export_packed(net, at("net.qg"), (qg_packed_spec){ .floats_only = true }));
+    assert_ok(qg_export(net, at("net.qg"), (qg_export_spec){ .floats_only = true }));
     assert_refuses("predict --packed @/net.qg @/i.png", 1, "net.qg: does not say how images of bytes are normalised");
     qg_net_free(net);
 }

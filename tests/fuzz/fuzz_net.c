@@ -9,7 +9,7 @@
 #include "cli/config/schemes.h"
 #include "infer/infer.h"
 #include "layers/export/graph.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
 #include "tests/fuzz/fuzz.h"
@@ -280,10 +280,10 @@ static uint64_t run_packed(const job *j, const batch *b)
     unsigned char  *file = NULL;
     size_t          bytes, declared, memory;
     const qg_infer *net;
-    if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS, .floats_only = true },
+    if (!fuzz_ok(qg_export_bytes(j->net.net, (qg_export_spec){ .step = STEPS, .floats_only = true },
                                         &file, &bytes)))
         return 0;
-    MUST(!qg__export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) &&
+    MUST(!qg__export_packed_size(j->net.net, (qg_export_spec){ .step = STEPS }, &declared) &&
          declared == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
     void *at = aligned_alloc(64, memory);

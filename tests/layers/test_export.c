@@ -9,7 +9,7 @@
 #include "core/walk.h"
 #include "infer/kernels/isa.h"
 #include "infer/net.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 #include "layers/export/graph.h"
 #include "layers/models/models.h"
 #include "layers/models/text.h"
@@ -112,8 +112,8 @@ static void load(engine *e, const qg_net *net, const char *what)
 {
     unsigned char *file;
     size_t         bytes, declared, memory;
-    if (qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1, .floats_only = true }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
-    assert_ok(qg__export_packed_size(net, (qg_packed_spec){ .step = 1 }, &declared));
+    if (qg_export_bytes(net, (qg_export_spec){ .step = 1, .floats_only = true }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
+    assert_ok(qg__export_packed_size(net, (qg_export_spec){ .step = 1 }, &declared));
     assert_int_equal(bytes, declared);
     assert_int_equal(bytes, qg_net_packed_bytes(net));
     qg_infer_status s = qg_infer_size(file, bytes, &memory);
@@ -346,7 +346,7 @@ static void every_scheme_in_every_role_is_exact(void **state)
         if (x.per_channel || x.bits == 10) {
             unsigned char *file;
             size_t         bytes;
-            assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
+            assert_failed(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
                           x.per_channel ? "fc1: its input has a scale per channel" : "fc1: its input has 1024 codes");
             assert_int_equal(qg_net_packed_bytes(r.net), 0);
         } else {
@@ -526,9 +526,9 @@ static void normalisation_and_notes_are_inside(void **state)
     static const int numbers[] = { 1, 3, 90 };
     for (int k = 0; k < 3; k++) {
         const int            m    = numbers[k];
-        const qg_packed_spec spec = { .numbers = m, .mean = mean, .deviation = deviation, .notes = 2, .note = notes };
+        const qg_export_spec spec = { .numbers = m, .mean = mean, .deviation = deviation, .notes = 2, .note = notes };
         for (int i = 0; i < N * 90; i++) r.x[i] = ((float)byte[i] / 255.0f - mean[i % m]) / deviation[i % m];
-        assert_ok(qg_export_packed_bytes(r.net, spec, &file, &bytes));
+        assert_ok(qg_export_bytes(r.net, spec, &file, &bytes));
         assert_int_equal(bytes, qg_net_packed_bytes(r.net) + 8 * (size_t)(m == 1 ? 3 : m) + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
         assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
         void *at = aligned_alloc(LINE, memory);
@@ -571,7 +571,7 @@ static void codes_are_the_same_on_every_path(void **state)
             float          first[N * 10];
             engine         e;
             use_path(path);
-            assert_ok(qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1, .floats_only = true }, &same, &n));
+            assert_ok(qg_export_bytes(net, (qg_export_spec){ .step = 1, .floats_only = true }, &same, &n));
             if (path == 0) file = same, bytes = n;
             assert_true(n == bytes && !memcmp(same, file, n));
             if (path > 0) free(same);
@@ -601,7 +601,7 @@ static void a_step_of_training_decides_what_has_started(void **state)
             size_t          bytes, memory;
             float           scores[N * 4];
             const qg_infer *net;
-            assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ .step = step, .floats_only = true }, &file, &bytes));
+            assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .step = step, .floats_only = true }, &file, &bytes));
             assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
             void *at = aligned_alloc(LINE, memory);
             assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
@@ -642,9 +642,9 @@ static void what_no_file_can_express_is_refused(void **state)
     } rows[] = {
         { qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }), "fc1: its input: fake_quant: no batch has been seen" },
         { qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 9 }),
-          "fc1: its input has 512 codes (dorefa), but a packed file at most 256" },
+          "fc1: its input has 512 codes (dorefa), but an exported net at most 256" },
         { qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }),
-          "fc1: its input has a scale per channel (fake_quant), which a packed file cannot express" },
+          "fc1: its input has a scale per channel (fake_quant), which an exported net cannot express" },
         { qg_qdq((qg_qdq_spec){ 0 }), "fc1: the scale of its input (qdq) depends on the images of a batch" },
     };
     unsigned char *file;
@@ -652,18 +652,18 @@ static void what_no_file_can_express_is_refused(void **state)
     for (int i = 0; i < COUNT(rows); i++) {
         qg_net *net = small(w, rows[i].x);
         assert_non_null(qg_net_build(net));
-        assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), i == 0 ? QG_ESTATE : QG_EARG, rows[i].says);
+        assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), i == 0 ? QG_ESTATE : QG_EARG, rows[i].says);
         assert_true((qg_net_packed_bytes(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
         qg_net_free(net);
     }
     qg_net *net = small(w, (qg_quant){ 0 });
     qg_net_append(net, &own_type, NULL, "own", NULL);
-    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_ESTATE, "before qg_net_build");
+    assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_ESTATE, "before qg_net_build");
     assert_non_null(qg_net_build(net));
-    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
-                  "own1: a packed file cannot express layers of the type 'doubled'");
+    assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
+                  "own1: an exported net cannot express layers of the type 'doubled'");
     qg_net_free(net);
-    assert_failed(qg_export_packed_bytes(NULL, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_EARG, "net");
+    assert_failed(qg_export_bytes(NULL, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG, "net");
 }
 
 /* Numbers of layers without a product. */
@@ -676,13 +676,13 @@ static void other_numbers_must_be_finite_too(void **state)
     qg_net_quantize(net, qg_pact((qg_pact_spec){ .bits = 32 }));
     assert_non_null(qg_net_build(net));
     qg_net_params(net)->item[0]->value[0] = NAN;
-    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, "prelu1: one of its numbers is nan");
+    assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, "prelu1: one of its numbers is nan");
     qg_net_params(net)->item[0]->value[0] = 1;
     assert_string_equal(qg_net_params(net)->item[1]->name, "quant1.input.alpha");
-    assert_ok(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes));
+    assert_ok(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes));
     free(file);
     qg_net_params(net)->item[1]->value[0] = NAN;
-    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, "quant1: ");
+    assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, "quant1: ");
     qg_net_free(net);
 }
 
@@ -703,11 +703,11 @@ static void numbers_must_be_finite(void **state)
             if (strcmp(p->item[k]->name, rows[i].parameter)) continue;
             const float was = p->item[k]->value[0];
             p->item[k]->value[0] = INFINITY;
-            assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, rows[i].says);
+            assert_failed(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_ENAN, rows[i].says);
             p->item[k]->value[0] = was;
         }
     }
-    const struct { qg_packed_spec spec; const char *says; } specs[] = {
+    const struct { qg_export_spec spec; const char *says; } specs[] = {
         { { .numbers = 2, .mean = good, .deviation = good }, "2 means and deviations, must be 1, 3 or 90" },
         { { .numbers = 0 }, "does not say how images of bytes are normalised: set .numbers, .mean and .deviation" },
         { { .numbers = 3, .mean = good, .deviation = good, .floats_only = true }, "a net of floats_only normalises nothing" },
@@ -719,7 +719,7 @@ static void numbers_must_be_finite(void **state)
         { { .floats_only = true, .notes = 1, .note = &(qg_note){ "x", NULL } }, "note 0 is empty or not UTF-8" },
     };
     for (int i = 0; i < COUNT(specs); i++)
-        assert_failed(qg_export_packed_bytes(r.net, specs[i].spec, &file, &bytes), QG_EARG, specs[i].says);
+        assert_failed(qg_export_bytes(r.net, specs[i].spec, &file, &bytes), QG_EARG, specs[i].says);
     end(&r);
 }
 
@@ -730,16 +730,16 @@ static void a_file_is_replaced_as_a_whole(void **state)
     size_t         n, bytes;
     rig            r;
     assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
-    assert_ok(qg_export_packed(r.net, path, (qg_packed_spec){ .floats_only = true }));
-    assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ .floats_only = true }, &file, &bytes));
+    assert_ok(qg_export(r.net, path, (qg_export_spec){ .floats_only = true }));
+    assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes));
     qg_net_params(r.net)->item[0]->value[0] = NAN;
-    assert_failed(qg_export_packed(r.net, path, (qg_packed_spec){ .floats_only = true }), QG_ENAN, "conv1: a weight is nan");
+    assert_failed(qg_export(r.net, path, (qg_export_spec){ .floats_only = true }), QG_ENAN, "conv1: a weight is nan");
     assert_ok(qg__file_read(path, 1 << 20, &there, &n));
     assert_int_equal(n, bytes);
     assert_memory_equal(there, file, n);
     free(there), free(file);
     qg_net_params(r.net)->item[0]->value[0] = 0;
-    assert_failed(qg_export_packed(r.net, "no/such/net.qg", (qg_packed_spec){ .floats_only = true }), QG_EIO, "no/such/net.qg");
+    assert_failed(qg_export(r.net, "no/such/net.qg", (qg_export_spec){ .floats_only = true }), QG_EIO, "no/such/net.qg");
     end(&r);
 }
 

@@ -236,7 +236,7 @@ static void its_weights_count_in_bytes(void **state)
     assert_int_equal(qg_net_float_bytes(plain), 4 * (9 + 3));
     assert_int_equal(qg_net_float_bytes(ternary), 4 * (9 + 3));
     assert_int_equal(qg_net_packed_bytes(ternary), 0);
-    assert_message("gain1: a packed file cannot express layers of the type 'gain'");
+    assert_message("gain1: an exported net cannot express layers of the type 'gain'");
     assert_int_equal(qg_layer_packed_bytes(qg_net_layer(ternary, 0)), 0);
     qg_net_free(plain), qg_net_free(ternary);
 }
@@ -337,7 +337,7 @@ static void it_is_exported(void **state)
     qg_tape_begin(t, QG_EVAL, 0, 0);
     const qg_var *y = qg_net_forward(net, t, (qg_tensor){ images, image });
     assert_non_null(y);
-    if (qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &bytes))
+    if (qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes))
         fail_msg("%s", qg_errmsg());
     assert_int_equal(bytes, qg_net_packed_bytes(net));
     assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);

@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "infer/infer.h"
-#include "layers/export/packed.h"
+#include "layers/export/export.h"
 
 enum { MOST_CALLS = 1 << 20, LEAST_CALLS = 3, WARM_UP = 2 };
 
@@ -125,7 +125,7 @@ qg_status packed_speed_measure(const qg_net *net, int batch, const float *images
     packed_net    *p    = &l.p;
     unsigned char *file = NULL;
     *s                  = (packed_speed){ 0 };
-    qg_status status    = qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &s->file_bytes);
+    qg_status status    = qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &s->file_bytes);
     if (!status) status = packed_load(p, NAME, file, s->file_bytes, (qg_infer_requantize)0);
     if (!status) status = packed_prepare(p, batch);
     if (!status) {

@@ -1,0 +1,87 @@
+#include "layers/export/writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "core/io/utf8.h"
+#include "layers/plan.h"
+
+static qg_status check_spec(const qg_net *net, qg_export_spec spec, bool sizes_only)
+{
+    const long long c = net->spec.channels, row = c * net->spec.height * net->spec.width;
+    if (!sizes_only && !spec.numbers && !spec.floats_only)
+        return qg_fail(QG_EARG, "export: the spec does not say how images of bytes are normalised: set .numbers, .mean and "
+                       ".deviation, which qg_preprocess_numbers gives, or .floats_only");
+    if (spec.numbers && spec.floats_only)
+        return qg_fail(QG_EARG, "export: %d means and deviations, but a net of floats_only normalises nothing", spec.numbers);
+    if (spec.numbers && spec.numbers != 1 && spec.numbers != c && spec.numbers != row)
+        return qg_fail(QG_EARG, "export: %d means and deviations, must be 1, %lld or %lld", spec.numbers, c, row);
+    if (spec.numbers && (!spec.mean || !spec.deviation)) return qg__fail_null(QG_EARG, spec.mean ? "deviation" : "mean");
+    for (int i = 0; i < spec.numbers; i++)
+        if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
+            return qg_fail(QG_EARG,
+                           "export: mean %g and deviation %g of number %d must be finite, and the deviation positive",
+                           (double)spec.mean[i], (double)spec.deviation[i], i);
+    for (int i = 0; i < spec.notes; i++) {
+        const qg_note n = spec.note[i];
+        if (!n.key || !n.value || !*n.key || !qg__utf8_valid(n.key, strlen(n.key)) ||
+            !qg__utf8_valid(n.value, strlen(n.value)))
+            return qg_fail(QG_EARG, "export: note %d is empty or not UTF-8", i);
+    }
+    return QG_OK;
+}
+
+static qg_status records_of(const qg_net *net, qg_export_spec spec, bool sizes_only, qg__records *s)
+{
+    const qg_status status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
+    return status ? status : check_spec(net, spec, sizes_only);
+}
+
+qg_status qg__export_packed_size(const qg_net *net, qg_export_spec spec, size_t *bytes)
+{
+    qg__records     s;
+    const qg_status status = records_of(net, spec, true, &s);
+    if (!status) *bytes = qg__packed_size(net, &s, spec);
+    qg__records_free(&s);
+    return status;
+}
+
+static const struct {
+    const char *word;
+    qg__writer *write;
+} formats[] = {
+    [QG_EXPORT_PACKED] = { "packed", qg__write_packed },
+};
+
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+qg_status qg_export_format_parse(const char *text, qg_export_format *format)
+{
+    for (int f = 0; text && f < FORMATS; f++)
+        if (!strcmp(text, formats[f].word)) return *format = (qg_export_format)f, QG_OK;
+    return text ? qg_fail(QG_EARG, "export: there is no format '%s'", text) : qg__fail_null(QG_EARG, "text");
+}
+
+qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char **file, size_t *bytes)
+{
+    if ((unsigned)spec.format >= FORMATS) return qg_fail(QG_EARG, "export: there is no format %d", (int)spec.format);
+    qg__records s;
+    qg_status   status = records_of(net, spec, false, &s);
+    if (!status) status = formats[spec.format].write(net, &s, spec, file, bytes);
+    qg__records_free(&s);
+    return status;
+}
+
+qg_status qg_export(const qg_net *net, const char *path, qg_export_spec spec)
+{
+    unsigned char  *file   = NULL;
+    size_t          bytes  = 0;
+    const qg_status status = qg_export_bytes(net, spec, &file, &bytes);
+    if (status) return status;
+    qg_file *to = qg__file_begin(path);
+    qg__file_put(to, file, bytes);
+    free(file);
+    return qg__file_commit(to);
+}
