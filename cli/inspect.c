@@ -398,18 +398,18 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = config_flag(e->asked, "json"), draws = config_flag(e->asked, "histogram");
-    const char *file    = run_file_name(e->run), *noted = qg_run_note(e->run, "arithmetic");
+    const char *file    = run_file_name(e->run);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
         j = qg__json_begin(stdout);
         qg__json_path(&j, "run", qg_run_directory(e->run));
         qg__json_text(&j, "file", file);
-        qg__json_integer(&j, "arithmetic", noted ? strtoull(noted, NULL, 10) : 1);
+        qg__json_integer(&j, "arithmetic", qg_run_arithmetic(e->run));
         qg__json_open(&j, "layers", '[');
     } else {
-        print_safe(stdout, "%s, %s, arithmetic %s\n", qg_run_file(e->run),
-                   qg_run_config(e->run) ? "a net of its own program" : qg_run_get(e->run, "model"), noted ? noted : "1");
+        print_safe(stdout, "%s, %s, arithmetic %" PRIu64 "\n", qg_run_file(e->run),
+                   qg_run_config(e->run) ? "a net of its own program" : qg_run_get(e->run, "model"), qg_run_arithmetic(e->run));
     }
     for (int i = 0; i < qg_net_layers(qg_run_net(e->run)) && !s; i++) {
         qg_layer      *l     = qg_net_layer(qg_run_net(e->run), i);

@@ -50,10 +50,6 @@
 static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                               "best.safetensors", QG_WHITENING_FILE };
 
-/* The version of the arithmetic, of which the first was not noted. */
-#define ARITHMETIC       "arithmetic"
-#define ARITHMETIC_FIRST "1"
-
 /* --- the directory ------------------------------------------------------------------------ */
 
 qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
@@ -215,7 +211,7 @@ static void note(qg_state *s, const qg__run *r)
     qg_state_set_note(s, "recipe", r->identity);
     qg_state_set_note(s, "image", image);       /* what the net was declared for */
     qg_state_set_note(s, "classes", classes);
-    qg_state_set_note(s, ARITHMETIC, arithmetic);
+    qg_state_set_note(s, QG__RUN_ARITHMETIC, arithmetic);
     if (!r->spec->train) return;                /* loaded, to use the weights */
     if (!r->spec->same) note_net(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
@@ -376,8 +372,7 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     if (!status)
         status = qg__run_check_format(path, qg_state_find_note(s, "format"), noted, qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM));
     if (status) return status;
-    const char *arithmetic = qg_state_find_note(s, ARITHMETIC);
-    if (s == r->last) snprintf(r->arithmetic, sizeof r->arithmetic, "%s", arithmetic ? arithmetic : ARITHMETIC_FIRST);
+    if (s == r->last) r->arithmetic = qg__run_noted_arithmetic(qg_state_find_note(s, QG__RUN_ARITHMETIC));
     status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     /* A recipe of an older version may lack a key of this one: not what the user should hear about. */
     if (status == QG_EARG && qg__run_arithmetic(r) != QG_ARITHMETIC) status = qg__run_check_arithmetic(r);
@@ -387,15 +382,14 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     return QG_OK;
 }
 
-uint64_t qg__run_arithmetic(const qg__run *r)
-{
-    return *r->arithmetic ? strtoull(r->arithmetic, NULL, 10) : QG_ARITHMETIC;
-}
+uint64_t qg__run_noted_arithmetic(const char *noted) { return noted ? strtoull(noted, NULL, 10) : 1; }
+
+uint64_t qg__run_arithmetic(const qg__run *r) { return r->arithmetic ? r->arithmetic : QG_ARITHMETIC; }
 
 qg_status qg__run_check_arithmetic(const qg__run *r)
 {
     if (qg__run_arithmetic(r) == QG_ARITHMETIC) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s: was trained under version %s of the arithmetic, but this program has version %d, so it cannot be "
+    return qg_fail(QG_ESTATE, "%s: was trained under version %" PRIu64 " of the arithmetic, but this program has version %d, so it cannot be "
                    "continued.  You can evaluate, export or predict with it, start a new run from its weights (init), or train it again",
                    r->paths.dir, r->arithmetic, QG_ARITHMETIC);
 }

@@ -50,7 +50,7 @@ typedef struct qg__run {
     qg_net             *net;
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
-    char                arithmetic[16];     /* the version that the checkpoint notes; empty: none is loaded */
+    uint64_t            arithmetic;         /* the version that the checkpoint notes; 0: none is loaded */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -132,6 +132,10 @@ qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, 
  * gradients in the order in which theirs pack them.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg__run_check_ranks(const qg__run *r);
+
+/* The version of the arithmetic that a checkpoint notes.  NULL: 1, which was not noted. */
+#define QG__RUN_ARITHMETIC "arithmetic"
+uint64_t    qg__run_noted_arithmetic(const char *noted);
 
 /* The version under which it is trained, and the check that a run that was loaded has that of this program.  Fails with QG_ESTATE. */
 uint64_t    qg__run_arithmetic(const qg__run *r);

@@ -172,6 +172,7 @@ void qg_run_close(qg_run *r)
 const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
 const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
 const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
+uint64_t    qg_run_arithmetic(const qg_run *r) { return qg__run_noted_arithmetic(qg_run_note(r, QG__RUN_ARITHMETIC)); }
 const char *qg_run_config(const qg_run *r) { return r->said; }
 qg_shape    qg_run_image(const qg_run *r) { return r->image; }
 int         qg_run_classes(const qg_run *r) { return r->classes; }

@@ -44,10 +44,12 @@ const char *qg_run_directory(const qg_run *r);      /* as given, without slashes
 const char *qg_run_file(const qg_run *r);                   /* the path of the checkpoint */
 
 /* The value of a key of its recipe (train/recipe.h), or a note of its checkpoint, such as "kind", "net"
- * (runs of qg_fit), "arithmetic" (absent in version 1), "checkpoint", or "weights" (the best ones).  NULL:
- * none. */
+ * (runs of qg_fit), "checkpoint", or "weights" (the best ones).  NULL: none. */
 const char *qg_run_get(const qg_run *r, const char *key);
 const char *qg_run_note(const qg_run *r, const char *key);
+
+/* The version of the arithmetic (QG_ARITHMETIC, train/fit.h) under which it was trained. */
+uint64_t    qg_run_arithmetic(const qg_run *r);
 
 /* qg_fit_spec.config of a run without a recipe.  NULL: the run has a recipe. */
 const char *qg_run_config(const qg_run *r);

@@ -180,7 +180,7 @@ typedef struct candidate {
     char            dir[QG__PATH_BYTES];
     kinship         is;
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
-    int             arithmetic;         /* the version under which it was begun */
+    uint64_t        arithmetic;         /* the version under which it was begun */
     bool            unfinished;
     struct timespec time;
 } candidate;
@@ -215,12 +215,11 @@ static bool starts_alike(const config *asked, qg_recipe *run)
     return inits == (qg_recipe_get(run, "init-digest") != NULL) && learns == (qg_recipe_get(run, "teacher-digest") != NULL);
 }
 
-/* The version of the arithmetic that its checkpoint notes, or if it has none, of this program. */
-static int arithmetic_of(const char *dir)
+/* That of its checkpoint, or if it has none, of this program. */
+static uint64_t arithmetic_of(const char *dir)
 {
-    qg_run     *run   = qg_run_open(dir, QG_RUN_LAST);
-    const char *noted = run ? qg_run_note(run, "arithmetic") : NULL;
-    const int   version = noted ? atoi(noted) : run ? 1 : QG_ARITHMETIC;
+    qg_run        *run     = qg_run_open(dir, QG_RUN_LAST);
+    const uint64_t version = run ? qg_run_arithmetic(run) : QG_ARITHMETIC;
     qg_run_close(run);
     return version;
 }
@@ -264,7 +263,7 @@ static void tell(const candidate *of, char missed[PLACE_MISSED_BYTES])
     if (of->is == BUSY) snprintf(missed, PLACE_MISSED_BYTES, "a process is training in %s", of->dir);
     if (of->is == OTHER_VERSION)
         snprintf(missed, PLACE_MISSED_BYTES,
-                 "%s was begun under version %d of the arithmetic, and this program has version %d", of->dir,
+                 "%s was begun under version %" PRIu64 " of the arithmetic, and this program has version %d", of->dir,
                  of->arithmetic, QG_ARITHMETIC);
     if (of->is == NEAR) snprintf(missed, PLACE_MISSED_BYTES, "%s differs only in %s", of->dir, of->differs);
 }
