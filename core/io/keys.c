@@ -78,14 +78,14 @@ static qg_status check_different(const qg_key *key, int count, const double *num
 
 static qg_status check_list(const qg_key *key, int count, const double *number)
 {
-    const bool size = key->is & QG_KEY_SIZE, any_order = key->is & QG_KEY_ANY_ORDER;
+    const bool size = key->is & QG_KEY_SIZE, any_order = key->is & QG_KEY_ANY_ORDER, series = key->is & QG_KEY_SERIES;
     if (size && count != key->most)
         return qg_fail(QG_EARG, "%s needs %d numbers separated by x, not %d", key->name, key->most, count);
     if (count > key->most)
         return qg_fail(QG_EARG, "%s has %d numbers, more than %d", key->name, count, key->most);
     for (int i = 0; i < count; i++) {
         if (check_value(key, number[i])) return QG_EARG;
-        if (i && !size && !any_order && !(number[i] > number[i - 1]))
+        if (i && !size && !any_order && !series && !(number[i] > number[i - 1]))
             return qg_fail(QG_EARG, "%s has %.7g after %.7g; its numbers must increase", key->name, number[i],
                            number[i - 1]);
     }
@@ -141,10 +141,18 @@ static qg_status check_order(const qg_key *keys, int i, const double *value)
     return qg_fail(QG_EARG, "%s is %.9g, not below %s, %.9g", keys[i].name, value[i], keys[k].name, value[k]);
 }
 
+/* Where the numbers of list i are among the values. */
+static int place_of_list(const qg_key *keys, int i)
+{
+    int at = qg_keys_count(keys);
+    for (int k = 0; k < i; k++) at += keys[k].most;
+    return at;
+}
+
 static qg_status check_at(const qg_key *keys, int i, const double *value)
 {
     if (qg__key_has_effect(keys, i, value)) {
-        const qg_status s = keys[i].most ? check_list(&keys[i], (int)value[i], value + qg_keys_count(keys))
+        const qg_status s = keys[i].most ? check_list(&keys[i], (int)value[i], value + place_of_list(keys, i))
                                          : check_value(&keys[i], value[i]);
         return s ? s : check_order(keys, i, value);
     }
@@ -266,7 +274,7 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
         if (given >> i & 1) return qg_fail(QG_EARG, "%s is given twice", keys[i].name);
         given |= UINT64_C(1) << i;
         if (refuse_comma(&keys[i], at, n)) return QG_EARG;
-        if (parse_pair(&keys[i], at, n, &value[i], value + n_keys)) return QG_EARG;
+        if (parse_pair(&keys[i], at, n, &value[i], value + place_of_list(keys, i))) return QG_EARG;
         at = at[n] ? at + n + 1 : NULL;
     }
     for (int i = 0; i < n_keys; i++)
@@ -356,7 +364,7 @@ static void put(buffer *to, const char *word)
 static void put_value(buffer *to, const qg_key *keys, int i, const double *value)
 {
     const qg_key *key = &keys[i];
-    const double *list = key->most ? value + qg_keys_count(keys) : &value[i];
+    const double *list = key->most ? value + place_of_list(keys, i) : &value[i];
     const int     n    = key->most ? (int)value[i] : 1;
     const char    mark[2] = { mark_of(key), '\0' };
     for (int k = 0; k < n; k++) {

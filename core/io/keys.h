@@ -1,8 +1,8 @@
 /* core/io/keys.h — the grammar of small texts: name:key=value,key=value.
  *
  * A table of keys says what each is called, which values it takes and what it is by default.  Parsing, printing, error
- * messages and help all read that table.  Values are doubles, one for each key, in the order of the table.  A table has at
- * most one list, whose value is how many numbers it has; they follow the values of all keys.
+ * messages and help all read that table.  Values are doubles, one for each key, in the order of the table.  The value of a
+ * list is how many numbers it has; there is room for `most` of them after the values of all keys, list after list.
  */
 #ifndef QG_KEYS_H
 #define QG_KEYS_H
@@ -21,7 +21,8 @@ enum {
     QG_KEY_ABOVE_MIN = 16,  /* min itself is not legal */
     QG_KEY_BELOW_MAX = 32,  /* max itself is not legal */
     QG_KEY_SIZE = 64,       /* `most` numbers, "32x32x3"; the only key of its table, written without its name */
-    QG_KEY_ANY_ORDER = 128  /* a list of different numbers, whose order is kept */
+    QG_KEY_ANY_ORDER = 128, /* a list of different numbers, whose order is kept */
+    QG_KEY_SERIES = 256     /* a list of any numbers in the range, whose order is kept */
 };
 
 /* A number from min to max (or `also`), or one of the words in "exact|as-printed", whose value is its index. */
@@ -37,7 +38,7 @@ typedef struct qg_key {
     const char *below;      /* another number, which must be greater; NULL: none */
     const char *alias;      /* an older name, which is still read; NULL: none */
     const char *about;      /* what it is for, in a few words */
-    int         most;       /* 1 to this many numbers, "0.5+0.8", increasing unless QG_KEY_ANY_ORDER; 0: one number */
+    int         most;       /* 1 to this many numbers, "0.5+0.8", increasing without one of these bits; 0: one number */
 } qg_key;
 
 enum { QG_MAX_KEYS = 16, QG_MAX_LIST = 128, QG_MAX_VALUES = QG_MAX_KEYS + QG_MAX_LIST, QG_KEY_BYTES = 64 };
@@ -60,7 +61,7 @@ bool        qg__key_has_effect(const qg_key *keys, int i, const double *value);
  * given.  name begins each message; NULL: nothing does.  Fails with QG_EARG: an unknown key, a key given twice or without
  * effect, a required key that is missing, an illegal value.
  *
- * Shapes   value [qg_keys_count(keys)], with a list as many more as that may have; QG_MAX_VALUES are always enough. */
+ * Shapes   value [qg_keys_count(keys)], with lists as many more as they may have; QG_MAX_VALUES are always enough. */
 QG_MUST_CHECK
 qg_status   qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value);
 

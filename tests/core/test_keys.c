@@ -37,12 +37,18 @@ static const qg_key set[] = {
     { .name = NULL }
 };
 
-static const qg_variant variants[] = {
-    { "plain", "", NULL }, { "rich", "", keys }, { "needy", "", needy }, { "size", "", size }, { "set", "", set },
+static const qg_key lists[] = {
+    { .name = "a", .min = -9, .max = 9, .is = QG_KEY_SERIES, .most = 2 },
+    { .name = "b", .max = 9, .is = QG_KEY_SERIES | QG_KEY_ABOVE_MIN, .most = 3 },
     { .name = NULL }
 };
 
-enum { PLAIN, RICH, NEEDY, SIZE, SET };
+static const qg_variant variants[] = {
+    { "plain", "", NULL }, { "rich", "", keys }, { "needy", "", needy }, { "size", "", size }, { "set", "", set }, { "lists", "", lists },
+    { .name = NULL }
+};
+
+enum { PLAIN, RICH, NEEDY, SIZE, SET, LISTS };
 
 /* printed NULL: as it was. */
 static const struct { const char *text; int index; double value[KEYS + 3]; const char *printed; } good[] = {
@@ -60,6 +66,9 @@ static const struct { const char *text; int index; double value[KEYS + 3]; const
     { "size:3x9", SIZE, { 2, 3, 9 }, NULL },
     { "size:09x1", SIZE, { 2, 9, 1 }, "size:9x1" },
     { "set:set=7+0+9", SET, { 3, 7, 0, 9 }, NULL },
+    { "lists", LISTS, { 0 }, NULL },
+    { "lists:b=3+1+1,a=-2", LISTS, { 1, 3, -2, 0, 3, 1, 1 }, "lists:a=-2,b=3+1+1" },
+    { "lists:b=0.5", LISTS, { 0, 1, 0, 0, 0.5 }, NULL },
 };
 
 static void texts_and_values_become_each_other(void **state)
@@ -82,9 +91,9 @@ static void texts_and_values_become_each_other(void **state)
 #define ALL "; available: mode, bits, step, low, high, marks, quiet"
 
 static const struct { const char *text, *message; } bad[] = {
-    { "", "unknown thing ''; available: plain, rich, needy, size, set" },
-    { "ric", "unknown thing 'ric'; available: plain, rich, needy, size, set; did you mean rich?" },
-    { "richer:bits=2", "unknown thing 'richer'; available: plain, rich, needy, size, set; did you mean rich?" },
+    { "", "unknown thing ''; available: plain, rich, needy, size, set, lists" },
+    { "ric", "unknown thing 'ric'; available: plain, rich, needy, size, set, lists; did you mean rich?" },
+    { "richer:bits=2", "unknown thing 'richer'; available: plain, rich, needy, size, set, lists; did you mean rich?" },
     { "plain:", "plain: unknown option ''; available: none" },
     { "plain:bits=2", "plain: unknown option 'bits'; available: none" },
     { "rich:", "rich: unknown option ''" ALL },
@@ -132,6 +141,8 @@ static const struct { const char *text, *message; } bad[] = {
     { "size:3x0", "size: size is 0, not in 1..9" },
     { "size:3+4", "size: size '3+4' is not a number" },
     { "set:set=7+0+7", "set: set has 7 twice" },
+    { "lists:a=1+1+1", "lists: a has 3 numbers, more than 2" },
+    { "lists:b=1+0", "lists: b is 0, not in (0, 9]" },
     { "set:set=7+0+10", "set: set is 10, not in 0..9" },
     { "set:set=1+2+3+4", "set: set has 4 numbers, more than 3" },
 };
