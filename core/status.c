@@ -7,7 +7,7 @@
 #include "core/io/utf8.h"
 
 /* Long enough for a list of mismatching tensors; longer text is cut, never overrun. */
-enum { MESSAGE_BYTES = 2048 };
+enum { MESSAGE_BYTES = 1 << 14 };
 
 static _Thread_local char      message[MESSAGE_BYTES] = "no error";
 static _Thread_local qg_status code;

@@ -17,7 +17,7 @@ static void fail_returns_its_status_and_keeps_the_text(void **state)
 
 static void long_text_is_cut(void **state)
 {
-    char text[8192];
+    char text[1 << 15];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     qg_fail(QG_EFORMAT, "%s", text);
