@@ -56,6 +56,25 @@ qg_status qg__preprocess_range(qg_preprocess *p)
     return QG_OK;
 }
 
+qg_status qg__preprocess_given(qg_preprocess *p)
+{
+    const qg_normalise how = p->normalise;
+    const size_t       c = (size_t)p->shape.c, row = qg_row(p->shape);
+    if (how.given != 1 && how.given != p->shape.c)
+        return qg_fail(QG_EARG, "channel: mean has %d numbers, but the images have %d channel%s",
+                       how.given, p->shape.c, p->shape.c == 1 ? "" : "s");
+    for (int k = 0; k < how.given; k++)
+        if (!isfinite(how.mean[k]) || !(how.deviation[k] > 0 && isfinite(how.deviation[k])))
+            return qg_fail(QG_EARG, "channel: mean %g must be finite, deviation %g also positive",
+                           (double)how.mean[k], (double)how.deviation[k]);
+    for (size_t i = 0; i < row; i++) {
+        const size_t k  = how.given == 1 ? 0 : i % c;
+        p->mean[i]      = how.mean[k];
+        p->deviation[i] = how.deviation[k];
+    }
+    return QG_OK;
+}
+
 qg_status qg__preprocess_allocate(qg_preprocess *p)
 {
     const bool   whitens = p->normalise.kind == QG_WHITEN;
@@ -81,7 +100,7 @@ qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normal
     switch (how.kind) {
     case QG_TO_UNIT: break;
     case QG_TO_RANGE: status = qg__preprocess_range(p); break;
-    case QG_PER_CHANNEL:
+    case QG_PER_CHANNEL: status = how.given ? qg__preprocess_given(p) : fit_moments(p, set); break;
     case QG_PER_PIXEL: status = fit_moments(p, set); break;
     case QG_WHITEN: status = qg__whiten_fit(p, set); break;
     default: status = qg_fail(QG_EARG, "%d is not a kind of normalisation", (int)how.kind);

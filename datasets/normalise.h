@@ -44,9 +44,11 @@ bool      qg__preprocess_equal(const qg_preprocess *a, const qg_preprocess *b);
 QG_MUST_CHECK
 qg_status qg__preprocess_allocate(qg_preprocess *p);
 
-/* Mean and deviation of QG_TO_RANGE.  Fails with QG_EARG. */
+/* Mean and deviation of QG_TO_RANGE, and of QG_PER_CHANNEL as given.  Fail with QG_EARG. */
 QG_MUST_CHECK
 qg_status qg__preprocess_range(qg_preprocess *p);
+QG_MUST_CHECK
+qg_status qg__preprocess_given(qg_preprocess *p);
 
 /* qg_preprocess_open of a file whose header has been read. */
 qg_preprocess *qg__preprocess_read(const qg_archive *a, const char *path);

@@ -24,28 +24,59 @@ static const qg_key range_keys[] = {
     { .name = NULL }
 };
 
+/* In the order of value: how many, and after these the numbers. */
+static const qg_key channel_keys[] = {
+    { .name = "mean", .min = -INFINITY, .max = INFINITY, .is = QG_KEY_SERIES, .most = QG_MOST_GIVEN,
+      .about = "of each channel, 0.49+0.48+0.45, where bytes are 0..1; default: of the images" },
+    { .name = "deviation", .max = INFINITY, .is = QG_KEY_SERIES | QG_KEY_ABOVE_MIN, .most = QG_MOST_GIVEN,
+      .about = "the standard deviations" },
+    { .name = NULL }
+};
+
 const qg_variant qg_normalisations[] = {
     [QG_TO_UNIT]     = { "unit", "bytes over 255, 0 to 1", NULL },
     [QG_TO_RANGE]    = { "range", "the same, scaled to another range, as in range:low=-1,high=1", range_keys },
-    [QG_PER_CHANNEL] = { "channel", "mean 0 and deviation 1 in each channel", NULL },
+    [QG_PER_CHANNEL] = { "channel", "mean 0 and deviation 1 in each channel", channel_keys },
     [QG_PER_PIXEL]   = { "pixel", "the same in each value of an image", NULL },
     [QG_WHITEN]      = { "whiten", "global contrast normalisation, then ZCA", NULL },
     { .name = NULL }
 };
 
-enum { TEXT_BYTES = 128, MOST_VALUES = 1 << 26 };
+enum { TEXT_BYTES = 256, MOST_VALUES = 1 << 26 };
 
 qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
     double value[QG_MAX_VALUES] = { 0 };
     int    kind;
     if (qg__variants_parse("normalisation", text, qg_normalisations, &kind, value)) return QG_EARG;
-    *n = (qg_normalise){ .kind = (qg_normalise_kind)kind, .low = (float)value[0], .high = (float)value[1] };
+    *n = (qg_normalise){ .kind = (qg_normalise_kind)kind };
+    if (n->kind == QG_TO_RANGE) n->low = (float)value[0], n->high = (float)value[1];
+    if (n->kind == QG_PER_CHANNEL) {
+        if (value[0] != value[1])
+            return qg_fail(QG_EARG, "channel: mean has %g numbers, but deviation has %g", value[0], value[1]);
+        n->given = (int)value[0];
+        for (int k = 0; k < n->given; k++) {
+            n->mean[k]      = (float)value[2 + k];
+            n->deviation[k] = (float)value[2 + QG_MOST_GIVEN + k];
+        }
+    }
     qg_keys_print(qg_normalisations[kind].name, qg_normalisations[kind].keys, value, canonical, bytes);
     return QG_OK;
 }
 
-bool qg__normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
+/* The values of its keys. */
+static void values_of(qg_normalise n, double value[QG_MAX_VALUES])
+{
+    const bool range = n.kind == QG_TO_RANGE;
+    value[0]         = range ? (double)n.low : n.given;
+    value[1]         = range ? (double)n.high : n.given;
+    for (int k = 0; k < QG_MOST_GIVEN; k++) {
+        value[2 + k]                 = (double)n.mean[k];
+        value[2 + QG_MOST_GIVEN + k] = (double)n.deviation[k];
+    }
+}
+
+bool qg__normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE && !n.given; }
 
 const qg_key qg__image_keys[] = {
     { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
@@ -191,7 +222,8 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
     snprintf(text, sizeof text, "%dx%dx%d", p->shape.h, p->shape.w, p->shape.c);
     qg_state_set_note(s, "image", text);
     const qg_variant *of      = &qg_normalisations[p->normalise.kind];
-    const double      value[] = { (double)p->normalise.low, (double)p->normalise.high };
+    double            value[QG_MAX_VALUES];
+    values_of(p->normalise, value);
     qg_keys_print(of->name, of->keys, value, text, sizeof text);
     qg_state_set_note(s, "normalise", text);
     if (!qg__normalise_fits(p->normalise)) return;
@@ -270,6 +302,7 @@ static qg_status read_statistics(qg_preprocess *p, const qg_archive *a, const ch
     qg_status status = qg__preprocess_allocate(p);
     if (status || p->normalise.kind == QG_TO_UNIT) return status;
     if (p->normalise.kind == QG_TO_RANGE) return qg__preprocess_range(p) ? QG_EFORMAT : QG_OK;
+    if (p->normalise.given) return qg__preprocess_given(p) ? QG_EFORMAT : QG_OK;
     if (p->whitening) return read_whitening(p, a, path);
     status = read_numbers(p, a, "normalise.mean", p->mean, false);
     return status ? status : read_numbers(p, a, "normalise.deviation", p->deviation, true);

@@ -21,7 +21,8 @@ typedef struct qg_loader qg_loader;
  *
  *     QG_TO_UNIT          x                            0..1, rounded once
  *     QG_TO_RANGE         low + (high - low) x         { QG_TO_RANGE, -1, 1 } is 2x - 1
- *     QG_PER_CHANNEL      (x - m) / d               m, d: mean, standard deviation of each channel
+ *     QG_PER_CHANNEL      (x - m) / d               m, d: mean, standard deviation of each channel,
+ *                                                   of the images or as given
  *     QG_PER_PIXEL        (x - m) / d               m, d: the same of each value, over all images
  *     QG_WHITEN           P (g - m)                 GCN, then ZCA:
  *                         g = 55 (x - mean(x)) / |x - mean(x)|, for each image separately
@@ -43,9 +44,14 @@ typedef enum qg_normalise_kind {
     QG_WHITEN
 } qg_normalise_kind;
 
+enum { QG_MOST_GIVEN = 4 };
+
 typedef struct qg_normalise {
     qg_normalise_kind kind;
     float             low, high;        /* for QG_TO_RANGE; low < high */
+    int               given;            /* for QG_PER_CHANNEL, the length of mean and deviation:
+                                           1, or the number of channels; 0: those of the images */
+    float             mean[QG_MOST_GIVEN], deviation[QG_MOST_GIVEN];    /* of x */
 } qg_normalise;
 
 /* The preprocessing of a loader, which owns it. */

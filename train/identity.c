@@ -31,6 +31,7 @@ static uint64_t hash_loader(uint64_t h, const qg_loader *l)
                                       (int)s.augment.border, s.augment.flip, s.augment.cutout };
     const float          range[]  = { s.normalise.low, s.normalise.high };
     h = HASH(HASH(HASH(h, number), count), range);
+    if (s.normalise.given) h = HASH(HASH(h, s.normalise.mean), s.normalise.deviation);
     if (s.validation.images) h = HASH(h, s.validation.images);
     return s.validation.share != 0 ? HASH(h, s.validation.share) : h;
 }

@@ -76,6 +76,31 @@ static void test_range(void **state)
     assert_none(drawn(1, N, in_order((qg_normalise_kind)5)), "5 is not a kind of normalisation");
 }
 
+/* As PyTorch's Normalize after ToTensor: a division by 255, and another one. */
+static void test_given(void **state)
+{
+    static const float mean[] = { 0.4914f, 0.4822f, 0.5f }, deviation[] = { 0.247f, 0.2435f, 0.25f };
+    qg_loader_spec     spec   = in_order(QG_PER_CHANNEL);
+    for (spec.normalise.given = 1; spec.normalise.given <= C; spec.normalise.given += C - 1) {
+        memcpy(spec.normalise.mean, mean, sizeof mean), memcpy(spec.normalise.deviation, deviation, sizeof deviation);
+        qg_loader   *l = drawn(1, N, spec);
+        const float *x = all(l);
+        for (int i = 0; i < N * ROW; i++) {
+            const int k = spec.normalise.given == 1 ? 0 : i % C;
+            assert_true(x[i] == ((float)pixel(1, i / ROW, i % ROW) / 255.0f - mean[k]) / deviation[k]);
+        }
+        qg_loader_free(l);
+    }
+    spec.normalise.given = C + 1;
+    assert_none(drawn(1, N, spec), "channel: mean has 3 numbers, but the images have 2 channels");
+    spec.normalise.given        = 1;
+    spec.normalise.deviation[0] = 0;
+    assert_none(drawn(1, N, spec), "mean 0.4914 must be finite, deviation 0 also positive");
+    spec.normalise.deviation[0] = 1;
+    spec.normalise.mean[0]      = NAN;
+    assert_none(drawn(1, N, spec), "must be finite");
+}
+
 /* Mean and deviation of value k, or of every value of channel k. */
 static void moments(const float *x, int k, int step, double *mean, double *deviation)
 {
@@ -245,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_range),
+        cmocka_unit_test(test_given),
         cmocka_unit_test(test_train_has_mean_0_and_deviation_1),
         cmocka_unit_test(test_statistics_are_taken_over),
         cmocka_unit_test(test_whitens),
