@@ -3,19 +3,15 @@
 #include "layers/models/parts.h"
 #include "train/runs.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/clock.h"
-#include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "layers/plan.h"
 #include "train/calibrate.h"
-#include "train/measure.h"
+#include "train/made.h"
 #include "train/reader.h"
 #include "train/result.h"
 
@@ -26,12 +22,9 @@ typedef struct quantization {
     qg_loader                  *train, *test;
     qg_net                     *net;
     qg__init_report             init;
-    qg_optim                   *optim; /* whose moments are in the checkpoint: a run of no steps */
-    qg_fit_spec                 spec;
-    qg__run                     run;
-    qg__measured                before, after;
+    qg__made                    made;
+    qg__measured                before;
     int                         count; /* of the images that calibrate it */
-    double                      began;
 } quantization;
 
 /* --- the configuration -------------------------------------------------------------------- */
@@ -226,106 +219,26 @@ static qg_status calibrate(quantization *z)
                : qg_calibrate(z->net, (qg_calibrate_spec){ .images = z->train, .count = z->count });
 }
 
-/* --- the run ------------------------------------------------------------------------------ */
-
-/* The run before its first step: compare train/fit.c. */
-static qg_status begin_run(quantization *z)
-{
-    qg_fit_spec *s = &z->spec;
-    qg_status    status = qg__recipe_spec(&z->config, &z->spec);
-    z->optim = qg__recipe_optim(&z->config, qg_net_params(z->net));
-    if (status || !z->optim) return status ? status : QG_EMEM;
-    s->mode = QG_FIT_RESUME;
-    s->train = z->train;
-    s->test = z->test;
-    s->optim = z->optim;
-    return qg__run_compose(&z->run, z->net, s);
-}
-
-static qg_status measure(quantization *z)
-{
-    bool            stopped;
-    qg__run_record *at = &z->run.record;
-    const qg_status status =
-        qg__measure(&z->spec, z->test, z->net, z->run.tape, at->steps, NULL, &z->after, &stopped);
-    if (status) return status;
-    at->tested = z->after.images;
-    at->test_loss = z->after.loss;
-    at->test_accuracy = at->best_accuracy = z->after.accuracy;
-    return QG_OK;
-}
-
-static qg_status write_result(const quantization *z)
-{
-    const qg__measured *m = &z->after;
-    qg_fit_result       r = { .test_accuracy = m->accuracy,
-                              .best_test_accuracy = m->accuracy,
-                              .test_accuracy_stderr = qg_proportion_error(m->accuracy, m->images),
-                              .test_images = m->images,
-                              .train_loss = NAN,
-                              .seconds = qg__now() - z->began,
-                              .seed = z->config.seed,
-                              .threads = (uint64_t)qg_threads(),
-                              .arithmetic = QG_ARITHMETIC };
-    qg__result_join(r.cpu_path, "", qg_cpu_path());
-    qg__result_join(r.commit, "", qg_commit());
-    qg__digest(z->net, r.digest);
-    return qg__result_save(&r, &z->spec, z->net, z->run.lock, z->run.paths.file[QG__RUN_RESULT]);
-}
-
-static void remove_files(const qg__run *r)
-{
-    for (qg__run_file f = 0; f < QG__RUN_FILES; f++) qg__file_remove_in(r->lock, r->paths.file[f]);
-}
-
-static qg_status write_files(quantization *z)
-{
-    remove_files(&z->run); /* of a process that was killed */
-    qg_status status = qg__run_create(&z->run);
-    if (!status) status = qg__run_save_best(&z->run);
-    return status ? status : write_result(z);
-}
-
-/* The directory appears with all files or not at all: they are written to DIR.part, which is then renamed. */
-static qg_status write_run(quantization *z)
-{
-    char part[QG__PATH_BYTES], why[512];
-    if (snprintf(part, sizeof part, "%s.part", z->asked->dir) >= QG__PATH_BYTES)
-        return qg_fail(QG_EARG, "out: the path is too long");
-    qg_status status = qg__run_paths_of(part, &z->run.paths);
-    if (!status) status = qg__run_claim(&z->run);
-    if (status) return status;
-    status = write_files(z);
-    if (!status && rename(part, z->asked->dir))
-        status =
-            qg_fail(QG_EIO, "cannot rename %s to %s: %s", part, z->asked->dir, strerror(errno));
-    if (!status) return qg__file_flush_name_in(QG_BY_PATH, z->asked->dir);
-    snprintf(why, sizeof why, "%s", qg_errmsg());
-    remove_files(&z->run);
-    rmdir(part);
-    return qg_fail(status, "%s", why);
-}
-
 qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized *result)
 {
-    quantization z = { .asked = &spec, .of = r, .run = { .lock = QG_BY_PATH }, .began = qg__now() };
+    quantization z = { .asked = &spec,
+                       .of = r,
+                       .made = { .began = qg__now(), .run = { .lock = QG_BY_PATH } } };
     qg_status    status = configure(&z);
     *result = (qg_run_quantized){ .images = 0 };
     if (!status && qg__recipe_check(&z.config)) result->misfit = true, status = QG_EARG;
     if (!status) qg_set_threads(z.config.threads), status = open_images(&z);
     if (!status) status = load(&z);
     if (!status) status = calibrate(&z);
-    if (!status) status = begin_run(&z);
-    if (!status) status = measure(&z);
-    if (!status) status = write_run(&z);
+    z.made.recipe = &z.config, z.made.net = z.net, z.made.train = z.train, z.made.test = z.test;
+    if (!status) status = qg__made_write(&z.made, spec.dir);
     result->images = z.count;
-    result->tested = z.after.images;
-    result->accuracy = z.after.accuracy;
-    result->loss = z.after.loss;
+    result->tested = z.made.measured.images;
+    result->accuracy = z.made.measured.accuracy;
+    result->loss = z.made.measured.loss;
     result->accuracy_before = z.before.accuracy;
     result->loss_before = z.before.loss;
-    qg__run_end(&z.run);
-    qg_optim_free(z.optim);
+    qg__made_end(&z.made);
     qg_net_free(z.net);
     qg_loader_free(z.test);
     qg_loader_free(z.train);
