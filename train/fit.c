@@ -85,7 +85,8 @@ static void report(const fit *f, void (*event)(void *user, const qg_fit_progress
 static void put_accuracies(const fit *f, qg_fit_result *to)
 {
     const qg__run_record *at   = &f->run.record;
-    const bool            some = at->epoch > 0, held = f->spec->validation;
+    const bool            some = at->epoch > 0 || (f->spec->epochs == 0 && at->tested > 0);
+    const bool            held = f->spec->validation;
     const double          last = some ? at->test_accuracy : NAN, best = some ? at->best_accuracy : NAN;
     to->test_accuracy            = held ? f->tested ? f->last.accuracy : NAN : last;
     to->best_test_accuracy       = held ? f->tested ? f->best.accuracy : NAN : best;
@@ -96,7 +97,13 @@ static void put_accuracies(const fit *f, qg_fit_result *to)
     to->validation_images        = held ? (uint64_t)qg_loader_shape(f->spec->validation).n : 0;
 }
 
-static bool is_complete(const fit *f) { return qg__run_is_finished(&f->run) && (f->tested || !f->spec->validation); }
+/* A run without epochs measures its initial net. */
+static bool has_measured(const fit *f) { return f->spec->epochs > 0 || f->run.record.tested > 0; }
+
+static bool is_complete(const fit *f)
+{
+    return qg__run_is_finished(&f->run) && has_measured(f) && (f->tested || !f->spec->validation);
+}
 
 /* A process that found the run complete is not listed in result.json. */
 static qg_fit_result result(const fit *f)
@@ -263,12 +270,12 @@ static qg_status measure_last(fit *f, qg_loader *images, bool anew, qg__measured
 
 /* Measures the split that chooses and updates the record.  *stopped: it was asked to stop first, and the record is
  * unchanged. */
-static qg_status evaluate(fit *f, bool *stopped)
+static qg_status evaluate(fit *f, bool anew, bool *stopped)
 {
     qg__run_record *at = &f->run.record;
     qg__measured    m;
     qg_loader      *images = f->spec->validation ? f->spec->validation : f->spec->test;
-    const qg_status status = measure_last(f, images, qg__reestimates(&f->run), &m, stopped);
+    const qg_status status = measure_last(f, images, anew, &m, stopped);
     if (status) {
         char when[32];
         snprintf(when, sizeof when, "epoch %" PRIu64, at->epoch + 1);
@@ -397,14 +404,31 @@ static void begin_first_epoch(fit *f)
     if (unlogged > 0) f->epoch_began -= unlogged;
 }
 
+/* Of a run without epochs: the initial net, as it is. */
+static qg_status measure_start(fit *f)
+{
+    bool      stopped;
+    qg_status status = evaluate(f, false, &stopped);
+    if (!status && !stopped) {
+        f->run.record.best_accuracy = f->run.record.test_accuracy;
+        if (keeps_files()) status = qg__run_save_best(&f->run);
+    }
+    if (stopped) f->ended = QG_FIT_STOPPED;
+    return status ? status : save(f);
+}
+
 static qg_status train(fit *f)
 {
     bool stopped = false;
     f->saved     = qg__now();
     begin_first_epoch(f);
+    if (!has_measured(f)) {
+        const qg_status status = measure_start(f);
+        if (status || !has_measured(f)) return status;
+    }
     while (!qg__run_is_finished(&f->run)) {
         qg_status status = run_steps(f, &stopped);
-        if (!status && !stopped) status = evaluate(f, &stopped);
+        if (!status && !stopped) status = evaluate(f, qg__reestimates(&f->run), &stopped);
         if (!status && stopped) {
             f->ended = f->asked ? QG_FIT_STOPPED : QG_FIT_OUT_OF_TIME;
             return save(f);
@@ -551,6 +575,7 @@ qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
     qg_status status = qg__fit_check(net, &spec);
     if (!status && spec.teacher.net) status = qg__teacher_check(net, &spec.teacher);
     if (status) return status;
+    if (spec.epochs == QG_NO_EPOCHS) spec.epochs = 0;
     if (spec.clip_norm != 0) qg_optim_set_clip_norm(spec.optim, spec.clip_norm);
     status = prepare(&f, net);
     if (!status) status = open_run(&f, net);

@@ -151,6 +151,8 @@ typedef struct qg_fit_span {
     qg_schedule schedule;
 } qg_fit_span;
 
+enum { QG_NO_EPOCHS = -1 };     /* qg_fit_spec.epochs */
+
 typedef struct qg_fit_spec {
     const char  *dir;               /* required: the run directory; it is made if it does not exist.  A relative path begins
                                        where the program is when it calls qg_fit */
@@ -160,7 +162,8 @@ typedef struct qg_fit_spec {
     qg_loader   *validation;        /* choose the best epoch, and when to end, by these images, which should be .in_order
                                        (qg_loader_validation); NULL: by the test images */
     qg_optim    *optim;             /* required: of the net's parameters; new, unless the run continues */
-    int          epochs;            /* required, at least 1 */
+    int          epochs;            /* required, at least 1; or QG_NO_EPOCHS: measure the initial net
+                                       and store it, also as the best one */
     uint64_t     seed;              /* of dropout and other noise */
     double       lr;                /* at the start of the schedule; 0: that of the optimizer */
     qg_schedule  schedule;          /* over all epochs */

@@ -22,7 +22,8 @@ qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
         return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
     if (s->mode < QG_FIT_RESUME || s->mode > QG_FIT_FORCE) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);
-    if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
+    if (s->epochs < 1 && s->epochs != QG_NO_EPOCHS)
+        return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
     if (!(s->lr > 0 && isfinite(s->lr)))
         return qg_fail(QG_EARG, "fit: lr is %g, must be positive", s->lr);
     if (!(s->clip_norm >= 0 && isfinite(s->clip_norm)))

@@ -207,7 +207,7 @@ static qg_var *squared_hinge(void *user, qg_tape *t, qg_var *scores, const qg_ba
 
 qg_fit_spec qg__recipe_fit(const qg_recipe *r)
 {
-    return (qg_fit_spec){ .epochs          = r->epochs,
+    return (qg_fit_spec){ .epochs          = r->epochs ? r->epochs : QG_NO_EPOCHS,
                           .seed            = r->seed,
                           .lr              = r->lr,
                           .schedule        = r->schedule,

@@ -290,9 +290,9 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
     [QG__KEY_NORM_SYNC] = { "norm-sync", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "on|off",
       .help = "off: on several ranks, batch norms use the statistics of each\n"
               "rank's own images; default: on" },
-    [QG__KEY_EPOCHS] = { "epochs", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .min = 1, .max = MAX_EPOCHS, .fallback = "10",
+    [QG__KEY_EPOCHS] = { "epochs", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .max = MAX_EPOCHS, .fallback = "10",
       .help = "passes over the training images; with --resume more of them extend\n"
-              "a run" },
+              "a run; 0: measure and store the initial net" },
     [QG__KEY_PATIENCE] = { "patience", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .max = 100000,
       .help = "end after N epochs without a higher accuracy of the test images,\n"
               "or of those of --validation; 0: never" },

@@ -118,7 +118,7 @@ static qg_status extend(qg_recipe *run, const qg_recipe *line)
     const int was = run->epochs, is = line->epochs;
     if (qg__recipe_value(line, "epochs") && is < was)
         return keeps(qg__recipe_key("epochs"), run, line, "a run can be extended, but not shortened");
-    if (qg__recipe_value(line, "epochs") && is > was && !qg__recipe_value(line, "schedule")) {
+    if (qg__recipe_value(line, "epochs") && is > was && was > 0 && !qg__recipe_value(line, "schedule")) {
         const qg_schedule s = qg_schedule_extend(&run->schedule, was, is);
         qg_schedule_print(&s, schedule, sizeof schedule);
         if (qg__recipe_put(run, qg__recipe_key("schedule"), schedule))

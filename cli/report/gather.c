@@ -108,7 +108,7 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s && !net) s = qg_errcode();
     if (!s) s = take_layers(r, net);
     if (!s) s = take_sizes(r, net);
-    if (!s && r->epochs == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
+    if (!s && r->epochs == 0 && !r->result.complete) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
 

@@ -110,7 +110,7 @@ svg_series page_curve(const page *p, int i, svg_kind kind, const char *column)
 
 void page_add(svg_chart *c, svg_series s)
 {
-    if (s.y && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
+    if (s.y && s.n && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
 }
 
 void page_add_mean(svg_chart *c, const page *p, int i, const char *column, const char *name)
@@ -163,6 +163,7 @@ static void overview(FILE *out, const page *p)
                 (named_column[2]){ { "test_accuracy", "test" }, { "validation_accuracy", "validation" } });
     add_columns(&right, p, SVG_DASHES, (named_column[2]){ { "train_accuracy", "training" } });
     add_columns(&rate, p, SVG_LINE, (named_column[2]){ { "lr", NULL } });
+    if (!rate.n_series) return;                 /* runs without epochs */
     mark_best(&loss, p, false), mark_best(&right, p, true);
     fputs("<div class=\"grid\">", out);
     const svg_chart *const all[] = { &right, &loss, &rate };

@@ -141,9 +141,9 @@ static void print_accuracy(const report *r, FILE *out)
         fprintf(out, "validation     %.2f %%, best %.2f %% after epoch %" PRIu64 "\n", percent(at->validation_accuracy),
                 percent(at->best_validation_accuracy), at->best_epoch);
     if (isnan(at->test_accuracy)) return;       /* not tested yet */
-    fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
-            percent(at->test_accuracy), percent(at->test_accuracy_stderr),
-            percent(at->best_test_accuracy), at->best_epoch);
+    fprintf(out, "test accuracy  %.2f %% ± %.2f %%", percent(at->test_accuracy), percent(at->test_accuracy_stderr));
+    if (at->epochs) fprintf(out, ", best %.2f %% after epoch %" PRIu64, percent(at->best_test_accuracy), at->best_epoch);
+    fputc('\n', out);
     if (is_float(r->of->recipe) || !find_rival(r, &other)) return;
     fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
             percent(qg_proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
@@ -213,7 +213,7 @@ void report_result(const report *r, FILE *out)
     const qg_fit_result *at = &r->result;
     char                 page[QG__PATH_BYTES];
     fputc('\n', out);
-    if (at->epochs) print_accuracy(r, out);
+    if (at->epochs || at->complete) print_accuracy(r, out);
     report_bytes(r->of->net, out);
     fprintf(out, "time           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);
     fprintf(out, "digest         %s\n", at->digest);

@@ -61,7 +61,7 @@ static const struct {
     { "train", 2, "--model is missing; available: lenet5, lenet5-xnor" },
     { LENET "--epochs", 2, "--epochs needs a value" },
     { LENET "--epochs 2.5", 2, "--epochs '2.5' is not a whole number" },
-    { LENET "--epochs 0", 2, "--epochs 0 is not in 1..100000" },
+    { LENET "--epochs -1", 2, "--epochs -1 is not in 0..100000" },
     { LENET "--lr fast", 2, "--lr 'fast' is not a number" },
     { LENET "--lr 0,1", 2, "--lr '0,1' is not a number; qgrad sweep takes lists" },
     { LENET "--seed 1..3", 2, "--seed '1..3' is not a whole number; qgrad sweep takes lists" },

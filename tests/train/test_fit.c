@@ -468,6 +468,7 @@ static void bad_specs_are_refused(void **state)
     REFUSED(test, NULL, "test");
     REFUSED(optim, NULL, "optim");
     REFUSED(epochs, 0, "epochs is 0");
+    REFUSED(epochs, -2, "epochs is -2");
     REFUSED(lr, -1, "lr is -1");
     REFUSED(test, good.train, "train and test are the same loader");
     REFUSED(clip_norm, -1, "clip_norm is -1");
