@@ -33,8 +33,8 @@ static const verb results_verb = {
     .options = (const verb_option *const[]){ common_options, results_options, NULL },
 };
 
-static const verb *const verbs[] = { &train_verb, &eval_verb, &predict_verb, &quantize_verb, &sweep_verb, &runs_verb, &export_verb,
-                                     &infer_verb, &summary_verb, &bench_verb, &inspect_verb, &report_verb, &explain_verb, &plot_verb,
+static const verb *const verbs[] = { &train_verb, &eval_verb, &predict_verb, &quantize_verb, &import_verb, &sweep_verb, &runs_verb,
+                                     &export_verb, &infer_verb, &summary_verb, &bench_verb, &inspect_verb, &report_verb, &explain_verb, &plot_verb,
                                      &results_verb, &gradcheck_verb };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };

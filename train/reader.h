@@ -91,4 +91,13 @@ void      qg__reader_clear(qg_run *r);              /* qg_run_close of a run tha
  * Fails    NULL.  As qg_archive_open; QG_EFORMAT: what it notes does not fit its arrays, or there are no weights; QG_EMEM. */
 qg_net     *qg__stored_net(const char *path);
 
+/* --- the weights of another program (train/foreign.c) ---------------------------------------- */
+
+/* Fills a built net without quantizers; qg_run_import states the rules.  *pairs receives a line
+ * "LAYER MODULE" for each layer with parameters, as in a map; the caller's to free().
+ *
+ * Fails as qg_run_import; values of the net are then undefined, and *pairs is NULL. */
+QG_MUST_CHECK
+qg_status   qg__foreign_load(qg_net *net, const qg_run_import_spec *spec, char **pairs);
+
 #endif

@@ -162,4 +162,57 @@ typedef struct qg_run_quantized {
 QG_MUST_CHECK
 qg_status   qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized *result);
 
+/* --- nets of other programs --------------------------------------------------------------- */
+
+/* The axes of a convolution's weight in a file, and of a dense layer's: [out][in][h][w] and
+ * [out][in], as in PyTorch, or [h][w][in][out] and [in][out], as in Keras and Flax. */
+typedef enum qg_layout { QG_OIHW, QG_HWIO } qg_layout;
+
+typedef struct qg_run_import_spec {
+    const char      *dir;       /* required: of the new run; it must not exist */
+    const char      *weights;   /* required: a safetensors file */
+    const qg_recipe *recipe;    /* required: model, and of the other keys data, data-dir, normalise,
+                                   seed, threads and cache.  With data, its test images are measured */
+    qg_shape         image;     /* of one image, n is ignored; {0}: that of data */
+    const char      *classes;   /* "10", or their names, "cat,dog"; NULL: those of data, or as many as
+                                   a net as text has results */
+    qg_layout        layout;
+    const char      *map;       /* the path of a text with lines LAYER MODULE, "conv1 features.0", and
+                                   comments after #; NULL: none */
+} qg_run_import_spec;
+
+typedef struct qg_run_imported {
+    char    *names;             /* lines LAYER MODULE, as in a map; NULL: failed */
+    uint64_t tested;            /* test images; 0: not measured */
+    double   accuracy, loss;    /* on these */
+    bool     misfit;            /* failed with QG_EARG: the recipe or the spec is not legal */
+} qg_run_imported;
+
+/* Makes a new run without epochs, whose net has float weights that another program trained.  It can
+ * be used as any other run.  The directory appears complete or not at all.
+ *
+ * The arrays of a file belong to modules: features.0.weight and features.0.bias to features.0.  A
+ * layer takes the arrays of one module: a product weight and bias; a batch norm weight (its gamma),
+ * bias (its beta), running_mean and running_var; a PReLU weight.  The names of Keras and Flax, such
+ * as kernel and moving_variance, mean the same, and num_batches_tracked is ignored.  Modules are
+ * chosen in this order:
+ *
+ *     1. by the map;
+ *     2. by name, if every layer that remains has a module with its name;
+ *     3. else each layer, in the order of the net, takes the first module of its kind and shape, in
+ *        the order of names, where numbers count as numbers: block.2 precedes block.10.
+ *
+ * Under QG_OIHW, a dense layer that reads an image has its columns permuted, from [c][h][w] to
+ * [h][w][c].  A bias before a batch norm, which nets here do not have, is subtracted from the
+ * running mean.
+ *
+ * Range    Arrays of F32, F16, BF16 or F64, which become float32.
+ * Memory   result->names is the caller's to free().
+ * Fails    QG_ESHAPE: the message lists all arrays that do not fit.  QG_ENAN: a value is not finite.
+ *          QG_EFORMAT: a variance is negative, or as qg_archive_open.  QG_EARG: the recipe, the
+ *          sizes, or a line of the map.  QG_ESTATE: the directory exists.  And as qg_data_test and
+ *          the files. */
+QG_MUST_CHECK
+qg_status   qg_run_import(qg_run_import_spec spec, qg_run_imported *result);
+
 #endif

@@ -61,6 +61,17 @@ static const option others[] = {
       .help = "show the latent weights of each layer as bars" },
     { "image", QG_RECIPE_VALUE, .value = "HxWxC",
       .help = "image size, as 32x32x3; bench generates such images" },
+    { "weights", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, .value = "FILE",
+      .help = "the safetensors file; required" },
+    { "classes", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, .value = "N|NAMES",
+      .help = "how many classes, or their names, as cat,dog; default: those of\n"
+              "--data, or as many as a net as text has results" },
+    { "layout", QG_RECIPE_WORD, .value = "oihw|hwio", .fallback = "oihw",
+      .help = "the axes of convolutions in the file: oihw of PyTorch, or hwio of\n"
+              "Keras and Flax" },
+    { "map", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, .value = "FILE",
+      .help = "a text with lines LAYER MODULE, such as conv1 features.0; default:\n"
+              "by name if all names agree, else by order and shape" },
     { "seconds", QG_RECIPE_REAL, .value = "X", .min = 0.01, .max = 86400, .fallback = "6",
       .help = "how long to measure" },
     { "link", QG_RECIPE_LIST, .value = "LINK",

@@ -19,7 +19,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 /* A key of a recipe, or one of the options in cli/config/option_table.c, which are described in the same way. */
 typedef qg_recipe_key option;
 
-enum { OPTIONS = 95 };
+enum { OPTIONS = 99 };
 const option *option_at(int i);                         /* in the order of help */
 int           option_index(const option *o);            /* its place there */
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -88,7 +88,7 @@ void          images_help(FILE *out);           /* and what is done to their ima
  * options; NULL if there is none. */
 const char   *options_operand(const verb *v, int *argc, char **argv);
 
-extern const verb train_verb, eval_verb, predict_verb, quantize_verb, sweep_verb, runs_verb, export_verb, infer_verb, summary_verb,
+extern const verb train_verb, eval_verb, predict_verb, quantize_verb, import_verb, sweep_verb, runs_verb, export_verb, infer_verb, summary_verb,
     inspect_verb, report_verb, explain_verb, plot_verb, gradcheck_verb;
 
 #endif

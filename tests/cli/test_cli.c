@@ -86,7 +86,7 @@ static void test_help_is_of_its_command(void **state)
 
 static void test_wrong_usage_is_named_and_gives_2(void **state)
 {
-    assert_refuses("", 2, "the command is missing; available: train, eval, predict, quantize, sweep, runs, export, infer, summary, bench");
+    assert_refuses("", 2, "the command is missing; available: train, eval, predict, quantize, import, sweep, runs, export, infer, summary, bench");
     assert_refuses("trian", 2, "unknown command trian; available: train");
     assert_refuses("--fast", 2, "unknown option --fast");
     assert_refuses("train --modle x", 2, "unknown option '--modle'; options: --model, --data");

@@ -1,0 +1,119 @@
+/* qgrad import: a run whose net has the weights of another program, such as PyTorch. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/run/report.h"
+#include "cli/run/run_spec.h"
+#include "core/clock.h"
+
+typedef struct importing {
+    config         *asked;
+    char            dir[QG__PATH_BYTES];        /* of the new run */
+    qg_run         *made;
+    qg_run_imported result;
+    double          began;
+} importing;
+
+static void print_text(const importing *i, const char *digest)
+{
+    const qg_run_imported *r = &i->result;
+    char                   data[64];
+    for (const char *line = r->names; *line; line = qg__lines_next(line))
+        print_safe(stdout, "%.*s\n", (int)strcspn(line, "\n"), line);
+    if (r->tested)
+        printf("test accuracy  %.2f %% ± %.2f %% on %s\ntest loss      %.6g\n", 100 * r->accuracy,
+               100 * qg_proportion_error(r->accuracy, r->tested),
+               run_data_name(qg_run_get(i->made, "data"), data), r->loss);
+    report_bytes(qg_run_net(i->made), stdout);
+    printf("digest         %s\n", digest);
+    print_safe(stdout, "run            %s\n", i->dir);
+}
+
+static void print_json(const importing *i, const char *digest)
+{
+    const qg_run_imported *r = &i->result;
+    char                   pair[1024];
+    qg__json               j = qg__json_begin(stdout);
+    qg__json_path(&j, "run", i->dir);
+    qg__json_text(&j, "model", qg_run_get(i->made, "model"));
+    qg__json_open(&j, "map", '[');
+    for (const char *line = r->names; *line; line = qg__lines_next(line)) {
+        snprintf(pair, sizeof pair, "%.*s", (int)strcspn(line, "\n"), line);
+        qg__json_text(&j, NULL, pair);
+    }
+    qg__json_close(&j, ']');
+    qg__json_integer(&j, "images", r->tested);
+    qg__json_real(&j, "test_accuracy", r->tested ? r->accuracy : (double)NAN);
+    qg__json_real(&j, "test_loss", r->tested ? r->loss : (double)NAN);
+    qg__json_integer(&j, "float_bytes", qg_net_float_bytes(qg_run_net(i->made)));
+    qg__json_real(&j, "seconds", qg__now() - i->began);
+    report_machine(&j);
+    qg__json_text(&j, "digest", digest);
+    qg__json_end(&j);
+}
+
+static qg_status require(const config *asked)
+{
+    static const char *const required[][2] = { { "model", "the net" },
+                                               { "weights", "a safetensors file" },
+                                               { "out", "the new run directory" } };
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+        if (!config_text(asked, required[i][0]))
+            return qg_fail(QG_EARG, "--%s is missing: %s", required[i][0], required[i][1]);
+    return QG_OK;
+}
+
+static int import(importing *i)
+{
+    const config *asked  = i->asked;
+    char          digest[17];
+    qg_status     status = require(asked);
+    if (!status) status = run_directory("out", config_text(asked, "out"), i->dir);
+    if (status) return options_report("qgrad import", true);
+    status = qg_run_import((qg_run_import_spec){ .dir = i->dir,
+                                                 .weights = config_text(asked, "weights"),
+                                                 .recipe = asked->recipe,
+                                                 .image = config_text(asked, "image")
+                                                              ? config_image(asked)
+                                                              : (qg_shape){ 0 },
+                                                 .classes = config_text(asked, "classes"),
+                                                 .layout = (qg_layout)config_word(asked, "layout"),
+                                                 .map = config_text(asked, "map") },
+                           &i->result);
+    if (i->result.misfit) return options_report("qgrad import", true);
+    i->made = status ? NULL : qg_run_open(i->dir, QG_RUN_LAST);
+    if (!i->made || !qg_run_net(i->made)) return qg_print_error("qgrad import");
+    run_digest(i->made, digest);
+    if (config_flag(asked, "json")) print_json(i, digest);
+    else print_text(i, digest);
+    return EXIT_DONE;
+}
+
+static int import_main(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    importing i      = { .asked = asked, .began = qg__now() };
+    const int status = import(&i);
+    qg_run_close(i.made);
+    free(i.result.names);
+    return status;
+}
+
+static const verb_option own_options[] = {
+    { "model", .first = true }, { "image", "the size of the images, as 28x28x1; default: that of --data", .first = true },
+    { "weights", .first = true }, { "out", "the new run directory; required", .first = true },
+    { "data", "the data set whose test images are measured; default: none", .first = true },
+    { "data-dir" }, { "normalise", .first = true }, { "classes", .first = true }, { "layout", .first = true }, { "map", .first = true },
+    { "seed" }, { "threads" }, { "cache" }, { NULL }
+};
+
+const verb import_verb = {
+    .name = "import",
+    .about = "Make a run of float weights that PyTorch, or another program, saved as safetensors",
+    .usage = "import --model NAME --weights FILE --out DIR [options]",
+    .run = import_main,
+    .options = (const verb_option *const[]){ common_options, own_options, NULL },
+};
