@@ -1,7 +1,7 @@
 # The test programs, the checks that go beyond them, and measurements.
 
 .PHONY: test-programs check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage
-.PHONY: bench bench-infer infer-peers torch check-originals check-training
+.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-training
 
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
@@ -57,6 +57,7 @@ check-rest:   ## make check without make test
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	@sh tests/page.sh $(BUILD)
+	+@$(SUB) check-pytorch
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
 
 check-matrix:   ## the tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS="tsan nobody" selects
@@ -136,6 +137,10 @@ check-originals: deps   ## compares each operator with the implementation it is 
 	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/libqgrad_flat.so $(COMPARE)
 $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(CLI_OBJ) $(BUILD)/tests/originals/flat.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS)
+
+check-pytorch: deps   ## imports nets of PyTorch and compares their scores; needs python3-torch, and safetensors from pip
+	+@$(SUB) all
+	@sh tests/pytorch/run.sh $(BUILD)/pytorch $(BUILD)
 
 SEEDS ?= 5
 check-training: data   ## compares the first losses of Larq's and Brevitas' MNIST examples; needs the environment of check-originals
