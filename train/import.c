@@ -196,11 +196,8 @@ qg_status qg_run_import(qg_run_import_spec spec, qg_run_imported *result)
     *result          = (qg_run_imported){ .misfit = status == QG_EARG };
     if (!status) qg_set_threads(m.config.threads), status = make(&m);
     if (status) free(m.names);
-    else
-        *result = (qg_run_imported){ .names = m.names,
-                                     .tested = m.made.measured.images,
-                                     .accuracy = m.made.measured.accuracy,
-                                     .loss = m.made.measured.loss };
+    else *result = (qg_run_imported){ .names = m.names, .tested = m.made.measured.images,
+                                      .accuracy = m.made.measured.accuracy, .loss = m.made.measured.loss };
     qg__made_end(&m.made);
     qg_net_free(m.net);
     qg_loader_free(m.test);
