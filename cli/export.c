@@ -14,7 +14,7 @@
 enum { NOTES = 5 };
 
 /* What output_check takes for a file of the format. */
-static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED };
+static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXPORT_ONNX] = OUTPUT_ONNX };
 
 typedef struct exporter {
     config        *asked;
@@ -66,6 +66,7 @@ static void take_notes(exporter *e)
     note(e, "digest", e->digest);
     note(e, "file", run_file_name(e->run));
     e->spec.note = e->note;
+    e->spec.nchw = !strcmp(config_text(e->asked, "input-layout"), "nchw");
     e->spec.step = qg_run_steps(e->run);
 }
 
@@ -106,11 +107,13 @@ static void print(const exporter *e)
     }
     print_safe(stdout, "run            %s\n", qg_run_file(e->run));
     print_safe(stdout, "file           %s, %zu bytes\n", config_text(e->asked, "out"), e->bytes);
-    char ratio[QG_NUMBER_BYTES];
-    printf("net            %zu bytes, %zu as float: %s\n", e->net_bytes, floats, qg__number_ratio(ratio, e->net_bytes, floats));
-    printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
+    char         ratio[QG_NUMBER_BYTES];
+    const bool   packed = e->spec.format == QG_EXPORT_PACKED;
+    const size_t net    = packed ? e->net_bytes : e->bytes;
+    printf("net            %zu bytes, %zu as float: %s\n", net, floats, qg__number_ratio(ratio, net, floats));
+    if (packed) printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - net);
     printf("digest         %s\n", e->digest);
-    if (has_float_inputs(e->run))
+    if (packed && has_float_inputs(e->run))
         print_safe(stdout, "inputs         floats, which take several times as long as codes of 8 bits: qgrad quantize --run %s\n",
                    qg_run_directory(e->run));
 }
@@ -139,7 +142,7 @@ static int export_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", "the file, also -o; required" }, { "run" }, { "best" }, { "to" }, { NULL }
+    { "out", "the file, also -o; required" }, { "run" }, { "best" }, { "to" }, { "input-layout" }, { NULL }
 };
 
 const verb export_verb = {

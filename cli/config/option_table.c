@@ -78,8 +78,12 @@ static const option others[] = {
       .help = "project from this one process for nodes that are connected so, as\n"
               "in latency=50,gbits=10: microseconds of an empty message, and\n"
               "Gbit/s; repeatable" },
-    { "to", QG_RECIPE_WORD, .value = "packed", .fallback = "packed",
-      .help = "the format: packed, which qgrad infer and libqgrad_infer.a run" },
+    { "to", QG_RECIPE_WORD, .value = "packed|onnx", .fallback = "packed",
+      .help = "the format: packed, which qgrad infer and libqgrad_infer.a run,\n"
+              "or onnx, for ONNX Runtime and others" },
+    { "input-layout", QG_RECIPE_WORD, .value = "nhwc|nchw", .fallback = "nhwc",
+      .help = "of onnx, what an image is: nhwc, bytes [N,h,w,c], or nchw,\n"
+              "floats [N,c,h,w] of byte / 255" },
     { "packed", QG_RECIPE_TEXT, .value = "FILE",
       .help = "the file that qgrad export wrote; required" },
     { "requantize", QG_RECIPE_WORD, .value = "evaluate|tflite", .fallback = "evaluate",

@@ -53,6 +53,7 @@ static const struct {
     qg__writer *write;
 } formats[] = {
     [QG_EXPORT_PACKED] = { "packed", qg__write_packed },
+    [QG_EXPORT_ONNX]   = { "onnx",   qg__write_onnx },
 };
 
 enum { FORMATS = sizeof formats / sizeof *formats };

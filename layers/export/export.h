@@ -19,7 +19,7 @@
 #include "core/io/state.h"
 #include "layers/net.h"
 
-typedef enum qg_export_format { QG_EXPORT_PACKED } qg_export_format;
+typedef enum qg_export_format { QG_EXPORT_PACKED, QG_EXPORT_ONNX } qg_export_format;
 
 typedef struct qg_export_spec {
     qg_export_format format;    /* 0: packed */
@@ -30,6 +30,7 @@ typedef struct qg_export_spec {
                                            computes for images of bytes (qg_preprocess_numbers) */
     bool           floats_only; /* in place of these three: the file takes floats that the caller has normalised, and
                                    `qgrad predict` and `qgrad infer` refuse it */
+    bool           nchw;        /* of ONNX: images are floats byte / 255, [N][c][h][w], in place of bytes [N][h][w][c] */
     int            notes;
     const qg_note *note;        /* UTF-8.  qgrad reads "class-names" ("cat/dog") and "data" ("mnist") */
 } qg_export_spec;

@@ -10,7 +10,7 @@
  *          QG_EMEM. */
 typedef qg_status qg__writer(const qg_net *net, const qg__records *s, qg_export_spec spec, unsigned char **file, size_t *bytes);
 
-qg__writer qg__write_packed;
+qg__writer qg__write_packed, qg__write_onnx;
 
 /* Bytes of a packed file. */
 size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec spec);

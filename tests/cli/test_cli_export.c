@@ -129,6 +129,21 @@ static void test_classes_are_compared_by_name(void **state)
                    "its class 0 is 7, but that of the images is 0");
 }
 
+/* The reader of the tests of the writer knows what is inside; here is how the command treats the file. */
+static void test_onnx_files(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/run", 0);
+    assert_status("export --run @/run --to onnx -o @/net.onnx", 0);
+    assert_stdout(" as float: ");
+    run_shell("grep -q digest @/net.onnx");
+    assert_status("export --run @/run --to onnx --input-layout nchw -o @/net.onnx --json", 0);
+    assert_string_equal(last_text("to"), "onnx");
+    assert_status("export --run @/run -o @/net.qg", 0);
+    assert_refuses("export --run @/run --to onnx -o @/net.qg", 1, "net.qg' is not an ONNX file of qgrad");
+    assert_refuses("export --run @/run -o @/net.onnx", 1, "net.onnx' is not a packed net");
+    assert_refuses("export --run @/run --input-layout chw -o @/net.onnx", 2, "'chw' is not one of nhwc|nchw");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -137,6 +152,7 @@ int main(void)
         TEST(test_a_packed_net_has_the_accuracy_of_its_run),
         TEST(test_profiles_and_texts),
         TEST(test_mistakes_are_named),
+        TEST(test_onnx_files),
         TEST(test_what_cannot_be_packed_has_no_size),
         TEST(test_classes_are_compared_by_name),
     };

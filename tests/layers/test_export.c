@@ -10,7 +10,7 @@
 #include "infer/kernels/isa.h"
 #include "infer/net.h"
 #include "layers/export/export.h"
-#include "layers/export/graph.h"
+#include "layers/export/writer.h"
 #include "layers/models/models.h"
 #include "layers/models/text.h"
 #include "layers/plan.h"
@@ -18,6 +18,7 @@
 #include "tests/support/coded.h"
 #include "tests/support/environment.h"
 #include "tests/support/nets.h"
+#include "tests/support/onnx.h"
 #include "tests/support/room.h"
 #include "tests/support/testing.h"
 
@@ -281,9 +282,46 @@ static found check_choice(rig *r, const char *what)
     return (found){ c.codes, c.floats };
 }
 
+/* --- ONNX ----------------------------------------------------------------------------------- */
+
+/* The scores of an image, from an ONNX file that is read again. */
+static void check_onnx(rig *r, const char *what)
+{
+    enum { IMAGES = 1 };
+    float          scores[IMAGES * 4096], *x;
+    unsigned char *file;
+    size_t         bytes;
+    onnx_model     m;
+    qg__records    s;
+    const size_t   c = (size_t)r->image.c, pixels = qg_row(r->image) / c;
+    assert_ok(qg__records_of(r->net, 1, false, &s));
+    if (qg__write_onnx(r->net, &s, (qg_export_spec){ .floats_only = true }, &file, &bytes))
+        fail_msg("%s: %s", what, qg_errmsg());
+    const bool exact = onnx_is_exact(&s);
+    qg__records_free(&s);
+    const char *fault = onnx_read(&m, file, bytes);
+    free(file);
+    x = malloc(IMAGES * qg_row(r->image) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < IMAGES * qg_row(r->image); i++)
+        x[i] = r->x[i / (c * pixels) * c * pixels + i % pixels * c + i / pixels % c];
+    const qg_var *y = evaluated(r, IMAGES);
+    if (!fault) fault = onnx_run(&m, IMAGES, x, scores);
+    if (fault) fail_msg("%s: ONNX: %s", what, fault);
+    assert_int_equal(m.out.dim[1], qg_row(y->shape));
+    for (size_t i = 0; i < qg_count(y->shape); i++) {
+        const float z = y->data[i], most = exact ? 0 : 1e-4f * (1 + fabsf(z)); /* a hundred roundings */
+        if (!(fabsf(scores[i] - z) <= most))
+            fail_msg("%s: ONNX: score %zu is %.9g, not %.9g", what, i, (double)scores[i], (double)z);
+    }
+    onnx_free(&m);
+    free(x);
+}
+
 /* Whether the loader chooses what products read, or is told. */
 static found check(rig *r, const char *what)
 {
+    check_onnx(r, what);
     check_choice(r, what);
     set_variable("QGRAD_PRODUCTS", "bytes");
     check_choice(r, what);

@@ -8,6 +8,7 @@
 #include "infer/infer.h"
 #include "qgrad.h"
 #include "tests/support/nets.h"
+#include "tests/support/onnx.h"
 #include "tests/support/room.h"
 
 /* --- the layer ------------------------------------------------------------------------------ */
@@ -349,6 +350,15 @@ static void it_is_exported(void **state)
     assert_memory_equal(scores, y->data, sizeof scores);
     assert_int_equal(qg_infer_steps(engine), 9); /* gate1 is two, and fc1.input is part of conv2 */
     free(file), free(m), free(own);
+
+    onnx_model o;
+    const qg_export_spec onnx = { .format = QG_EXPORT_ONNX, .floats_only = true };
+    assert_ok(qg_export_bytes(net, onnx, &file, &bytes));
+    assert_null(onnx_read(&o, file, bytes));
+    assert_null(onnx_run(&o, N, image, scores));
+    assert_memory_equal(scores, y->data, sizeof scores);
+    onnx_free(&o);
+    free(file);
     qg_tape_free(t);
     qg_net_free(net);
 }
