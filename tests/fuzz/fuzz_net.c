@@ -1,6 +1,7 @@
 /* Small nets whose layers, quantizers and optimizer the bytes choose, legal or not: declare, build, train,
  * evaluate, save and load.  What was saved and loaded into a second net of the same declaration continues
- * to the same digest.  What is exported as a packed file has the scores of evaluation. */
+ * to the same digest.  What is exported as a packed file has the scores of evaluation, and as an ONNX file
+ * where its sums do not depend on their order. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "layers/layer.h"
 #include "optim/optim.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/onnx.h"
 #include "tests/support/room.h"
 
 enum { MOST_LAYERS = 6, MOST_BATCH = 4, STEPS = 2, MOST_WEIGHTS = 1 << 16 };
@@ -305,6 +307,32 @@ static bool is_finite(qg_tensor x)
     return true;
 }
 
+/* An ONNX file can be read, and computes the same where sums do not depend on their order. */
+static void compare_onnx(const job *j, const batch *b)
+{
+    const qg_export_spec spec = { .format = QG_EXPORT_ONNX, .step = STEPS, .floats_only = true };
+    const size_t         n = qg_count(b->x.shape), c = (size_t)b->x.shape.c, pixels = qg_row(b->x.shape) / c;
+    unsigned char       *file = NULL;
+    size_t               bytes;
+    onnx_model           m;
+    qg__records          s;
+    if (!fuzz_ok(qg_export_bytes(j->net.net, spec, &file, &bytes))) return;
+    MUST(!onnx_read(&m, file, bytes) && !qg__records_of(j->net.net, STEPS, false, &s));
+    float *x = malloc(n * sizeof *x);
+    float *scores = malloc((size_t)b->x.shape.n * (size_t)m.out.dim[1] * sizeof *scores);
+    MUST(x && scores);
+    for (size_t i = 0; i < n; i++)
+        x[i] = b->x.data[i / (c * pixels) * c * pixels + i % pixels * c + i / pixels % c];
+    MUST(!onnx_run(&m, b->x.shape.n, x, scores));
+    qg_tape_begin(j->tape, QG_EVAL, 5, STEPS);
+    const qg_var *y = qg_net_forward(j->net.net, j->tape, b->x);
+    for (size_t i = 0; m.finite && onnx_is_exact(&s) && i < qg_count(y->shape); i++)
+        MUST(scores[i] == y->data[i]);
+    onnx_free(&m);
+    qg__records_free(&s);
+    free(file), free(x), free(scores);
+}
+
 /* A packed net computes what the net computes.  The engine is told nothing of the size of images, so it
  * runs only those that the net takes. */
 static void compare_packed(const job *j, const batch *b)
@@ -312,6 +340,7 @@ static void compare_packed(const job *j, const batch *b)
     const uint64_t here   = evaluate(j, b);
     const uint64_t packed = here ? run_packed(j, b) : 0;
     MUST(!packed || packed == here || !is_finite(b->x));
+    if (packed && is_finite(b->x)) compare_onnx(j, b);
 }
 
 /* What was saved continues in another net as in the first. */
