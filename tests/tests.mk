@@ -1,7 +1,7 @@
 # The test programs, the checks that go beyond them, and measurements.
 
 .PHONY: test-programs check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage
-.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-training
+.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-export check-training
 
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
@@ -141,6 +141,10 @@ $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(CLI_OBJ) $(BUILD)/tests/originals/flat.o
 check-pytorch: deps   ## imports nets of PyTorch and compares their scores; needs python3-torch, and safetensors from pip
 	+@$(SUB) all
 	@sh tests/pytorch/run.sh $(BUILD)/pytorch $(BUILD)
+
+check-export: data   ## nets of every scheme and model in ONNX Runtime, natively and in WASM (docs/export.md)
+	+@$(SUB) $(BUILD)/tests/export/nets $(SHARED_LIBRARIES)
+	@sh tests/export/run.sh $(BUILD) $(IMAGES)
 
 SEEDS ?= 5
 check-training: data   ## compares the first losses of Larq's and Brevitas' MNIST examples; needs the environment of check-originals
