@@ -11,7 +11,7 @@
  *     pact       y = round(clip(x, 0, hi) steps / hi) hi / steps
  *     linear     y = floor(clip(x, 0, hi) / hi steps + 1/2) / steps hi
  *     dorefa     y = round(clip(x, 0, 1) steps) / steps
- *     tanh       y = 2 round((tanh(x) / (2 hi) + 1/2) steps) / steps - 1
+ *     tanh       y = 2 round((tanh(x) / (2 hi) + 1/2) steps) / steps - 1              or that times hi
  *     unit       y = round(clip(x / hi, -1, 1) steps) / steps       or odd multiples of 1 / steps
  *     scaled     y = round(clip(x, lo, hi) steps) step
  *     nudged     y = round((clip(x, lo, hi) - lo) / step - zero) step
@@ -49,7 +49,7 @@ typedef struct qg_levels {
     float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled,
                                    nudged: number of steps in 1.0 */
     float variant;              /* if not 0: dorefa, scaled: ties go up, not to even.  unit: 0 is a
-                                   level.  nudged: divides by step instead of multiplying by steps,
+                                   level.  tanh: times hi.  nudged: divides by step instead of multiplying by steps,
                                    which differs at ties */
     float from, to;             /* scaled: the slope is 1 between these, not between lo and hi.
                                    unit: from is 1 / hi, by which x is multiplied.  nudged: the
@@ -104,7 +104,7 @@ typedef struct qg_form_loops {
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
      *     nudged     slope 1 inside          sum[0]: dy where x < lo          sum[1]: dy where x > hi
      *     linear, dorefa, unit, scaled       slope 1 inside, no sums
-     *     tanh               slope of tanh(x) / hi, no sums
+     *     tanh               slope of tanh(x) / hi, with variant of tanh(x), no sums
      * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
     void (*backward)(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/kernels/simd.h"
+#include "quant/engine.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 #include "quant/smooth.h"
@@ -188,31 +189,41 @@ static void dorefa_backward(const qg_constants *k, size_t n, const float *x, con
     }
 }
 
-/* 2 quantize(tanh(x) / (2 hi) + 1/2) - 1; codes are the odd numbers -steps .. steps. */
+/* 2 quantize(tanh(x) / (2 hi) + 1/2) - 1, with variant times hi; codes are the odd numbers -steps .. steps. */
 static void tanh_values(const qg_constants *k, size_t n, const float *x, float *y)
 {
-    const float m = k->uniform.hi, steps = k->uniform.steps, twice = 2.0f * m;
+    const float m = k->uniform.hi, steps = k->uniform.steps, twice = 2.0f * m, scale = k->uniform.variant != 0.0f ? m : 1.0f;
     for (size_t at = 0; at < n; at += QG_TANH_RUN) {
         const size_t run = qg__smaller(n - at, QG_TANH_RUN);
         float       *t   = y + at;
         qg__tanhf_run(run, x + at, t);
         for (size_t i = 0; i < run; i++) {
             const float u = m == 0.0f ? 0.5f : qg_clamp(t[i] / twice + 0.5f, 0.0f, 1.0f);
-            t[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
+            t[i] = (2.0f * (qg_round_even(u * steps) / steps) - 1.0f) * scale;
         }
     }
 }
 
 static void tanh_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
-    const float m = k->uniform.hi;
+    const float m = k->uniform.hi, divisor = k->uniform.variant != 0.0f ? 1.0f : m;
     float       t[QG_TANH_RUN];
     (void)sum;
     for (size_t at = 0; dx && m != 0.0f && at < n; at += QG_TANH_RUN) {
         const size_t run = qg__smaller(n - at, QG_TANH_RUN);
         qg__tanhf_run(run, x + at, t);
-        for (size_t i = 0; i < run; i++) dx[at + i] += dy[at + i] * (1.0f - t[i] * t[i]) / m;
+        for (size_t i = 0; i < run; i++) dx[at + i] += dy[at + i] * (1.0f - t[i] * t[i]) / divisor;
     }
+}
+
+/* Of the values without hi, which may be 0. */
+static void tanh_codes(const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    qg_constants unscaled = *k;
+    float        y[QG_CHUNK];
+    unscaled.uniform.variant = 0.0f;
+    tanh_values(&unscaled, n, x, y);
+    qg__codes_from(n, y, 1.0f / k->uniform.steps, code);
 }
 
 /* Levels are code / steps: codes -m .. m, m = steps, where 0 is a level, else the odd numbers -steps .. steps.
@@ -334,7 +345,7 @@ const qg__form_kernels QG_PER_ISA(qg__form) = {
     .pact    = { .values = pact_values, .backward = pact_backward },
     .linear  = { .values = linear_values, .backward = linear_backward },
     .dorefa  = { .values = dorefa_values, .backward = dorefa_backward },
-    .tanh    = { .values = tanh_values, .backward = tanh_backward },
+    .tanh    = { .values = tanh_values, .backward = tanh_backward, .codes = tanh_codes },
     .unit    = { .values = unit_values, .backward = unit_backward },
     .scaled  = { .values = scaled_values, .backward = scaled_backward },
     .nudged  = { .values = nudged_values, .backward = nudged_backward },

@@ -76,6 +76,7 @@ qg_quant qg_ttq(qg_ttq_spec spec);
 typedef struct qg_dorefa_weight_spec {
     int          bits;          /* 1 .. 16; 0: 2; 32: float, the result is {0} */
     bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
+    bool         times_max;     /* not with through_max: q times max|tanh w|, which is a constant */
     bool         per_channel;   /* one max|tanh w| (with 1 bit, mean|w|) per output channel */
     qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
 } qg_dorefa_weight_spec;
@@ -226,6 +227,7 @@ typedef struct qg_lsq_spec {
     int          bits;          /* 1 .. 16, signed 2 .. 16; 0: 2 */
     bool         is_signed;     /* of inputs, whose codes else begin at 0 and which then replaces relu.  The codes of
                                    weights are always signed */
+    bool         per_channel;   /* of weights: one step per output channel */
     qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);

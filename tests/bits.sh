@@ -220,6 +220,7 @@ trainings() {
     t binary-channel $L --weight binary-channel:surrogate=tanh,surrogate-arg=2
     t dorefa-w1 $L --weight dorefa:bits=1
     t dorefa-w3 $L --weight dorefa:bits=3,max=through
+    t dorefa-max $L --weight dorefa:scale=max
     t dorefa-w2-clip $L --weight dorefa:bits=2,surrogate=clip
     t xnor-exact $L --weight xnor
     t xnor-paper $L --weight xnor:rule=paper
@@ -233,6 +234,7 @@ trainings() {
     t bnn-unit $L --weight bnn:start=unit,glorot-lr=adam --optimizer adam --lr 0.001
     t bop $L --weight bop --optimizer bop --gamma 0.01 --threshold 1e-7
     t lsq-w4 $L --weight lsq:bits=4
+    t lsq-channel $L --weight lsq:bits=3,per-channel=yes
     t lsq-w2-clip $L --weight lsq:bits=2,surrogate=clip
     t unit-w1 $L --weight unit:bits=1 --first-last quantized
     t unit-w2 $L --weight unit:bits=2 --first-last quantized

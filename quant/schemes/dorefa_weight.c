@@ -8,12 +8,13 @@
 #include "quant/schemes/formulas.h"
 #include "quant/smooth.h"
 
-enum { THROUGH_MAX };       /* in arg */
+enum { THROUGH_MAX, TIMES_MAX };       /* in arg */
 
 static const qg_key keys[] = {
     QG_AS_KEY,
     { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: float" },
     { .name = "max", .words = "constant|through", .when = "bits=2..16", .about = "through: differentiate max|tanh w|" },
+    { .name = "scale", .words = "one|max", .when = "bits=2..16", .about = "max: times max|tanh w|, a constant" },
     QG_PER_CHANNEL_KEY("one max|tanh w| (with 1 bit, mean|w|) per output channel"),
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
@@ -29,6 +30,7 @@ const char qg__dorefa_explain[] =
     "             s(w) = w                                   the mean is a constant\n"
     "    k > 1    q(w) = 2 quantize_k(tanh(w) / (2 m) + 1/2) - 1,   m = max|tanh w|\n"
     "             s(w) = tanh(w) / m                         m is a constant unless max=through (through_max)\n"
+    "             scale=max (times_max): q and s times m, which is a constant\n"
     "activations\n"
     "    q(x) = quantize_k(clip(x, 0, 1))                    ties=up (ties_up): ties upwards\n"
     "    s(x) = clip(x, 0, 1)                                dx = dy where 0 <= x <= 1, else 0\n"
@@ -41,8 +43,9 @@ const char qg__dorefa_explain[] =
     "Learns nothing.  With more than 1 bit a weight of 0 becomes 1 / (2^k - 1).  Weights that are all\n"
     "zero receive no gradient.  A zero gradient stays zero.\n"
     "Models keep first and last layers in float unless --first-last quantized.\n"
-    "Other implementations: tensorpack differentiates m, Larq and most ports do not.  The clip after\n"
-    "the noise is in the authors' code, not in the equation.\n";
+    "Other implementations: tensorpack differentiates m, Larq and most ports do not.\n"
+    "zzzxxxttt/pytorch_DoReFaNet has scale=max.  The clip after the noise is in the authors' code, not\n"
+    "in the equation.\n";
 
 /* --- the derivative of the maximum -------------------------------------------------------------- */
 
@@ -106,9 +109,9 @@ static void max_slope(size_t n, const float *x, const float *dy, float m, float 
 /* tanh is monotone, so its largest value is that of the largest weight. */
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
-    const float steps = qg__steps(q.bits);
+    const float steps = qg__steps(q.bits), m = qg__tanhf(qg_span_max_abs(w)), scale = q.arg[TIMES_MAX] != 0 ? m : 1.0f;
     (void)learned;
-    return (qg_constants){ .uniform = { .hi = qg__tanhf(qg_span_max_abs(w)), .steps = steps, .step = 1.0f / steps } };
+    return (qg_constants){ .uniform = { .hi = m, .steps = steps, .step = scale / steps, .variant = (float)q.arg[TIMES_MAX] } };
 }
 
 static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, float *dx)
@@ -118,7 +121,14 @@ static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, 
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
+    if (q.arg[TIMES_MAX] != 0) return qg__tanh(to->x[i]);
     return qg__tanh(to->x[i]) / qg__tanh(qg__point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
+}
+
+static qg_status check(qg_quant q)
+{
+    if (q.arg[TIMES_MAX] == 0 || q.arg[THROUGH_MAX] == 0) return QG_OK;
+    return qg_fail(QG_EARG, "dorefa: max=through is not possible with scale=max, whose maximum is a constant");
 }
 
 static qg_quant complete(qg_quant q);
@@ -135,6 +145,7 @@ const qg_scheme qg__dorefa_weight_scheme = {
     .own_slope = true,
     .constants = constants,
     .adds      = adds,
+    .check     = check,
     .surrogate = surrogate,
 };
 
@@ -153,5 +164,5 @@ qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
                                          .bits        = spec.bits,
                                          .per_channel = spec.per_channel,
                                          .surrogate   = spec.surrogate,
-                                         .arg         = { [THROUGH_MAX] = spec.through_max } });
+                                         .arg         = { [THROUGH_MAX] = spec.through_max, [TIMES_MAX] = spec.times_max } });
 }

@@ -289,6 +289,37 @@ static void codes_are_what_apply_gives(void **state)
     close_rig(&r);
 }
 
+/* With a step per channel each row is a weight of its own, N of the gradient scale included. */
+static void channels_are_weights_of_their_own(void **state)
+{
+    const qg_shape shape = { 4, 3, 3, 33 };
+    const size_t   row   = qg_row(shape);
+    static float   dy[4 * 9 * 33];
+    rig            all;
+    open_rig(&all, qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true, .per_channel = true }), QG_WEIGHT, shape);
+    fill_uniform(all.x->value, all.n, -1, 1, 9);
+    fill_uniform(dy, all.n, -1, 1, 10);
+    for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(i / row);         /* the first row is zeros */
+    start_rig(&all, true);
+    assert_true(all.learned[STEP]->value[0] == 0x1p-30f && qg_count(all.learned[SEEN]->shape) == 1);
+    assert_codes_give_values(&all, -4, 3, 0);
+    train_rig(&all, 0, dy);
+    for (size_t i = 0; i < 4; i++) {
+        rig one;
+        open_rig(&one, lsq(3, true), QG_WEIGHT, (qg_shape){ 1, 3, 3, 33 });
+        memcpy(one.x->value, all.x->value + i * row, row * sizeof(float));
+        start_rig(&one, true);
+        assert_true(one.learned[STEP]->value[0] == all.learned[STEP]->value[i]);
+        train_rig(&one, 0, dy + i * row);
+        assert_memory_equal(one.y->data, all.y->data + i * row, row * sizeof(float));
+        assert_memory_equal(one.x->grad, all.x->grad + i * row, row * sizeof(float));
+        assert_true(one.learned[STEP]->grad[0] == all.learned[STEP]->grad[i]);
+        close_rig(&one);
+    }
+    close_rig(&all);
+    assert_refused_in_net(qg_lsq((qg_lsq_spec){ .is_signed = true, .per_channel = true }), QG_INPUT, "lsq", "inputs have one step");
+}
+
 /* The codes of weights are signed without being asked, as on the command line. */
 static void a_role_decides_the_sign(void **state)
 {
@@ -334,6 +365,7 @@ int main(void)
         cmocka_unit_test(step_stays_positive),
         cmocka_unit_test(gradient_of_the_step_is_that_of_the_loss),
         cmocka_unit_test(codes_are_what_apply_gives),
+        cmocka_unit_test(channels_are_weights_of_their_own),
         cmocka_unit_test(a_role_decides_the_sign),
         cmocka_unit_test(layers_say_how_many_numbers_there_are),
     };

@@ -98,6 +98,32 @@ static void all_zero_weights_stay_put(void **state)
     }
 }
 
+/* atanh(0.25 k) has tanh 0.25 k, m = 0.75; with 2 bits tanh / (2 m) + 1/2 is k / 6 + 1/2, and three times that 1 1/2 + k / 2. */
+static void times_the_maximum(void **state)
+{
+    static const float tanhs[] = { -0.75f, -0.5f, 0.1f, 0.5f, 0.75f }, codes[] = { -3, -1, 1, 3, 3 };
+    qg_dorefa_weight_spec spec = { .bits = 2, .times_max = true };
+    rig                   c;
+    fill_rig(&c, qg_dorefa_weight(spec), (qg_shape){ 1, 1, 1, 5 }, 4);
+    for (int i = 0; i < 5; i++) c.x->value[i] = atanhf(tanhs[i]);
+    c.x->value[1] += 0.01f, c.x->value[3] += 0.01f;         /* off their ties */
+    learn_rig(&c, 0);
+    for (int i = 0; i < 5; i++) {
+        const double t = tanh((double)c.x->value[i]);
+        /* Some roundings of values below 1. */
+        assert_true(fabs((double)c.y->data[i] - (double)codes[i] / 4) < 2e-7);
+        assert_true(fabs((double)c.x->grad[i] - (double)c.dy[i] * (1 - t * t)) < 4e-7);
+    }
+    assert_codes_give_values(&c, -3, 3, 2e-7);
+    memset(c.x->value, 0, c.n * sizeof(float));
+    learn_rig(&c, 0);
+    for (int i = 0; i < 5; i++) assert_true(c.y->data[i] == 0.0f && c.x->grad[i] == 0.0f);
+    assert_codes_give_values(&c, 1, 1, 0);                  /* 0 is no code, but a scale */
+    close_rig(&c);
+    spec.through_max = true;
+    assert_refused_in_net(qg_dorefa_weight(spec), QG_WEIGHT, "max=through", "scale=max");
+}
+
 static void a_replaced_surrogate_rules(void **state)
 {
     qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
@@ -240,8 +266,9 @@ static void channels_are_on_their_own(void **state)
     static const int bits[] = { 1, 3, 16 };
     const qg_shape   shape  = { 4, 3, 3, 33 };
     const size_t     row    = qg_row(shape);
-    for (int k = 0; k < 6; k++) {
-        const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 && bits[k / 2] > 1 };
+    for (int k = 0; k < 9; k++) {
+        const bool                  several = bits[k / 3] > 1;
+        const qg_dorefa_weight_spec spec = { .bits = bits[k / 3], .through_max = k % 3 == 1 && several, .times_max = k % 3 == 2 && several };
         qg_dorefa_weight_spec       rows = spec;
         rig                         all;
         rows.per_channel = true;
@@ -269,6 +296,7 @@ int main(void)
         cmocka_unit_test(slopes_are_those_of_the_surrogate),
         cmocka_unit_test(weights_are_odd_multiples),
         cmocka_unit_test(all_zero_weights_stay_put),
+        cmocka_unit_test(times_the_maximum),
         cmocka_unit_test(a_replaced_surrogate_rules),
         cmocka_unit_test(activation_codes_are_steps),
         cmocka_unit_test(gradients_are_those_of_the_operator),
