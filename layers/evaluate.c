@@ -211,7 +211,11 @@ static bool takes_weight(const qg_product *p, uint64_t step, qg__product *shape)
 }
 
 /* Positive and negative weights have scales of their own, whether they are equal just now or not. */
-static bool is_two_sided(qg_quant q) { return q.scheme->form == &qg_ternary_form && q.scheme->scales == 2; }
+static bool is_two_sided(qg_quant q)
+{
+    const qg_form *form = q.scheme->form;
+    return q.scheme->scales == 2 && (form == &qg_ternary_form || form == &qg_sign_form);
+}
 
 /* Padding that is not 0 must have a code. */
 static bool pads_with_code(const qg_slot *slot, float scale, qg__product *p)

@@ -132,6 +132,28 @@ float qg_span_max_abs(qg_span s)
     return most;
 }
 
+double qg_span_mean(qg_span s, double *distance, double *squares)
+{
+    const qg_reduce_kernels *reduce = QG_KERNELS_OF(s.isa, qg__reduce);
+    float                    part[QG_CHUNK];
+    double                   sum = 0.0;
+    for (size_t at = 0, n; at < s.n; at += n) {
+        const float *x = span_run(s, at, &n, part);
+        sum += reduce->sum(n, x);
+    }
+    const double mean = s.n ? sum / (double)s.n : 0.0;
+    *distance = *squares = 0.0;
+    for (size_t at = 0, n; at < s.n; at += n) {
+        const float *x = span_run(s, at, &n, part);
+        for (size_t i = 0; i < n; i++) {
+            const double d = (double)x[i] - mean;
+            *distance += fabs(d);
+            *squares += d * d;
+        }
+    }
+    return mean;
+}
+
 void qg_span_min_max(qg_span s, float *min, float *max)
 {
     if (s.split.depth == 1) qg__min_max(s.split, 0, 1, s.x, min, max);

@@ -304,6 +304,41 @@ static void mix_channel(const work *w, size_t channel, qg_mix m)
     }
 }
 
+/* z, and g = through s'(z) dy, of n <= QG_CHUNK numbers. */
+static void standardised_run(const work *w, const qg_mix *m, size_t n, const float *x, const float *dy, float *z, float *g)
+{
+    float scaled[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        z[i]      = (x[i] - m->mean) * m->inverse;
+        scaled[i] = m->through * dy[i];
+        g[i]      = 0.0f;
+    }
+    w->s.slope(w->s.arg, n, z, scaled, g);
+}
+
+/* Of a row of a weight.  dz_j / dx_i = inverse (1[i = j] - 1 / n - z_j z_i / freedom). */
+static void standardised_row(const work *w, size_t row, qg_mix m)
+{
+    const size_t size = qg__channel_size(w->c);
+    const float *x = w->x + row * size, *dy = w->dy + row * size;
+    float       *dx = w->dx + row * size, z[QG_CHUNK], g[QG_CHUNK];
+    double       sum = 0.0, along = 0.0;
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        standardised_run(w, &m, n, x + at, dy + at, z, g);
+        for (size_t i = 0; i < n; i++) {
+            sum += (double)g[i];
+            along += (double)g[i] * (double)z[i];
+        }
+    }
+    const float mean = (float)(sum / (double)size), pull = m.freedom > 0.0 ? (float)(along / m.freedom) : 0.0f;
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        standardised_run(w, &m, n, x + at, dy + at, z, g);
+        for (size_t i = 0; i < n; i++) dx[at + i] += m.inverse * (g[i] - mean - z[i] * pull) + m.coupled * z[i] + m.added;
+    }
+}
+
 static qg_mix mix_of(const work *w, size_t channel)
 {
     const qg_constants k = w->k ? w->k[channel] : constants_of(w, channel);
@@ -315,7 +350,11 @@ static qg_mix mix_of(const work *w, size_t channel)
 static void mix_channels(void *context, size_t first, size_t count)
 {
     const work *w = context;
-    for (size_t i = first; i < first + count; i++) mix_channel(w, i, mix_of(w, i));
+    for (size_t i = first; i < first + count; i++) {
+        const qg_mix m = mix_of(w, i);
+        if (m.standardised) standardised_row(w, i, m);
+        else mix_channel(w, i, m);
+    }
 }
 
 /* A tensor with one scale. */
@@ -341,13 +380,11 @@ void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg
     w.s  = s;
     w.dx = dx;
     if (dx && scheme->mix) {
-        if (c.depth != 1) {
-            qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
-        } else {
-            const qg_mix m = mix_of(&w, 0);
-            w.mix          = &m;
-            qg__in_blocks(n, QG_BLOCK, mix_block, &w);
-        }
+        const qg_mix m = c.depth == 1 ? mix_of(&w, 0) : (qg_mix){ 0 };
+        w.mix          = &m;
+        if (c.depth != 1) qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
+        else if (m.standardised) standardised_row(&w, 0, m);
+        else qg__in_blocks(n, QG_BLOCK, mix_block, &w);
         return;
     }
     if (s.slope) {

@@ -148,9 +148,17 @@ qg_status qg__nudge(int bits, bool narrow, float min, float max, qg_levels *u, i
 double qg__point_mean_abs(qg_quant q, size_t i, const qg_point *p);
 double qg__point_max_abs(qg_quant q, size_t i, const qg_point *p);
 
+/* Of the weights of the output channel of number i: their mean, and the sums of |x - mean| and (x - mean)^2. */
+enum { QG__MEAN, QG__DISTANCE, QG__SQUARES, QG__MOMENTS };
+void   qg__point_moments(size_t i, const qg_point *p, double moments[QG__MOMENTS]);
+
 /* For qg_scheme.own: the identity, and clip at 1. */
 qg_surrogate qg__straight_through(qg_quant q);
 qg_surrogate qg__clip_at_1(qg_quant q);
+
+/* For qg_scheme.complete: q with the annealed tanh unless it has a surrogate.  It stands in q so that what knows the length of a
+ * training can set its pace. */
+qg_quant     qg__with_annealed_tanh(qg_quant q);
 
 /* The factor that makes SGD move latent weights whose codes have no scale as if q were mean|w| times as large: 1 / mean|w|, or
  * 1 for zeros and denormals.  With batch norm the scale of q does not matter, but the gradient of codes of -1 and +1 is smaller

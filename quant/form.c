@@ -10,7 +10,8 @@
 
 static void sign_scales(const qg_constants *k, float *positive, float *negative)
 {
-    *positive = *negative = k->sign.scale;
+    *positive = k->sign.scale + k->sign.offset;
+    *negative = k->sign.scale - k->sign.offset;
 }
 
 static void ternary_scales(const qg_constants *k, float *positive, float *negative)

@@ -1,6 +1,6 @@
 /* quant/form.h — the forms of quantized tensors.
  *
- *     sign       y = +a where x >= 0, else -a
+ *     sign       y = +a where x >= t, else -a; both plus b                     t and b are 0 in most schemes
  *     ternary    y = +p where x > D,  -n where x < -D,  else 0                 strict on both sides
  *     uniform    y = step times an integer, for x clipped to two ends
  *
@@ -32,9 +32,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* a of sign. */
+/* a, t and b of sign. */
 typedef struct qg_signed {
-    float scale;
+    float scale, threshold, offset;
+    float inverse;              /* of a standardised weight: 1 / deviation (qg_mix); 0: it has none */
 } qg_signed;
 
 /* D, p and n of ternary.  If D is NaN, y is 0 everywhere. */
@@ -98,7 +99,7 @@ typedef struct qg_form_loops {
 
     /* dx += dy times the slope of the form, sum[] += the sums below.  dx and sum may be NULL.
      * n <= QG_CHUNK (256, quant/reduce.h).
-     *     sign       slope a                 sum[0]: dy sign(x)
+     *     sign       slope a                 sum[0]: dy sign(x - t)               sum[1]: dy
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
@@ -125,9 +126,17 @@ extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, 
 /* The gradient of x if it is not s'(x) dy, where s is the quantizer's surrogate (qg_scheme.mix):
  *
  *     dx += through s'(x) dy + direct dy + coupled sign(x)
+ *
+ * or that of a standardised weight, z = (x - mean) inverse, where mean and deviation are differentiated: with
+ * g = through s'(z) dy
+ *
+ *     dx += inverse (g - mean g - z sum(g z) / freedom) + coupled z + added
  */
 typedef struct qg_mix {
-    float through, direct, coupled;
+    float  through, direct, coupled;
+    bool   standardised;
+    float  mean, inverse, added;
+    double freedom;             /* of the deviation: n, or n - 1 */
 } qg_mix;
 
 /* --- spans ------------------------------------------------------------------------------------ */
@@ -147,6 +156,7 @@ typedef struct qg_span {
 double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and count of |x| > d, d >= 0 */
 float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */
 float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
+double qg_span_mean(qg_span s, double *distance, double *squares);  /* with the sums of |x - mean| and (x - mean)^2 */
 void   qg_span_min_max(qg_span s, float *min, float *max);          /* NaN is left out; 0 and 0 without a number */
 
 #endif

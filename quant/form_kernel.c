@@ -18,27 +18,28 @@
 
 static void sign_values(const qg_constants *k, size_t n, const float *x, float *y)
 {
-    const float scale = k->sign.scale;
-    for (size_t i = 0; i < n; i++) y[i] = x[i] >= 0.0f ? scale : -scale;
+    const float t = k->sign.threshold, high = k->sign.scale + k->sign.offset, low = -(k->sign.scale - k->sign.offset);
+    for (size_t i = 0; i < n; i++) y[i] = x[i] >= t ? high : low;
 }
 
 static void sign_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
-    const float scale = k->sign.scale;
+    const float scale = k->sign.scale, t = k->sign.threshold;
     float       term[QG_CHUNK];
     for (size_t i = 0; dx && i < n; i++) dx[i] += dy[i] * scale;
     if (!sum) return;
     for (size_t i = 0; i < n; i++) {
         const float g = dy[i];
-        term[i] = x[i] >= 0.0f ? g : -g;
+        term[i] = x[i] >= t ? g : -g;
     }
     sum[0] += REDUCE.sum(n, term);
+    sum[1] += REDUCE.sum(n, dy);
 }
 
 static void sign_codes(const qg_constants *k, size_t n, const float *x, int32_t *code)
 {
-    (void)k;
-    for (size_t i = 0; i < n; i++) code[i] = x[i] >= 0.0f ? 1 : -1;
+    const float t = k->sign.threshold;
+    for (size_t i = 0; i < n; i++) code[i] = x[i] >= t ? 1 : -1;
 }
 
 /* --- ternary ---------------------------------------------------------------------------------- */

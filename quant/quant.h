@@ -154,6 +154,18 @@ typedef struct qg_bnn_spec {
 } qg_bnn_spec;
 qg_quant qg_bnn(qg_bnn_spec spec);
 
+/* {-a, +a} per output channel, a power of 2: the signs of standardised weights.   quant/schemes/irnet.c */
+typedef struct qg_irnet_spec {
+    qg_surrogate surrogate;     /* of the standardised weight; {0}: qg_surrogate_annealed_tanh, whose pace the caller sets */
+} qg_irnet_spec;
+qg_quant qg_irnet(qg_irnet_spec spec);
+
+/* {m - d, m + d}, mean and deviation of each output channel.                      quant/schemes/adabin.c */
+typedef struct qg_adabin_spec {
+    qg_surrogate surrogate;     /* as in qg_irnet_spec */
+} qg_adabin_spec;
+qg_quant qg_adabin(qg_adabin_spec spec);
+
 /* {-1, +1} without latent weights.  The weights start as the signs of the initial weights; only qg_bop
  * (optim/optim.h) can train them, by flipping them. */
 qg_quant qg_bop_weight(void);

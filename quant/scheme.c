@@ -375,6 +375,22 @@ double qg__point_max_abs(qg_quant q, size_t i, const qg_point *p)
     return most;
 }
 
+void qg__point_moments(size_t i, const qg_point *p, double moments[QG__MOMENTS])
+{
+    const size_t  n   = qg_row(p->shape);
+    const double *row = p->x + i / n * n;
+    double        sum = 0, distance = 0, squares = 0;
+    for (size_t k = 0; k < n; k++) sum += row[k];
+    const double mean = sum / (double)n;
+    for (size_t k = 0; k < n; k++) {
+        distance += fabs(row[k] - mean);
+        squares += (row[k] - mean) * (row[k] - mean);
+    }
+    moments[QG__MEAN]     = mean;
+    moments[QG__DISTANCE] = distance;
+    moments[QG__SQUARES]  = squares;
+}
+
 void qg__stretch_to_unit(qg_tensor w)
 {
     const size_t n    = qg_count(w.shape);

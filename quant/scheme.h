@@ -202,7 +202,7 @@ int      qg_learned_count(qg_quant q);
 /* Both keys of the surrogate.  own: the index of the default in the words.  QG_OWN_SURROGATE_KEYS is for schemes
  * whose own surrogate is not one of the words. */
 #define QG_SURROGATE_WORDS "identity|clip|approx-sign|swish|tanh|annealed-tanh"
-enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP };
+enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP, QG_SURROGATE_ANNEALED_TANH = 5 };
 #define QG_SURROGATE_ABOUT .about = "slope used in the backward pass"
 #define QG_SURROGATE_KEYS(own) \
     { .name = "surrogate", .fallback = own, .words = QG_SURROGATE_WORDS, QG_SURROGATE_ABOUT }, QG_SURROGATE_ARG_KEY

@@ -196,7 +196,7 @@ static bool bends(const subject *k, size_t i)
         moved[i] = k->x[i] + (side - 1) * margin;
         s[side]  = surrogate_value(k, i, &at, &to);
     }
-    return fabs(s[2] - 2 * s[1] + s[0]) > 0.5 * fabs(s[2] - s[0]);
+    return fabs(s[2] - 2 * s[1] + s[0]) > 0.25 * fabs(s[2] - s[0]);
 }
 
 /* x keeps away from the kinks, by the shortest way in steps of 1/8. */

@@ -198,7 +198,8 @@ static void check_codes(rig *r, const char *what)
     f.negative = f.scale + oc;
     encode(&r->p->weight_slot, qg__product_weight(r->p, folded), f.w, f.scale, f.negative, &codes);
     for (size_t o = (size_t)codes.n_scale; o < oc; o++) f.scale[o] = f.scale[0], f.negative[o] = f.negative[0];
-    f.two_sided = r->p->weight_slot.q.scheme == &qg__ttq_scheme;
+    const qg_scheme *scheme = r->p->weight_slot.q.scheme;
+    f.two_sided = scheme == &qg__ttq_scheme || scheme == &qg__adabin_scheme;
     encode(&r->p->input_slot, (qg_tensor){ { N, r->s.h, r->s.w, r->s.c }, r->x }, f.x, &f.x_scale, NULL, &codes);
     qg__product_sizes(r->p, r->p->layer.in, &sizes);
     f.g = sizes.g;

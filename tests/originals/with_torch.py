@@ -142,6 +142,86 @@ def learned_step(t, rng, size):
             tape.compare(what, theirs, on_tape, {"x": x, "g": g}, rules, tolerance, given)
 
 
+# --- weights of papers, after the formulas of their authors' code ------------------------------------
+
+
+class Signs(torch.autograd.Function):
+    """IR-Net's: the sign with the slope k t (1 - tanh(t x)^2), k = max(1 / t, 1)."""
+
+    @staticmethod
+    def forward(ctx, x, t):
+        ctx.save_for_backward(x)
+        ctx.t = t
+        return torch.sign(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return max(1 / ctx.t, 1) * ctx.t * (1 - torch.tanh(x * ctx.t) ** 2) * g, None
+
+
+def irnet(w, t):
+    z = w - w.mean(1, keepdim=True)
+    z = z / z.std(1, keepdim=True)
+    scale = 2 ** torch.round(torch.log2(z.abs().mean(1, keepdim=True)))
+    return Signs.apply(z, t) * scale.detach()
+
+
+def adabin(w, t):
+    centre = w.mean(1, keepdim=True)
+    distance = torch.sqrt(((w - centre) ** 2).sum(1, keepdim=True) / w.shape[1])
+    return Signs.apply((w - centre) / distance, t) * distance + centre
+
+
+def dorefa_times_max(w, bits):
+    t, n = torch.tanh(w), 2 ** bits - 1
+    m = t.abs().max().detach()
+    u = t / 2 / m + 0.5
+    return m * (2 * (u + (torch.round(u * n) / n - u).detach()) - 1)
+
+
+def weights_of_papers(t, rng, size):
+    rows = ((irnet, "irnet", (0.1, 1, 5)), (adabin, "adabin", (0.1, 1, 5)), (dorefa_times_max, "dorefa", (2, 3, 4)))
+    for f, name, constants in rows:
+        with t.row(f"scheme {name}, y and dw", f"{NAME}, autograd of the authors' formula", "1e-5 of the largest") as row:
+            for _, constant in itertools.product(range(5), constants):
+                shape = (7, size(3000))
+                x = (rng.standard_normal(shape) * 0.05 + 0.02 * rng.standard_normal((7, 1))).astype(F)
+                g = rng.standard_normal(shape).astype(F)
+                # Their sums are taken in float64, so that only our roundings remain.
+                theirs = [v.astype(F) for v in asked(lambda w: f(w, constant), x.astype(np.float64), g.astype(np.float64))]
+                text = f"{name}:bits={constant},scale=max" if name == "dorefa" else f"{name}:surrogate=tanh,surrogate-arg={constant}"
+                centre, u = x.mean(1, keepdims=True, dtype=np.float64), np.tanh(x) / np.abs(np.tanh(x)).max()
+                close = np.abs(x - centre) < 1e-8 if name != "dorefa" else inputs.near_tie((u + 1) / 2 * (2.0 ** constant - 1), 1e-5)
+
+                def ours():
+                    flat = (7, 1, 1, -1)
+                    y, dx, _, _ = qgrad.scheme(text, x.reshape(flat), g.reshape(flat))
+                    return y.reshape(shape), dx.reshape(shape)
+                row.compare(text, theirs, ours, {"w": x}, [Declared("tie-rounding", close, 0)], 1e-5,
+                            [np.abs(v).max() for v in theirs])
+    with t.row("scheme lsq:per-channel=yes, y, dx, ds", f"{NAME}, _fake_quantize_learnable_per_channel_affine",
+               "y, dx bits except at ties, ds 1e-5") as row:
+        for _, bits in itertools.product(range(5), (2, 3, 4, 8)):
+            shape, qp = (7, size(3000)), 2 ** (bits - 1) - 1
+            step = np.exp(rng.uniform(-5, -2, 7)).astype(F)
+            x = (rng.uniform(-1, 1, shape) * (qp - 0.6) * step[:, None]).astype(F)     # masks agree within the ends
+            v = quotient(x, step[:, None])
+            x[inputs.near_tie(v, 1e-3)] = 0
+            g, grad = rng.standard_normal(shape).astype(F), 1 / np.sqrt(shape[1] * qp)
+            theirs = asked(lambda a, s: torch._fake_quantize_learnable_per_channel_affine(
+                a, s, torch.zeros(7), 0, -qp - 1, qp, float(grad)), x, g, step)
+
+            def ours():
+                flat = (7, 1, 1, -1)
+                y, dx, d, _ = qgrad.scheme(f"lsq:bits={bits},per-channel=yes", x.reshape(flat), g.reshape(flat),
+                                           qgrad.WEIGHT, (*step, 1))
+                return y.reshape(shape), dx.reshape(shape), d[:7]
+            row.compare(f"{bits} bits", theirs, ours, {"x": x},
+                        [Declared("zero-sign", k=0, zeros=True), Declared("zero-added", k=1, zeros=True)],
+                        (None, None, SUM), (None, None, np.abs(g).sum() / 7 * qp * grad))
+
+
 # --- observed ranges --------------------------------------------------------------------------------
 
 
@@ -249,6 +329,6 @@ def convolution(t, rng, size):
 def compare(t, rng, size):
     warnings.simplefilter("ignore")         # the observers' farewell
     torch.set_num_threads(2)
-    parts = (fake_quant, learned_step, observers, quantized, convolution)
+    parts = (fake_quant, learned_step, observers, quantized, convolution, weights_of_papers)
     for part, draws in zip(parts, rng.spawn(len(parts))):
         part(t, draws, size)

@@ -296,10 +296,11 @@ static void channels_are_weights_of_their_own(void **state)
     const size_t   row   = qg_row(shape);
     static float   dy[4 * 9 * 33];
     rig            all;
-    open_rig(&all, qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true, .per_channel = true }), QG_WEIGHT, shape);
+    const qg_quant q = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true, .per_channel = true });
+    open_rig(&all, q, QG_WEIGHT, shape);
     fill_uniform(all.x->value, all.n, -1, 1, 9);
     fill_uniform(dy, all.n, -1, 1, 10);
-    for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(i / row);         /* the first row is zeros */
+    for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(i / row);   /* row 0 is 0 */
     start_rig(&all, true);
     assert_true(all.learned[STEP]->value[0] == 0x1p-30f && qg_count(all.learned[SEEN]->shape) == 1);
     assert_codes_give_values(&all, -4, 3, 0);
@@ -317,7 +318,8 @@ static void channels_are_weights_of_their_own(void **state)
         close_rig(&one);
     }
     close_rig(&all);
-    assert_refused_in_net(qg_lsq((qg_lsq_spec){ .is_signed = true, .per_channel = true }), QG_INPUT, "lsq", "inputs have one step");
+
+    assert_refused_in_net(q, QG_INPUT, "lsq", "inputs have one step");
 }
 
 /* The codes of weights are signed without being asked, as on the command line. */

@@ -98,7 +98,7 @@ static void all_zero_weights_stay_put(void **state)
     }
 }
 
-/* atanh(0.25 k) has tanh 0.25 k, m = 0.75; with 2 bits tanh / (2 m) + 1/2 is k / 6 + 1/2, and three times that 1 1/2 + k / 2. */
+/* m = 0.75; with 2 bits the levels are odd multiples of m / 3. */
 static void times_the_maximum(void **state)
 {
     static const float tanhs[] = { -0.75f, -0.5f, 0.1f, 0.5f, 0.75f }, codes[] = { -3, -1, 1, 3, 3 };
@@ -268,7 +268,9 @@ static void channels_are_on_their_own(void **state)
     const size_t     row    = qg_row(shape);
     for (int k = 0; k < 9; k++) {
         const bool                  several = bits[k / 3] > 1;
-        const qg_dorefa_weight_spec spec = { .bits = bits[k / 3], .through_max = k % 3 == 1 && several, .times_max = k % 3 == 2 && several };
+        const qg_dorefa_weight_spec spec = { .bits        = bits[k / 3],
+                                             .through_max = k % 3 == 1 && several,
+                                             .times_max   = k % 3 == 2 && several };
         qg_dorefa_weight_spec       rows = spec;
         rig                         all;
         rows.per_channel = true;

@@ -447,7 +447,7 @@ static void nets_train_alike(void **state)
 /* Else a field would be believed by encode or by the count of bytes, and not by apply. */
 static void scales_are_per_channel_where_the_scheme_has_them(void **state)
 {
-    const qg_quant never[]  = { qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),
+    const qg_quant never[]  = { qg_lsq((qg_lsq_spec){ .bits = 2 }),
                                 qg_ste_tern((qg_ste_tern_spec){ 0 }), qg_unit((qg_unit_spec){ 0 }),
                                 qg_sign((qg_sign_spec){ .surrogate = qg_surrogate_identity() }),
                                 qg_pact((qg_pact_spec){ .bits = 2 }) };
@@ -456,6 +456,7 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
     const qg_quant either[] = { qg_twn((qg_twn_spec){ 0 }), qg_ttq((qg_ttq_spec){ 0 }), qg_binary((qg_binary_spec){ 0 }),
                                 qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 }), qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 4 }),
                                 qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }),
+                                qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),
                                 qg_qdq((qg_qdq_spec){ 0 }) };
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < COUNT(never); i++) {

@@ -44,6 +44,8 @@ const tested_scheme tested_weights[TESTED_WEIGHTS] = {
     { &qg__fake_quant_scheme, "range=learned,bits=9,per-channel=yes", false },      /* 512 codes */
     { &qg__dorefa_weight_scheme, "bits=3,scale=max", true },
     { &qg__lsq_scheme, "bits=3,per-channel=yes", true },
+    { &qg__irnet_scheme, "", true },
+    { &qg__adabin_scheme, "", true },
 };
 
 const tested_scheme tested_inputs[TESTED_INPUTS] = {
