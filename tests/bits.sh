@@ -303,6 +303,7 @@ trainings() {
     t vgg7 --model vgg7:width=0.125 $C --weight twn
     t vgg-small --model vgg-small:width=0.125 $C --weight lsq:bits=3 --input lsq:bits=3 --first-last float
     t resnet20 --model resnet20 $C --weight ttq --first-last float --augment pad=4,flip
+    t resnet20-bireal --model resnet20:order=bireal $C --weight irnet --input sign
     t resnet20-pre --model resnet20:order=pre,shortcut=pool $C --weight dorefa:bits=1 --input dorefa:bits=2
     t resnet20-b --model resnet20:shortcut=B $C --weight fake_quant:range=current --input fake_quant:range=observed
     t resnet18 --model resnet18:width=0.0625 $C --weight twn --first-last float --epochs 1

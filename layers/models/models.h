@@ -25,7 +25,8 @@ typedef enum qg_model_key {
 
 typedef enum qg_residual_order {
     QG_POST_ACTIVATION,             /* conv - bn - act - conv - bn, + shortcut, act     [1512.03385] */
-    QG_PRE_ACTIVATION               /* bn - act - conv - bn - act - conv, + shortcut    [1603.05027] */
+    QG_PRE_ACTIVATION,              /* bn - act - conv - bn - act - conv, + shortcut    [1603.05027] */
+    QG_BIREAL                       /* act - conv - bn, + a shortcut per convolution    [1808.00278] */
 } qg_residual_order;
 
 /* How a shortcut halves the size and doubles the channels. */

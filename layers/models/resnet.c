@@ -38,9 +38,20 @@ static void pre(const qg_model_spec *s, int n, char *text)
     ADD(text, "-BN-Q-GAP-%d", s->classes);
 }
 
+/* act - conv3 - bn, plus a shortcut around each convolution, which carries the real-valued sum.       [1808.00278, fig. 4]
+ * One-bit ResNet-20 is this net in IR-Net, ReCU and AdaBin, which have another activation after each sum. */
+static void bireal(const qg_model_spec *s, int n, char *text)
+{
+    qg__model_text(text, "16C3b0-BN-%d*{R-16C3b0-BN}", 2 * n);
+    for (int c = 32; c <= 64; c *= 2)
+        ADD(text, "-%s:{R-%dC3s2b0-BN}-%d*{R-%dC3b0-BN}", shortcut_of(s), c, 2 * n - 1, c);
+    ADD(text, "-GAP-%d", s->classes);
+}
+
 static void net(const qg_model_spec *s, int n, char *text)
 {
-    (s->option[QG_MODEL_ORDER] == QG_PRE_ACTIVATION ? pre : post)(s, n, text);
+    static void (*const orders[])(const qg_model_spec *, int, char *) = { post, pre, bireal };
+    orders[(int)s->option[QG_MODEL_ORDER]](s, n, text);
 }
 
 static void net20(const qg_model_spec *s, char *text) { net(s, 3, text); }
@@ -49,7 +60,7 @@ static void net44(const qg_model_spec *s, char *text) { net(s, 7, text); }
 static void net56(const qg_model_spec *s, char *text) { net(s, 9, text); }
 
 static const qg_key keys[] = {
-    { .name = "order", .words = "post|pre" },           /* qg_residual_order */
+    { .name = "order", .words = "post|pre|bireal" },          /* qg_residual_order */
     { .name = "shortcut", .words = "A|pool|B" },        /* qg_shortcut_kind */
     { .name = NULL }
 };

@@ -57,6 +57,7 @@ static const size sizes[] = {
     { "resnet20", { 0 }, 268e3, 40.6e6, 0.0019 },
     { "resnet20", { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_POOL }, 268e3, 40.6e6,
       0.0019 },
+    { "resnet20", { [QG_MODEL_ORDER] = QG_BIREAL }, 268e3, 40.6e6, 0.0019 },
     { "resnet32", { 0 }, 462e3, 68.9e6, 0.0011 },
     { "resnet44", { 0 }, 655e3, 97.2e6, 0.0008 },
     { "resnet56", { 0 }, 849e3, 125e6, 0.004 },
@@ -210,6 +211,10 @@ static void layers_stand_in_their_papers_order(void **state)
                   "conv2d batchnorm relu conv2d batchnorm relu conv2d batchnorm add:relu1 relu "
                   "conv2d batchnorm relu conv2d batchnorm add:relu3 relu "
                   "conv2d batchnorm relu conv2d batchnorm add:relu5 relu shortcut conv2d");
+    assert_begins("resnet20", (qg_model_spec){ .input = sign, .option = { [QG_MODEL_ORDER] = QG_BIREAL } },
+                  "conv2d batchnorm conv2d batchnorm add:bn1 conv2d batchnorm add:add1 conv2d batchnorm add:add2 "
+                  "conv2d batchnorm add:add3 conv2d batchnorm add:add4 conv2d batchnorm add:add5 "
+                  "shortcut conv2d batchnorm add:shortcut1 conv2d batchnorm add:add7");
     /* The sum is carried on bare; what the two branches share is normalised once. */
     assert_begins("resnet20", (qg_model_spec){ .option = { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION } },
                   "conv2d batchnorm relu conv2d batchnorm relu conv2d add:relu1 "
@@ -270,6 +275,7 @@ static const variant variants[] = {
     { "resnet20", { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION }, 2, 2, false },
     { "resnet20", { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_POOL }, 0, 0, false },
     { "resnet20", { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_B }, 0, 0, false },
+    { "resnet20", { [QG_MODEL_ORDER] = QG_BIREAL, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_POOL }, 1, 1, false },
     { "resnet32", { 0 }, 0, 0, false },
     { "resnet44", { 0 }, 0, 0, false },
     { "resnet56", { 0 }, 0, 0, false },
