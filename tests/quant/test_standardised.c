@@ -61,11 +61,13 @@ static void long_rows_by_the_chain_rule(void **state)
             const double free = two ? N : N - 1, d = sqrt(squares / free), gain = two ? 1 : 1 / d;
             for (int i = 0; i < N; i++) {
                 const double z = ((double)w[i] - m) / d, s = (double)g[i] * slope(z);
-                sum += s, along += s * z, signs += copysign((double)g[i], z * (double)g[i]), plain += (double)g[i];
+                sum += s, along += s * z, plain += (double)g[i];
+                signs += copysign((double)g[i], z * (double)g[i]);
             }
             for (int i = 0; i < N; i += 7) {
                 const double z = ((double)w[i] - m) / d, s = (double)g[i] * slope(z);
-                const double dx = gain * (s - sum / N - z * along / free) + (two ? z * signs / N + plain / N : 0);
+                const double moved = two ? z * signs / N + plain / N : 0;
+                const double dx    = gain * (s - sum / N - z * along / free) + moved;
                 /* Floats of size 4, times 1 / d of about 20 for irnet. */
                 assert_true(fabs((double)r.x->grad[row * N + i] - dx) < 4e-6 * gain);
             }

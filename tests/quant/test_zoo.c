@@ -211,9 +211,10 @@ static void layers_stand_in_their_papers_order(void **state)
                   "conv2d batchnorm relu conv2d batchnorm relu conv2d batchnorm add:relu1 relu "
                   "conv2d batchnorm relu conv2d batchnorm add:relu3 relu "
                   "conv2d batchnorm relu conv2d batchnorm add:relu5 relu shortcut conv2d");
-    assert_begins("resnet20", (qg_model_spec){ .input = sign, .option = { [QG_MODEL_ORDER] = QG_BIREAL } },
-                  "conv2d batchnorm conv2d batchnorm add:bn1 conv2d batchnorm add:add1 conv2d batchnorm add:add2 "
-                  "conv2d batchnorm add:add3 conv2d batchnorm add:add4 conv2d batchnorm add:add5 "
+    const qg_model_spec bireal = { .input = sign, .option = { [QG_MODEL_ORDER] = QG_BIREAL } };
+    assert_begins("resnet20", bireal,
+                  "conv2d batchnorm conv2d batchnorm add:bn1 conv2d batchnorm add:add1 "
+                  "conv2d batchnorm add:add2 conv2d batchnorm add:add3 conv2d batchnorm add:add4 conv2d batchnorm add:add5 "
                   "shortcut conv2d batchnorm add:shortcut1 conv2d batchnorm add:add7");
     /* The sum is carried on bare; what the two branches share is normalised once. */
     assert_begins("resnet20", (qg_model_spec){ .option = { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION } },
