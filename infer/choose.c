@@ -11,50 +11,31 @@
 
 #define VARIABLE "QGRAD_PRODUCTS"
 
-/* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of so many
- * outputs of a pixel, if it counts one pair of planes, else for the group and for each pair; and for each of
- * their steps, of so many channels.  ns of a product of bytes: for 1000 multiply-adds, of channels and
- * outputs that are filled up, direct or by Winograd's algorithm; and for each result.  Measured on a Zen 4
- * with
+/* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of outputs
+ * of a pixel, if it has one pass, else for the group and for each pass; and for each of its steps.  ns of a
+ * product of bytes: for 1000 multiply-adds, of channels and outputs that are filled up, direct or by
+ * Winograd's algorithm; and for each result.  Measured on a Zen 4 with
  *
  *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-10 --weight bnn --input sign --profile
  *
  * and with bytes, for several widths, kernels and numbers of bits.  Bits seem 5 % slower here than they are,
  * so that no product takes longer than that of the same shape with 8 bits. */
 typedef struct costs {
-    int   outputs, channels;
     float pixel, packed, single, group, pair, step;
     int   filled_outputs, filled_channels;
     float direct, patched, result;
 } costs;
 
 static const costs costs_of[] = {
-    [QG_ISA_BASELINE] = { 4, 64, 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
-    [QG_ISA_AVX2]     = { 32, 8, 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
-    [QG_ISA_AVX512]   = { 16, 64, 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
+    [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
+    [QG_ISA_AVX2]     = { 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
+    [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
 };
 
 /* Bits of a value in place of bytes, for each number: more instructions make them. */
 static const float bits_of_value = 0.15f;
 
 static float parts(int64_t n, int of) { return (float)((n + of - 1) / of); }
-
-/* Steps of all pairs of planes; infer/kernels/popcount_kernel.c and lookup_kernel.c say what they count. */
-static float steps_of(const costs *k, const qg__product *p, int *pairs)
-{
-    const qg__alphabet x = qg__alphabet_of(p->x), w = qg__alphabet_of(p->w);
-    const int          c = p->g.c / p->groups;
-    const bool         looks_up = k->channels == 8, x_signs = x.kind == QG__ODD && x.bits == 1,
-                       w_signs = w.kind == QG__ODD && w.bits == 1, w_ternary = w.kind == QG__TERNARY;
-    const float apart  = (float)p->g.kw * parts(c, k->channels),
-                joined = c % 8 ? apart : parts((int64_t)p->g.kw * c, k->channels);
-    float       of_pair = (float)p->g.kh * (x_signs && w_signs && 2 * joined > apart ? apart : joined);
-    *pairs = looks_up ? w.bits : x.bits * w.bits;
-    if (!looks_up && x_signs && (w_signs || w_ternary)) *pairs = 1;
-    if (!looks_up && w_ternary && x.kind == QG__TERNARY) *pairs = 1, of_pair *= 3;
-    else if (*pairs == 1 && w_ternary) of_pair *= 1.5f;
-    return (float)*pairs * of_pair;
-}
 
 /* A gain of 1 or -1 that the environment asks for; 0: nothing. */
 static float forced_gain(void)
@@ -71,16 +52,20 @@ static float gain_of(qg_isa isa, float forced, const qg__product *p)
     if (forced != 0) return forced;
     /* Products with a channel per group read bytes, and would make them. */
     if (qg__product_is_depthwise(p)) return (float)qg__pixels(&p->g) * (float)p->g.c;
-    int         pairs;
-    const int   c = p->g.c / p->groups, oc = p->g.oc / p->groups;
-    const float steps = steps_of(k, p, &pairs), groups = (float)p->groups;
-    const float multiplied = groups * (float)qg__taps(&p->g) * parts(oc, k->filled_outputs) *
-                             parts(c, k->filled_channels) * (float)(k->filled_outputs * k->filled_channels);
-    const float group = pairs == 1 ? k->single : k->group + (float)pairs * k->pair;
-    const bool  patched = qg__int8_may_save(&p->g, c);
-    const float bits = k->pixel + groups * (k->packed * parts(c, 8) * (float)qg__alphabet_of(p->x).bits +
-                                            parts(oc, k->outputs) * (group + steps * k->step)),
-                bytes = multiplied * (patched ? k->patched : k->direct) / 1000 + (float)p->g.oc * k->result;
+    const qg__bit_kernels *kernels = QG_KERNELS_OF(isa, qg__bit_kernels);
+    const qg__bit_product  b = qg__product_of_bits(p);
+    const int              passes = kernels->passes(&b);
+    const float            groups = (float)(p->groups * (p->two_sided ? 2 : 1));
+    const float multiplied = (float)qg__taps(&b.g) * parts(b.g.oc, k->filled_outputs) *
+                             parts(b.g.c, k->filled_channels) *
+                             (float)(k->filled_outputs * k->filled_channels);
+    const float group = passes == 1 ? k->single : k->group + (float)passes * k->pair;
+    const bool  patched = qg__int8_may_save(&b.g, b.g.c);
+    const float bits  = k->pixel + groups * (k->packed * parts(b.g.c, 8) * (float)b.x.bits +
+                                             parts(b.g.oc, kernels->outputs) *
+                                                 (group + kernels->steps(&b) * k->step));
+    const float bytes = groups * multiplied * (patched ? k->patched : k->direct) / 1000 +
+                        (float)p->g.oc * k->result;
     return (float)qg__results(&p->g) * (bits - bytes);
 }
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "infer/kernels/bits.h"
 #include "infer/kernels/depthwise.h"
 #include "infer/kernels/int8.h"
 #include "infer/kernels/real.h"
@@ -94,6 +93,12 @@ static problem problem_of(const qg__product *p, const part *t, const int32_t *ze
                       .int8 = { t->g, -p->x.lowest, t->w, p->zeros, zero },
                       .real = { t->g, t->w, zero },
                       .each = { t->g, t->w, -p->x.lowest, zero } };
+}
+
+qg__bit_product qg__product_of_bits(const qg__product *p)
+{
+    const part t = part_of(p);
+    return problem_of(p, &t, NULL).bits;
 }
 
 /* --- what fits ---------------------------------------------------------------------------------- */

@@ -29,8 +29,7 @@
 
 #include <stdbool.h>
 
-#include "infer/kernels/codes.h"
-#include "infer/kernels/geometry.h"
+#include "infer/kernels/bits.h"
 #include "infer/kernels/requantize.h"
 
 typedef enum qg__coding {
@@ -57,6 +56,9 @@ qg__coding qg__product_coding(const qg__product *p);
 bool       qg__product_may_be_bytes(const qg__product *p);
 bool       qg__product_is_depthwise(const qg__product *p);     /* a channel per group */
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
+
+/* What the kernels of bits compute of a group, and of one side. */
+qg__bit_product qg__product_of_bits(const qg__product *p);
 
 /* Whether all sizes are legal and all sums of integers fit. */
 bool   qg__product_fits(const qg__product *p);

@@ -33,6 +33,12 @@ bool qg__bits_fit(const qg__bit_product *p);
 
 typedef struct qg__bit_kernels {
     const char *name;           /* the method: "lookup" or "popcount" */
+    int         outputs;        /* of a group of weights */
+
+    /* What infer/choose.c counts: how often a group of outputs of a pixel passes over the weights, and its
+     * steps in all. */
+    int   (*passes)(const qg__bit_product *p);
+    float (*steps)(const qg__bit_product *p);
 
     /* Bytes of packed weights. */
     size_t (*weight_bytes)(const qg__bit_product *p);

@@ -341,8 +341,17 @@ static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *
     qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
 }
 
+static int   passes(const qg__bit_product *p) { return p->w.bits; }
+static float steps(const qg__bit_product *p)
+{
+    return (float)p->w.bits * (float)(qg__taps(&p->g) * steps_of(p->g.c));
+}
+
 const qg__bit_kernels QG_PER_ISA(qg__bit_kernels) = {
     .name          = "lookup",
+    .outputs       = OUTPUTS,
+    .passes        = passes,
+    .steps         = steps,
     .weight_bytes  = weight_bytes,
     .pack_weights  = pack_weights,
     .scratch_bytes = scratch_bytes,

@@ -443,8 +443,21 @@ static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *
     qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
 }
 
+static int passes(const qg__bit_product *p) { return count_of(p) == COUNT_AND ? p->x.bits * p->w.bits : 1; }
+
+/* Of the time of one that counts a word. */
+static float steps(const qg__bit_product *p)
+{
+    const count what = count_of(p);
+    const float each = what == COUNT_TERNARY ? 3.0f : what == COUNT_SIGNS ? 1.5f : 1.0f;
+    return each * (float)passes(p) * (float)p->g.kh * (float)row_words(p);
+}
+
 const qg__bit_kernels QG_PER_ISA(qg__bit_kernels) = {
     .name          = "popcount",
+    .outputs       = OUTPUTS,
+    .passes        = passes,
+    .steps         = steps,
     .weight_bytes  = weight_bytes,
     .pack_weights  = pack_weights,
     .scratch_bytes = scratch_bytes,
