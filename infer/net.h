@@ -12,8 +12,8 @@
 /* How the results of a product, or floats, become the value of a step. */
 typedef enum qg__route {
     QG__ROUTE_FLOATS,       /* z */
-    QG__ROUTE_SUMS,         /* bits, by comparing sums with the least of each code */
-    QG__ROUTE_BITS,         /* bits, by comparing z with thresholds */
+    QG__ROUTE_SUMS,         /* bits, by comparing sums with the least of each value */
+    QG__ROUTE_BITS,         /* bits of the codes of z */
     QG__ROUTE_BYTES,        /* codes of z */
     QG__ROUTE_FIXED,        /* codes of sums, by TFLite's operator */
     QG__ROUTE_LEVELS        /* the values of the codes of z */
@@ -21,10 +21,8 @@ typedef enum qg__route {
 
 typedef struct qg__tables {
     qg__route       route;
-    qg__alphabet    alphabet;                           /* of bits */
-    bool            below;                              /* the alphabet has values below the lowest code */
-    float           boundary[QG__MOST_THRESHOLDS];      /* QG__ROUTE_BITS: of each value but the first */
-    const int32_t  *least, *flip;                       /* QG__ROUTE_SUMS: qg__requantize_kernels.bits */
+    qg__alphabet    alphabet;           /* of bits */
+    const int32_t  *least, *flip;       /* QG__ROUTE_SUMS: qg__requantize_kernels.bits */
     qg__finder      find;
     qg__fixed_point fixed;
     const float    *level;

@@ -12,20 +12,6 @@ size_t qg__pixel_bytes(const qg__infer_step *s)
     return qg__image_bytes((qg__coding)s->r.coding, qg__codes_of_value(&s->r), 1, 1, s->r.oc);
 }
 
-/* A NaN has the lowest code, but reaches no value of the alphabet. */
-static void mend_nans(const qg__infer_step *s, size_t pixels, const float *z, uint64_t *packed)
-{
-    const qg__alphabet a = s->to.alphabet;
-    const size_t       words = qg__words(s->r.oc);
-    for (size_t i = 0; i < pixels; i++, z += s->r.oc, packed += (size_t)a.bits * words)
-        for (int k = 0; k < s->r.oc; k++)
-            for (int j = 0; z[k] != z[k] && j < a.bits; j++) {
-                uint64_t *word = packed + (size_t)j * words + (size_t)(k / 64);
-                *word = (*word & ~((uint64_t)1 << k % 64)) |
-                        (uint64_t)qg__bit(a, s->r.q_lowest, j) << k % 64;
-            }
-}
-
 static void find_levels(const qg__infer_step *s, size_t n, const float *z, float *y)
 {
     enum { PIECE = 1024 };
@@ -41,18 +27,17 @@ static void find_levels(const qg__infer_step *s, size_t n, const float *z, float
 
 void qg__quantize(const qg__infer_step *s, size_t pixels, const float *z, void *y)
 {
-    const size_t n = pixels * (size_t)s->r.oc;
+    const size_t                  n       = pixels * (size_t)s->r.oc;
+    const qg__requantize_kernels *kernels = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
     switch (s->to.route) {
     case QG__ROUTE_FLOATS:
         if (s->r.relu) QG_KERNELS_OF(s->isa, qg__float_kernels)->relu(n, z, y);
         else if (y != z) memcpy(y, z, n * sizeof *z);
         break;
     case QG__ROUTE_BITS:
-        QG_KERNELS_OF(s->isa, qg__pack_kernels)
-            ->by_thresholds(s->to.alphabet, s->to.boundary, pixels, s->r.oc, z, y);
-        if (s->to.below) mend_nans(s, pixels, z, y);
+        kernels->find_bits(&s->to.find, s->to.alphabet, pixels, s->r.oc, z, y);
         break;
-    case QG__ROUTE_BYTES: QG_KERNELS_OF(s->isa, qg__requantize_kernels)->find(&s->to.find, n, z, y); break;
+    case QG__ROUTE_BYTES: kernels->find(&s->to.find, n, z, y); break;
     case QG__ROUTE_LEVELS: find_levels(s, n, z, y); break;
     case QG__ROUTE_SUMS:
     case QG__ROUTE_FIXED: break;

@@ -8,22 +8,22 @@
 #include "infer/net.h"
 
 enum { CHUNK = 256,             /* channels at a time */
-       FEW   = 4 };             /* codes that are counted faster than computed */
+       FEW   = 3 };             /* codes that are counted faster than computed */
 
 /* --- codes of floats ------------------------------------------------------------------------------ */
 
-/* The next smaller float; x is finite. */
-static float below(float x)
+/* The float so many floats farther from 0. */
+static float farther(float x, int n)
 {
     uint32_t bits;
-    if (x == 0.0f) bits = 0x80000001u;
-    else {
-        memcpy(&bits, &x, sizeof bits);
-        bits += x > 0 ? UINT32_MAX : 1;
-    }
+    memcpy(&bits, &x, sizeof bits);
+    bits += (uint32_t)n;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
+
+/* The next smaller float; x is finite. */
+static float below(float x) { return x == 0.0f ? farther(-0.0f, 1) : farther(x, x > 0 ? -1 : 1); }
 
 static int count_reached(const qg__finder *f, float x)
 {
@@ -52,7 +52,7 @@ static bool finds_all(const qg__requantize_kernels *k, const qg__finder *f)
 {
     static const float ends[] = { -INFINITY, -FLT_MAX, FLT_MAX, INFINITY };
     qg__finder         plain  = *f;
-    plain.least = 0;
+    plain.least = plain.base = 0;
     plain.step  = 1;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (!finds(k, &plain, ends[i])) return false;
@@ -74,12 +74,16 @@ static bool has_levels(const qg__requantize_kernels *k, qg__finder *f, float sca
 {
     enum { MOST = 1 << 20 };
     if (!(scale > 0) || lowest < -MOST || lowest > MOST) return false;
-    f->scale   = scale;
-    f->lowest  = lowest;
-    f->first   = scale * (float)lowest;
-    f->inverse = 1.0f / scale;
-    if (!isfinite(f->first) || !isfinite(f->inverse)) return false;
-    return accept(k, f, QG__LINE) || accept(k, f, QG__RATIO) || accept(k, f, QG__QUOTIENT);
+    f->scale  = scale;
+    f->lowest = lowest;
+    f->first  = scale * (float)lowest;
+    if (!isfinite(f->first) || !isfinite(1.0f / scale)) return false;
+    /* Of 1 / 15, which is rounded, the inverse is not 15 but its neighbour. */
+    for (int n = -1; n <= 1; n++) {
+        f->inverse = farther(1.0f / scale, n);
+        if (accept(k, f, QG__MULTIPLE) || accept(k, f, QG__LINE)) return true;
+    }
+    return accept(k, f, QG__RATIO) || accept(k, f, QG__QUOTIENT);
 }
 
 /* A line through the first and the last finite threshold. */
@@ -96,6 +100,16 @@ static bool has_line(const qg__requantize_kernels *k, qg__finder *f)
     return spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && accept(k, f, QG__GUESS);
 }
 
+/* How a code is stored. */
+static void set_stored(const qg__infer_step *s, qg__codes q, qg__finder *f)
+{
+    const qg__alphabet a = s->to.alphabet;
+    f->step = s->r.coding == QG__AS_FLOATS ? 1 : q.step;
+    if (s->r.coding != QG__AS_BITS) return;
+    f->base = (q.lowest - qg__lowest(a)) / qg__step(a);
+    f->step = q.step / qg__step(a);
+}
+
 /* room: QG__MOST_FOUND floats. */
 static void make_finder(qg__infer_step *s, const float *threshold, float *room)
 {
@@ -103,32 +117,28 @@ static void make_finder(qg__infer_step *s, const float *threshold, float *room)
     const qg__codes               q = qg__quantizer(&s->r);
     qg__finder                   *f = &s->to.find;
     for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
-    *f = (qg__finder){ .threshold = room, .count = q.count,
-                       .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
+    *f = (qg__finder){ .threshold = room, .count = q.count };
+    memcpy(f->few, room, sizeof f->few);
+    set_stored(s, q, f);
     if (q.count <= FEW) f->search = QG__COUNT;
     else if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f))
-        f->search = QG__BISECTION;
-    if (!qg__has_formula(f) && q.count <= QG__MOST_COUNTED) f->search = QG__COUNT;
+        f->search = q.count <= QG__FEW_FOUND ? QG__COUNT : QG__BISECTION;
     /* max(z, 0) reaches a threshold if z does or 0 does. */
     f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
 }
 
 /* --- bits ----------------------------------------------------------------------------------------- */
 
-/* The least number of each value of the alphabet but the first: that of the first code that is not below
- * it. */
-static void make_boundaries(qg__infer_step *s, const float *threshold)
+/* The least number of value v of the alphabet, but of the first one: that of the first code that is not
+ * below it. */
+static float boundary_of(const qg__infer_step *s, int v, const float *threshold)
 {
-    const qg__codes    q = qg__quantizer(&s->r);
-    const qg__alphabet a = s->to.alphabet;
-    for (int v = 1; v < qg__values(a); v++) {
-        const int value = qg__lowest(a) + qg__step(a) * v;
-        const int u     = value <= q.lowest ? 0 : (value - q.lowest + q.step - 1) / q.step;
-        float     t     = u == 0 ? -INFINITY : u < q.count ? threshold[u - 1] : INFINITY;
-        if (s->r.relu && t <= 0.0f) t = -INFINITY;
-        s->to.boundary[v - 1] = t;
-    }
-    s->to.below = qg__lowest(a) < q.lowest;
+    const qg__codes    q     = qg__quantizer(&s->r);
+    const qg__alphabet a     = s->to.alphabet;
+    const int          value = qg__lowest(a) + qg__step(a) * v;
+    const int          u     = value <= q.lowest ? 0 : (value - q.lowest + q.step - 1) / q.step;
+    const float        t     = u == 0 ? -INFINITY : u < q.count ? threshold[u - 1] : INFINITY;
+    return s->r.relu && t <= 0.0f ? -INFINITY : t;
 }
 
 /* z of n <= CHUNK channels from `first` on. */
@@ -176,7 +186,7 @@ static void bisect(const qg__infer_step *s, int first, int n, float bound, const
 }
 
 /* least: a row of oc for each boundary; flip: a row. */
-static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
+static void make_least_sums(qg__infer_step *s, const float *threshold, int32_t *least, int32_t *flip)
 {
     const int oc   = s->p.g.oc;
     bool      flips = false;
@@ -187,7 +197,7 @@ static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
     for (int v = 1; v < qg__values(s->to.alphabet); v++)
         for (int first = 0; first < oc; first += CHUNK) {
             const int n = oc - first < CHUNK ? oc - first : CHUNK;
-            bisect(s, first, n, s->to.boundary[v - 1], flip + first,
+            bisect(s, first, n, boundary_of(s, v, threshold), flip + first,
                    least + (size_t)(v - 1) * (size_t)oc + first);
         }
     s->to.least = least;
@@ -293,19 +303,18 @@ static void make_fixed_point(qg__infer_step *s, int32_t *room)
 
 /* --- all -------------------------------------------------------------------------------------------- */
 
+/* Of few values, each has its least sum. */
 static bool compares_sums(const qg__packed_step *r, const qg__product *p)
 {
-    return r->kind == QG__PRODUCT && !r->two_sided && qg__product_is_exact(p);
+    return r->coding == QG__AS_BITS && qg__values(qg__alphabet_of(qg__quantizer(r))) <= FEW &&
+           r->kind == QG__PRODUCT && !r->two_sided && qg__product_is_exact(p);
 }
 
 size_t qg__tables_bytes(const qg__packed_step *r, const qg__product *p)
 {
-    const qg__codes q = qg__quantizer(r);
-    if (!q.count) return 0;
-    if (r->coding != QG__AS_BITS)
-        return QG__MOST_FOUND * sizeof(float) +
-               (may_be_fixed(r, p) ? 4 * (size_t)r->oc * sizeof(int32_t) : 0);
-    return compares_sums(r, p) ? (size_t)qg__values(qg__alphabet_of(q)) * (size_t)r->oc * sizeof(int32_t) : 0;
+    const size_t row = (size_t)r->oc * sizeof(int32_t), found = QG__MOST_FOUND * sizeof(float);
+    if (!r->q_count) return 0;
+    return compares_sums(r, p) ? FEW * row : found + (may_be_fixed(r, p) ? 4 * row : 0);
 }
 
 void qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how,
@@ -313,17 +322,18 @@ void qg__tables_make(qg__infer_step *s, const float *threshold, const float *lev
 {
     const qg__codes q = qg__quantizer(&s->r);
     if (!q.count) return;
-    if (s->r.coding == QG__AS_BITS) {
+    s->to.alphabet = qg__alphabet_of(q);
+    if (compares_sums(&s->r, &s->p)) {
         int32_t *tables = (int32_t *)(void *)memory;
-        s->to.alphabet  = qg__alphabet_of(q);
-        make_boundaries(s, threshold);
-        s->to.route = compares_sums(&s->r, &s->p) ? QG__ROUTE_SUMS : QG__ROUTE_BITS;
-        if (s->to.route == QG__ROUTE_SUMS) make_least_sums(s, tables + s->r.oc, tables);
+        s->to.route = QG__ROUTE_SUMS;
+        make_least_sums(s, threshold, tables + s->r.oc, tables);
         return;
     }
     float *room = (float *)(void *)memory;
     make_finder(s, threshold, room);
-    s->to.route = s->r.coding == QG__AS_BYTES ? QG__ROUTE_BYTES : QG__ROUTE_LEVELS;
+    s->to.route = s->r.coding == QG__AS_BITS    ? QG__ROUTE_BITS
+                  : s->r.coding == QG__AS_BYTES ? QG__ROUTE_BYTES
+                                                : QG__ROUTE_LEVELS;
     s->to.level = level;
     if (how == QG_INFER_TFLITE && may_be_fixed(&s->r, &s->p))
         make_fixed_point(s, (int32_t *)(void *)(room + QG__MOST_FOUND));

@@ -23,18 +23,24 @@ INLINE vi line_code(const qg__finder *f, vf x)
 }
 INLINE vi ratio_code(const qg__finder *f, vf x) { return nearest_code(f, (x - f->first) / f->scale); }
 
-/* A number of less than 2^22 is rounded by this sum. */
-INLINE vi quotient_code(const qg__finder *f, vf x)
+/* A number of less than 2^22 is rounded by a sum whose last bit is 1, so the bits of the sum count with it. */
+INLINE vi even_code(const qg__finder *f, vf v)
 {
-    const float magic = 0x1.8p23f, least = (float)f->lowest;
-    const vf    v     = limited(x / f->scale, least, least + (float)(f->count - 1)) + magic;
-    return __builtin_convertvector(v - magic - least, vi);
+    const vf    magic = splat(0x1.8p23f);
+    const float least = (float)f->lowest;
+    return (vi)(limited(v, least, least + (float)(f->count - 1)) + magic) - ((vi)magic + f->lowest);
+}
+
+INLINE vi guessed_code(const qg__finder *f, vf x)
+{
+    const vi guess = line_code(f, x);
+    return guess - (vi)(x >= one_of_16(f->few, guess));
 }
 
 INLINE vi counted_code(const qg__finder *f, vf x)
 {
     vi code = { 0 };
-    for (int u = 0; u + 1 < f->count; u++) code -= (vi)(x >= splat(f->threshold[u]));
+    for (int u = 0; u + 1 < f->count; u++) code -= (vi)(x >= splat(f->few[u]));
     return code;
 }
 
@@ -43,16 +49,18 @@ INLINE vi stored_code(const qg__finder *f, vf x, vi code)
 {
     if (f->least) code = (vi)pick((code < f->least) & (vi)(x == x), (vf)((vi){ 0 } + f->least), (vf)code);
     if (f->step != 1) code *= f->step;
-    return code;
+    return code + f->base;
 }
 
-/* By a search that looks up nothing; `search`, which is f->search, is a constant. */
+/* By a search that looks up nothing in memory; `search`, which is f->search, is a constant. */
 INLINE vi code_of(qg__search search, const qg__finder *f, vf x)
 {
-    const vi code = search == QG__COUNT   ? counted_code(f, x)
-                    : search == QG__LINE  ? line_code(f, x)
-                    : search == QG__RATIO ? ratio_code(f, x)
-                                          : quotient_code(f, x);
+    const vi code = search == QG__COUNT      ? counted_code(f, x)
+                    : search == QG__GUESS    ? guessed_code(f, x)
+                    : search == QG__LINE     ? line_code(f, x)
+                    : search == QG__RATIO    ? ratio_code(f, x)
+                    : search == QG__MULTIPLE ? even_code(f, x * f->inverse)
+                                             : even_code(f, x / f->scale);
     return stored_code(f, x, code);
 }
 

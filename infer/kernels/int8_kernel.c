@@ -297,10 +297,11 @@ static void run_packed(int bits, int pixels, const tile *t, vu (*to)[VECTORS])
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-typedef enum form { SUMS, FLOATS, BY_COUNT, BY_LINE, BY_RATIO, BY_QUOTIENT } form;
+/* Besides, a search for codes. */
+enum { SUMS = -2, FLOATS = -1 };
 
 /* n results of a vector; find and relu: of the finish. */
-INLINE void store_result(form as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
+INLINE void store_result(int as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
 {
     float *reals = (float *)(void *)y;
     if (as == SUMS) {
@@ -308,22 +309,18 @@ INLINE void store_result(form as, const qg__finder *find, bool relu, vi sum, vf 
         return;
     }
     const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
-    const qg__search search = as == BY_COUNT   ? QG__COUNT
-                              : as == BY_LINE  ? QG__LINE
-                              : as == BY_RATIO ? QG__RATIO
-                                               : QG__QUOTIENT;
     if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
-    else store_bytes(y, code_of(search, find, z), n);
+    else store_bytes(y, code_of((qg__search)as, find, z), n);
 }
 
 /* Vector v of the sums of a tile, of which n outputs exist.  A byte of y may alias everything, so all that
  * the loop reads is copied before. */
-INLINE void finish_vector(form as, const visit *at, const vu (*sum)[VECTORS], int pixels, int v, int n,
+INLINE void finish_vector(int as, const visit *at, const vu (*sum)[VECTORS], int pixels, int v, int n,
                           size_t y, ptrdiff_t y_step)
 {
     const int         first = at->first + v * VL;
     const qg__finish *f     = at->finish;
-    const bool        codes = as != SUMS && as != FLOATS;
+    const bool        codes = as >= 0;
     const qg__finder  find  = codes ? *f->find : (qg__finder){ .count = 0 };
     const bool        relu  = as == FLOATS && f->relu;
     const vf          a = as == SUMS ? (vf){ 0 } : load(f->a + first, n);
@@ -345,7 +342,7 @@ INLINE void finish_vector(form as, const visit *at, const vu (*sum)[VECTORS], in
     }
 }
 
-INLINE void finish_tile_as(form as, const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y,
+INLINE void finish_tile_as(int as, const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y,
                            ptrdiff_t y_step)
 {
     for (int v = 0; v * VL < at->outputs; v++)
@@ -356,12 +353,12 @@ INLINE void finish_tile_as(form as, const visit *at, const vu (*sum)[VECTORS], i
 static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y, ptrdiff_t y_step)
 {
     const qg__finish *f = at->finish;
-    if (!f) finish_tile_as(SUMS, at, sum, pixels, y, y_step);
-    else if (!f->find) finish_tile_as(FLOATS, at, sum, pixels, y, y_step);
-    else if (f->find->search == QG__COUNT) finish_tile_as(BY_COUNT, at, sum, pixels, y, y_step);
-    else if (f->find->search == QG__LINE) finish_tile_as(BY_LINE, at, sum, pixels, y, y_step);
-    else if (f->find->search == QG__RATIO) finish_tile_as(BY_RATIO, at, sum, pixels, y, y_step);
-    else finish_tile_as(BY_QUOTIENT, at, sum, pixels, y, y_step);
+#define CASE(as) case as: finish_tile_as(as, at, sum, pixels, y, y_step); break;
+    switch (!f ? SUMS : !f->find ? FLOATS : (int)f->find->search) {
+        CASE(SUMS) CASE(FLOATS) CASE(QG__COUNT) CASE(QG__GUESS) CASE(QG__LINE) CASE(QG__RATIO)
+        CASE(QG__MULTIPLE) CASE(QG__QUOTIENT)
+    }
+#undef CASE
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */

@@ -9,35 +9,40 @@
 
 #include "infer/kernels/codes.h"
 
-enum { QG__MOST_FOUND = 256, QG__MOST_COUNTED = 16 };
+enum { QG__MOST_FOUND = 256, QG__FEW_FOUND = 16 };
 
 /* How the code of a number is found: by the thresholds, or by a formula alone.  All formulas and guesses must
  * have been proved for the thresholds at hand. */
 typedef enum qg__search {
     QG__BISECTION,
+    QG__COUNT,          /* by comparing with each threshold; of at most QG__FEW_FOUND codes */
     QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison
                            decides */
-    QG__COUNT,          /* by comparing with each threshold; of at most QG__MOST_COUNTED codes */
     QG__LINE,           /* g */
     QG__RATIO,          /* (x - first) / scale, rounded with halves up, and limited */
-    QG__QUOTIENT        /* x / scale - lowest, rounded with halves to even, and limited */
+    QG__MULTIPLE,       /* x * inverse - lowest, rounded with halves to even, and limited */
+    QG__QUOTIENT        /* x / scale - lowest, the same */
 } qg__search;
 
 /* The code of a number is how many of ascending thresholds it reaches; that of NaN is 0. */
 typedef struct qg__finder {
     const float *threshold;         /* QG__MOST_FOUND of them; NaN from the last one on, which nothing
                                        reaches */
+    float        few[QG__FEW_FOUND];        /* the first of them */
     int          count;             /* codes */
     qg__search   search;
     float        first, inverse;
     float        scale;
     int          lowest;            /* within -2^20 .. 2^20 */
     int          least;             /* smaller codes become this one, but not that of NaN */
-    int          step;              /* a code u is stored as step * u; at most 255 */
+    int          base, step;        /* a code u is stored as base + step * u, at most 255 */
 } qg__finder;
 
-/* Whether codes are found without lookups. */
-static inline bool qg__has_formula(const qg__finder *f) { return f->search >= QG__COUNT; }
+/* Whether codes are found without lookups in memory. */
+static inline bool qg__has_formula(const qg__finder *f)
+{
+    return f->search != QG__BISECTION && (f->search != QG__GUESS || f->count <= QG__FEW_FOUND);
+}
 
 /* What a kernel of products makes of its sums while they are at hand: z = fl(fl(a acc) + b), uncontracted,
  * and then its code, or max(z, 0) of floats, where NaN stays. */
@@ -63,6 +68,10 @@ typedef struct qg__requantize_kernels {
                  const int32_t *acc, uint64_t *packed);
 
     void (*find)(const qg__finder *f, size_t n, const float *x, uint8_t *codes);
+
+    /* The same of x[pixels][c] as bits of the alphabet, whose values are stored as 0, 1, .. */
+    void (*find_bits)(const qg__finder *f, qg__alphabet a, size_t pixels, int c, const float *x,
+                      uint64_t *packed);
     void (*fixed)(const qg__fixed_point *f, size_t pixels, int c, const int32_t *acc, uint8_t *codes);
 } qg__requantize_kernels;
 

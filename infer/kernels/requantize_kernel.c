@@ -101,12 +101,46 @@ INLINE void find_by(qg__search search, const qg__finder *f, size_t n, const floa
 static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
 {
     switch (f->search) {
-    case QG__BISECTION:
-    case QG__GUESS: find_by_thresholds(f, n, x, codes); break;
+    case QG__BISECTION: find_by_thresholds(f, n, x, codes); break;
     case QG__COUNT: find_by(QG__COUNT, f, n, x, codes); break;
+    case QG__GUESS:
+        if (qg__has_formula(f)) find_by(QG__GUESS, f, n, x, codes);
+        else find_by_thresholds(f, n, x, codes);
+        break;
     case QG__LINE: find_by(QG__LINE, f, n, x, codes); break;
     case QG__RATIO: find_by(QG__RATIO, f, n, x, codes); break;
+    case QG__MULTIPLE: find_by(QG__MULTIPLE, f, n, x, codes); break;
     case QG__QUOTIENT: find_by(QG__QUOTIENT, f, n, x, codes); break;
+    }
+}
+
+/* Bits of n <= 64 numbers of values, each plane of which has so many words. */
+INLINE void pack_numbers(qg__alphabet a, size_t words, const uint8_t *number, int n, uint64_t *packed)
+{
+    const uint64_t all = ~(uint64_t)0 >> (64 - n);
+    for (int j = 0; j < a.bits; j++, packed += words) {
+        const bool ternary = a.kind == QG__TERNARY, flips = a.kind == QG__SIGNED && j == a.bits - 1;
+        const uint64_t plane = plane_of_bytes(number, ternary ? 1 - j : j);
+        *packed = (flips || (ternary && j) ? ~plane : plane) & all;
+    }
+}
+
+/* Several pixels at a time, or a piece of one. */
+static void find_bits(const qg__finder *f, qg__alphabet a, size_t pixels, int c, const float *x,
+                      uint64_t *packed)
+{
+    uint8_t      number[2 * PIECE] = { 0 };
+    const size_t words = qg__words(c), strip = c < PIECE ? (size_t)(PIECE / c) : 1;
+    for (size_t done = 0, now; done < pixels; done += now, packed += now * (size_t)a.bits * words) {
+        now = pixels - done < strip ? pixels - done : strip;
+        for (int first = 0, own; first < c; first += own, x += now * (size_t)own) {
+            own = least(c - first, PIECE);
+            find(f, now * (size_t)own, x, number);
+            for (size_t i = 0; i < now; i++)
+                for (int k = 0; k < own; k += 64)
+                    pack_numbers(a, words, number + i * (size_t)own + k, least(own - k, 64),
+                                 packed + i * (size_t)a.bits * words + (first + k) / 64);
+        }
     }
 }
 
@@ -147,7 +181,8 @@ static void fixed(const qg__fixed_point *f, size_t pixels, int c, const int32_t 
 }
 
 const qg__requantize_kernels QG_PER_ISA(qg__requantize_kernels) = {
-    .bits  = bits,
-    .find  = find,
-    .fixed = fixed,
+    .bits      = bits,
+    .find      = find,
+    .find_bits = find_bits,
+    .fixed     = fixed,
 };

@@ -28,6 +28,7 @@ extern const qg__int8_kernels qg__int8_kernels_sixteen;
 extern const qg__real_kernels qg__real_kernels_sixteen;
 extern const qg__pack_kernels qg__pack_kernels_sixteen;
 extern const qg__float_kernels qg__float_kernels_sixteen;
+extern const qg__requantize_kernels qg__requantize_kernels_sixteen;
 
 typedef struct table {
     const char             *isa;
@@ -36,12 +37,13 @@ typedef struct table {
     const qg__real_kernels *real;
     const qg__pack_kernels *pack;
     const qg__float_kernels *floats;
+    const qg__requantize_kernels *codes;
 } table;
 
 #define TABLE(isa)                                                                                           \
     {                                                                                                        \
 #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa,                      \
-            &qg__pack_kernels_##isa, &qg__float_kernels_##isa                                                \
+            &qg__pack_kernels_##isa, &qg__float_kernels_##isa, &qg__requantize_kernels_##isa                 \
     }
 
 /* Those that this machine can run, the widest last. */
@@ -383,6 +385,73 @@ static void packed_weights_take_their_bits(void **state)
     }
 }
 
+/* --- codes of floats -------------------------------------------------------------------------- */
+
+/* Codes that are 0.07 apart; thresholds are not exactly, as guesses allow. */
+static qg__finder finder_of(qg__search search, int count, int least)
+{
+    static float threshold[QG__MOST_FOUND];
+    qg__finder   f = { .threshold = threshold, .count = count, .search = search, .first = -0.3f, .inverse = 1 / 0.07f,
+                       .scale = 0.07f, .lowest = -4, .least = least, .step = 1 };
+    for (int u = 0; u < QG__MOST_FOUND; u++)
+        threshold[u] = u < count - 1 ? -0.3f + 0.07f * (float)u + (float)(u % 3 - 1) * 0x1p-9f : NAN;
+    memcpy(f.few, threshold, sizeof f.few);
+    return f;
+}
+
+/* The code as infer/kernels/requantize.h defines it. */
+static int stored_ref(const qg__finder *f, float x)
+{
+    float v    = f->search == QG__LINE       ? floorf((x - f->first) * f->inverse + 0.5f)
+                 : f->search == QG__RATIO    ? floorf((x - f->first) / f->scale + 0.5f)
+                 : f->search == QG__MULTIPLE ? rintf(x * f->inverse) - (float)f->lowest
+                                             : rintf(x / f->scale) - (float)f->lowest;
+    int   code = 0;
+    if (f->search <= QG__GUESS)
+        for (v = 0; v < (float)(f->count - 1) && x >= f->threshold[(int)v]; v++) {}
+    if (v > 0) code = v < (float)(f->count - 1) ? (int)v : f->count - 1;
+    if (x == x && code < f->least) code = f->least;
+    return f->base + f->step * code;
+}
+
+/* Around every threshold and tie, far from all, not finite; as bytes and as bits. */
+static void codes_of_floats_agree_with_the_definition(void **state)
+{
+    enum { MOST = 2 * 300 };
+    static const int channels[] = { 1, 16, 31, 33, 64, 65, 130, 300 };
+    static const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 0x1p-149f };
+    table of[TABLES];
+    float x[MOST];
+    for (int i = 0; i < MOST; i++)
+        x[i] = i % 31 < 8 ? special[i % 31] : (float)(i % 97 - 20) * 0.035f - 0.3f + (float)(i % 5 - 2) * 0x1p-9f;
+    for (int t = 0, tables = tables_of(of); t < tables; t++)
+        for (qg__search search = QG__BISECTION; search <= QG__QUOTIENT; search++)
+            for (int a = 0; a < ALPHABETS; a++)
+                for (int i = 0; i < 8; i++) {
+                    const qg__alphabet abc = alphabets[a];
+                    const int          c = channels[i], base = (a + i) % 2;
+                    const size_t       n = 2 * (size_t)c, words = qg__bit_words(abc, 2, c);
+                    const int          count = qg__values(abc) - base;
+                    qg__finder         f = finder_of(search, count, i % 3 == 2 && count > 1);
+                    uint64_t           want[MOST];
+                    int8_t             values[MOST];
+                    region             bits = guarded_bytes(words * sizeof *want), bytes = guarded_bytes(n);
+                    f.base = base;
+                    of[t].codes->find(&f, n, x, bytes.at);
+                    of[t].codes->find_bits(&f, abc, 2, c, x, (uint64_t *)(void *)bits.at);
+                    for (size_t k = 0; k < n; k++) {
+                        const int number = stored_ref(&f, x[k]);
+                        if (bytes.at[k] != number)
+                            fail_msg("%s, search %d, %d codes: %g is %d, not %d", of[t].isa, (int)search, f.count,
+                                     (double)x[k], bytes.at[k], number);
+                        values[k] = (int8_t)(qg__lowest(abc) + qg__step(abc) * number);
+                    }
+                    pack_values(abc, 2, c, values, want);
+                    assert_memory_equal(bits.at, want, bits.n);
+                    check_guards(bits), check_guards(bytes);
+                }
+}
+
 /* --- 8 bits ----------------------------------------------------------------------------------- */
 
 typedef struct int8_case {
@@ -408,18 +477,17 @@ static void check_finished(const char *isa, const qg__int8_kernels *k, const qg_
         const float product = a[i % oc] * (float)acc[i];
         z[i]                = product + b[i % oc];
     }
-    for (int as = 0; as < 5; as++) {
-        const qg__search searches[] = { QG__LINE, QG__RATIO, QG__QUOTIENT };
-        const qg__finder find = { .count = 200, .search = searches[as % 3], .first = -0.3f, .inverse = 1 / 0.07f, .scale = 0.07f,
-                                  .lowest = -4, .least = number % 2 ? 9 : 0, .step = 1 };
-        const qg__finish finish = { a, b, as < 3 ? &find : NULL, as == 4 };
-        region           y      = guarded_bytes(as < 3 ? results : results * sizeof(float));
+    for (qg__search as = QG__COUNT; as <= QG__QUOTIENT + 2; as++) {
+        const bool       finds = as <= QG__QUOTIENT, relu = as == QG__QUOTIENT + 2;
+        const qg__finder find  = finder_of(as, as > QG__GUESS ? 200 : 16, number % 2 ? 9 : 0);
+        const qg__finish finish = { a, b, finds ? &find : NULL, relu };
+        region           y      = guarded_bytes(finds ? results : results * sizeof(float));
         k->run(p, n, x, packed, &finish, y.at, scratch);
-        if (as < 3) {
+        if (finds) {
             qg__requantize_kernels_baseline.find(&find, results, z, codes);
             assert_memory_equal(y.at, codes, results);
         } else {
-            for (size_t i = 0; as == 4 && i < results; i++) z[i] = z[i] < 0 ? 0 : z[i];
+            for (size_t i = 0; relu && i < results; i++) z[i] = z[i] < 0 ? 0 : z[i];
             assert_same(isa, "finished int8", number, y.at, z, results);
         }
         check_guards(y);
@@ -715,6 +783,7 @@ int main(void)
         cmocka_unit_test(products_of_bits_do_not_overflow),
         cmocka_unit_test(refuses_products_whose_sums_might_not_fit),
         cmocka_unit_test(packed_weights_take_their_bits),
+        cmocka_unit_test(codes_of_floats_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_with_packed_weights_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_do_not_overflow),
