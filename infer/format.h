@@ -47,8 +47,8 @@
  * 1.  With w_zeros a row begins with one code more, its zero point, and a code stands for code - zero.
  *
  * Quantizers.  The code of x is the number of thresholds t with x >= t; that of NaN is 0.  A product with a
- * quantizer quantizes z; with relu it quantizes max(z, 0).  As all of this is monotone in acc, load finds
- * the least acc of each code by bisection with this very function, and run compares integers.
+ * quantizer quantizes z; with relu it quantizes max(z, 0).  As all of this is monotone in acc, load may find
+ * the least acc of a code by bisection with this very function, and run compare integers.
  *
  * Requantization.  q_scale is the value of the integer 1 of a quantizer: its levels are q_scale (lowest +
  * step u) up to roundings.  0: they are not.  Thresholds alone define codes; a right scale finds them

@@ -423,20 +423,22 @@ static size_t code_bytes(const qg__product *p, size_t pixels)
 /* A level is scale times an integer up to roundings, and the nearest integer is its code. */
 static const void *code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes)
 {
-    const qg__product      *p       = &e->p;
-    const qg__coding        coding  = qg__product_coding(p);
-    const qg__pack_kernels *kernels = QG_KERNELS_OF(isa, qg__pack_kernels);
+    const qg__requantize_kernels *kernels = QG_KERNELS_OF(isa, qg__requantize_kernels);
+    const qg__product            *p       = &e->p;
+    const qg__coding              coding  = qg__product_coding(p);
+    const qg__alphabet            a       = qg__alphabet_of(p->x);
+    qg__finder f = { .search = QG__QUOTIENT, .scale = e->x_scale, .lowest = p->x.lowest,
+                     .count = qg__highest(p->x) - p->x.lowest + 1, .step = 1 };
     if (coding == QG__AS_FLOATS) return x;
     if (coding == QG__AS_BYTES) {
-        const qg__grid grid = { e->x_scale, -p->x.lowest, 0, qg__highest(p->x) - p->x.lowest };
-        kernels->to_grid(grid, pixels * (size_t)p->g.c, x, codes);
+        kernels->find(&f, pixels * (size_t)p->g.c, x, codes);
         return codes;
     }
-    const qg__alphabet a = qg__alphabet_of(p->x);
-    float              threshold[QG__MOST_THRESHOLDS];
-    for (int u = 0; u + 1 < qg__values(a); u++)
-        threshold[u] = e->x_scale * ((float)(qg__lowest(a) + qg__step(a) * u) + 0.5f * (float)qg__step(a));
-    kernels->by_thresholds(a, threshold, pixels, p->g.c, x, codes);
+    f.search = QG__COUNT;
+    f.count  = qg__values(a);
+    for (int u = 0; u + 1 < f.count; u++)
+        f.few[u] = e->x_scale * ((float)(qg__lowest(a) + qg__step(a) * u) + 0.5f * (float)qg__step(a));
+    kernels->find_bits(&f, a, pixels, p->g.c, x, codes);
     return codes;
 }
 

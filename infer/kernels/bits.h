@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 
+#include "core/kernels/cpu.h"
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 

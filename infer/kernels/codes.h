@@ -21,9 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/kernels/cpu.h"
-
-enum { QG__MOST_PLANES = 4, QG__MOST_THRESHOLDS = (1 << QG__MOST_PLANES) - 1 };
+enum { QG__MOST_PLANES = 4 };
 
 typedef enum qg__alphabet_kind { QG__ODD, QG__UNSIGNED, QG__SIGNED, QG__TERNARY } qg__alphabet_kind;
 
@@ -122,27 +120,5 @@ static inline int32_t qg__sum_of_values(qg__alphabet a, int c, const uint64_t *p
         sum += qg__factor(a, j) * qg__ones(pixel, qg__words(c));
     return sum;
 }
-
-/* The grid of 8-bit codes: value = scale * (code - zero), lowest <= code <= highest. */
-typedef struct qg__grid {
-    float scale;            /* finite and > 0 */
-    int   zero;
-    int   lowest, highest;  /* within -128 .. 127 or 0 .. 255 */
-} qg__grid;
-
-/* Both read floats x[pixels][c], or n floats, at the alignment of a float. */
-typedef struct qg__pack_kernels {
-    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted
-     * from the lowest value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.
-     * For signs the threshold is 0, and the sign of 0 and of -0 is +1. */
-    void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x,
-                          uint64_t *packed);
-
-    /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as
-     * ONNX's QuantizeLinear; NaN becomes the lowest code. */
-    void (*to_grid)(qg__grid grid, size_t n, const float *x, uint8_t *codes);
-} qg__pack_kernels;
-
-QG_DECLARE_KERNELS(qg__pack_kernels, qg__pack_kernels);
 
 #endif

@@ -13,6 +13,7 @@
 #ifndef QG_INFER_DEPTHWISE_H
 #define QG_INFER_DEPTHWISE_H
 
+#include "core/kernels/cpu.h"
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 

@@ -1,5 +1,5 @@
-/* infer/kernels/find.h — the codes of a vector of floats (infer/kernels/requantize.h).  For *_kernel.c
- * files only. */
+/* infer/kernels/find.h — the codes of a vector of floats, and results of a vector of sums
+ * (infer/kernels/requantize.h).  For *_kernel.c files only. */
 #ifndef QG_INFER_FIND_H
 #define QG_INFER_FIND_H
 
@@ -23,7 +23,7 @@ INLINE vi line_code(const qg__finder *f, vf x)
 }
 INLINE vi ratio_code(const qg__finder *f, vf x) { return nearest_code(f, (x - f->first) / f->scale); }
 
-/* A number of less than 2^22 is rounded by a sum whose last bit is 1, so the bits of the sum count with it. */
+/* A number of less than 2^22 is rounded by a sum whose last bit is 1, so the bits of the sum count on. */
 INLINE vi even_code(const qg__finder *f, vf v)
 {
     const vf    magic = splat(0x1.8p23f);
@@ -62,6 +62,22 @@ INLINE vi code_of(qg__search search, const qg__finder *f, vf x)
                     : search == QG__MULTIPLE ? even_code(f, x * f->inverse)
                                              : even_code(f, x / f->scale);
     return stored_code(f, x, code);
+}
+
+/* How results are stored, besides a search for codes. */
+enum { SUMS = -2, FLOATS = -1 };
+
+/* n results of a vector; find and relu: of the finish. */
+INLINE void store_result(int as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
+{
+    float *reals = (float *)(void *)y;
+    if (as == SUMS) {
+        store(reals, (vf)sum, n);
+        return;
+    }
+    const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
+    if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
+    else store_bytes(y, code_of((qg__search)as, find, z), n);
 }
 
 #endif

@@ -297,22 +297,6 @@ static void run_packed(int bits, int pixels, const tile *t, vu (*to)[VECTORS])
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* Besides, a search for codes. */
-enum { SUMS = -2, FLOATS = -1 };
-
-/* n results of a vector; find and relu: of the finish. */
-INLINE void store_result(int as, const qg__finder *find, bool relu, vi sum, vf a, vf b, int n, uint8_t *y)
-{
-    float *reals = (float *)(void *)y;
-    if (as == SUMS) {
-        store(reals, (vf)sum, n);
-        return;
-    }
-    const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
-    if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
-    else store_bytes(y, code_of((qg__search)as, find, z), n);
-}
-
 /* Vector v of the sums of a tile, of which n outputs exist.  A byte of y may alias everything, so all that
  * the loop reads is copied before. */
 INLINE void finish_vector(int as, const visit *at, const vu (*sum)[VECTORS], int pixels, int v, int n,

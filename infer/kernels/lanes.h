@@ -212,25 +212,26 @@ static inline bytes bytes_of_bits(const uint8_t *bits)
 #endif
 }
 
-/* Bit j of each of 64 bytes. */
-static inline uint64_t plane_of_bytes(const uint8_t *v, int j)
+/* Bit j of each of n <= 64 bytes, and others above; 64 bytes can be read. */
+static inline uint64_t plane_of_bytes(const uint8_t *v, int n, int j)
 {
     uint64_t plane = 0;
 #if defined(__AVX512BW__)
+    (void)n;
     return _mm512_test_epi8_mask(_mm512_loadu_si512(v), _mm512_set1_epi8((char)(1 << j)));
 #elif defined(__AVX2__) && VL == 8
-    for (int i = 0; i < 64; i += 32) {
+    for (int i = 0; i < n; i += 32) {
         const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)(v + i));
         plane |= (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(own, 7 - j)) << i;
     }
 #elif defined(__SSE2__) && VL == 4
-    for (int i = 0; i < 64; i += 16) {
+    for (int i = 0; i < n; i += 16) {
         const __m128i own = _mm_loadu_si128((const __m128i *)(const void *)(v + i));
         plane |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_slli_epi16(own, 7 - j)) << i;
     }
 #else
     /* The product moves bit 8 k of eight bytes to bit 56 + k. */
-    for (int i = 0; i < 64; i += 8) {
+    for (int i = 0; i < n; i += 8) {
         uint64_t own;
         memcpy(&own, v + i, sizeof own);
         plane |= ((own >> j & EACH_BYTE(1)) * 0x0102040810204080 >> 56) << i;

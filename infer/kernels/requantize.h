@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "core/kernels/cpu.h"
 #include "infer/kernels/codes.h"
 
 enum { QG__MOST_FOUND = 256, QG__FEW_FOUND = 16 };
@@ -61,9 +62,9 @@ typedef struct qg__fixed_point {
 } qg__fixed_point;
 
 typedef struct qg__requantize_kernels {
-    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >=
-     * least[u - 1][k]; least has a row for each value but the first.  flip: 0, or -1 where codes fall as
-     * acc grows; NULL: 0. */
+    /* Bits of an alphabet of two or three values for acc[pixels][c].  Its value number u is reached where
+     * (acc ^ flip[k]) >= least[u - 1][k]; least has a row for each value but the first.  flip: 0, or -1
+     * where codes fall as acc grows; NULL: 0. */
     void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
                  const int32_t *acc, uint64_t *packed);
 

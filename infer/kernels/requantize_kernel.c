@@ -1,7 +1,6 @@
 #include "infer/kernels/requantize.h"
 
 #include "infer/kernels/find.h"
-#include "infer/kernels/planes.h"
 
 /* --- bits --------------------------------------------------------------------------------------- */
 
@@ -19,40 +18,40 @@ INLINE uint64_t compare(const int32_t *acc, const int32_t *least, const int32_t 
     return bits;
 }
 
-/* n <= 64 channels from k on of a pixel; n and planes are constants where it matters. */
-INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n,
+/* n <= 64 channels from k on of a pixel; n and ternary are constants where it matters. */
+INLINE void pack(bool ternary, const int32_t *least, const int32_t *flip, int c, int k, int n,
                  const int32_t *acc, uint64_t *packed)
 {
-    const size_t plane_words = qg__words(c);
-    uint64_t     bits[QG__MOST_THRESHOLDS];
+    const uint64_t all = ~(uint64_t)0 >> (64 - n);
     if (flip) flip += k;
-    for (int t = 0; t + 1 < qg__values(a); t++)
-        bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip, n);
+    const uint64_t second = compare(acc + k, least + k, flip, n);
     packed += k / 64;
-    for (int j = 0; j < a.bits; j++, packed += plane_words)
-        *packed = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
+    *packed = second & all;
+    if (!ternary) return;
+    const uint64_t third  = compare(acc + k, least + c + k, flip, n);
+    *packed               = third & all;
+    packed[qg__words(c)] = (third | ~second) & all;
 }
 
-INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
+INLINE void pack_all(bool ternary, const int32_t *least, const int32_t *flip, size_t pixels, int c,
                      const int32_t *acc, uint64_t *packed)
 {
-    for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
+    for (size_t i = 0; i < pixels; i++, acc += c, packed += (ternary ? 2 : 1) * qg__words(c)) {
         int k = 0;
-        for (; k + 64 <= c; k += 64) pack(a, least, flip, c, k, 64, acc, packed);
-        if (c - k == 32) pack(a, least, flip, c, k, 32, acc, packed);       /* constants where thin nets
-                                                                               have them */
-        else if (c - k == 16) pack(a, least, flip, c, k, 16, acc, packed);
-        else if (k < c) pack(a, least, flip, c, k, c - k, acc, packed);
+        for (; k + 64 <= c; k += 64) pack(ternary, least, flip, c, k, 64, acc, packed);
+        if (c - k == 32) pack(ternary, least, flip, c, k, 32, acc, packed);     /* constants where thin nets
+                                                                                   have them */
+        else if (c - k == 16) pack(ternary, least, flip, c, k, 16, acc, packed);
+        else if (k < c) pack(ternary, least, flip, c, k, c - k, acc, packed);
     }
 }
 
 static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
                  const int32_t *acc, uint64_t *packed)
 {
-    const qg__alphabet one = { QG__UNSIGNED, 1 };
-    if (a.bits > 1) pack_all(a, least, flip, pixels, c, acc, packed);
-    else if (flip) pack_all(one, least, flip, pixels, c, acc, packed);
-    else pack_all(one, least, NULL, pixels, c, acc, packed);
+    if (a.kind == QG__TERNARY) pack_all(true, least, flip, pixels, c, acc, packed);
+    else if (flip) pack_all(false, least, flip, pixels, c, acc, packed);
+    else pack_all(false, least, NULL, pixels, c, acc, packed);
 }
 
 /* --- codes of floats ------------------------------------------------------------------------------ */
@@ -115,14 +114,34 @@ static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
 }
 
 /* Bits of n <= 64 numbers of values, each plane of which has so many words. */
-INLINE void pack_numbers(qg__alphabet a, size_t words, const uint8_t *number, int n, uint64_t *packed)
+INLINE void pack_numbers(qg__alphabet a, size_t plane_words, const uint8_t *number, int n, uint64_t *packed)
 {
     const uint64_t all = ~(uint64_t)0 >> (64 - n);
-    for (int j = 0; j < a.bits; j++, packed += words) {
+    for (int j = 0; j < a.bits; j++, packed += plane_words) {
         const bool ternary = a.kind == QG__TERNARY, flips = a.kind == QG__SIGNED && j == a.bits - 1;
-        const uint64_t plane = plane_of_bytes(number, ternary ? 1 - j : j);
+        const uint64_t plane = plane_of_bytes(number, n, ternary ? 1 - j : j);
         *packed = (flips || (ternary && j) ? ~plane : plane) & all;
     }
+}
+
+/* Bits of x[k] >= t, k < n <= 64. */
+INLINE uint64_t reach(const float *x, int n, float t)
+{
+    uint64_t bits = 0;
+    int      k    = 0;
+    for (; k + VL <= n; k += VL) bits |= (uint64_t)at_least(load(x + k, VL), splat(t)) << k;
+    for (; k < n; k++) bits |= (uint64_t)(x[k] >= t) << k;
+    return bits;
+}
+
+/* Two codes that are the values of an alphabet of one bit. */
+static void find_signs(float t, size_t pixels, int c, const float *x, uint64_t *packed)
+{
+    for (size_t i = 0; i < pixels; i++, x += c)
+        for (int k = 0; k < c; k += 64) {
+            const int n = least(c - k, 64);
+            *packed++   = n == 64 ? reach(x + k, 64, t) : n == 16 ? reach(x + k, 16, t) : reach(x + k, n, t);
+        }
 }
 
 /* Several pixels at a time, or a piece of one. */
@@ -130,16 +149,20 @@ static void find_bits(const qg__finder *f, qg__alphabet a, size_t pixels, int c,
                       uint64_t *packed)
 {
     uint8_t      number[2 * PIECE] = { 0 };
-    const size_t words = qg__words(c), strip = c < PIECE ? (size_t)(PIECE / c) : 1;
-    for (size_t done = 0, now; done < pixels; done += now, packed += now * (size_t)a.bits * words) {
+    const size_t plane_words = qg__words(c), strip = c < PIECE ? (size_t)(PIECE / c) : 1;
+    if (a.bits == 1 && f->search == QG__COUNT && f->count == 2 && !f->least) {
+        find_signs(f->few[0], pixels, c, x, packed);
+        return;
+    }
+    for (size_t done = 0, now; done < pixels; done += now, packed += now * (size_t)a.bits * plane_words) {
         now = pixels - done < strip ? pixels - done : strip;
         for (int first = 0, own; first < c; first += own, x += now * (size_t)own) {
             own = least(c - first, PIECE);
             find(f, now * (size_t)own, x, number);
             for (size_t i = 0; i < now; i++)
                 for (int k = 0; k < own; k += 64)
-                    pack_numbers(a, words, number + i * (size_t)own + k, least(own - k, 64),
-                                 packed + i * (size_t)a.bits * words + (first + k) / 64);
+                    pack_numbers(a, plane_words, number + i * (size_t)own + k, least(own - k, 64),
+                                 packed + i * (size_t)a.bits * plane_words + (first + k) / 64);
         }
     }
 }

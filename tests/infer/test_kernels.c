@@ -26,7 +26,6 @@
 extern const qg__bit_kernels  qg__bit_kernels_sixteen;
 extern const qg__int8_kernels qg__int8_kernels_sixteen;
 extern const qg__real_kernels qg__real_kernels_sixteen;
-extern const qg__pack_kernels qg__pack_kernels_sixteen;
 extern const qg__float_kernels qg__float_kernels_sixteen;
 extern const qg__requantize_kernels qg__requantize_kernels_sixteen;
 
@@ -35,7 +34,6 @@ typedef struct table {
     const qg__bit_kernels  *bits;
     const qg__int8_kernels *int8;
     const qg__real_kernels *real;
-    const qg__pack_kernels *pack;
     const qg__float_kernels *floats;
     const qg__requantize_kernels *codes;
 } table;
@@ -43,7 +41,7 @@ typedef struct table {
 #define TABLE(isa)                                                                                           \
     {                                                                                                        \
 #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa,                      \
-            &qg__pack_kernels_##isa, &qg__float_kernels_##isa, &qg__requantize_kernels_##isa                 \
+            &qg__float_kernels_##isa, &qg__requantize_kernels_##isa                                          \
     }
 
 /* Those that this machine can run, the widest last. */
@@ -391,8 +389,8 @@ static void packed_weights_take_their_bits(void **state)
 static qg__finder finder_of(qg__search search, int count, int least)
 {
     static float threshold[QG__MOST_FOUND];
-    qg__finder   f = { .threshold = threshold, .count = count, .search = search, .first = -0.3f, .inverse = 1 / 0.07f,
-                       .scale = 0.07f, .lowest = -4, .least = least, .step = 1 };
+    qg__finder   f = { .threshold = threshold, .count = count, .search = search, .first = -0.3f,
+                       .inverse = 1 / 0.07f, .scale = 0.07f, .lowest = -4, .least = least, .step = 1 };
     for (int u = 0; u < QG__MOST_FOUND; u++)
         threshold[u] = u < count - 1 ? -0.3f + 0.07f * (float)u + (float)(u % 3 - 1) * 0x1p-9f : NAN;
     memcpy(f.few, threshold, sizeof f.few);
@@ -423,7 +421,8 @@ static void codes_of_floats_agree_with_the_definition(void **state)
     table of[TABLES];
     float x[MOST];
     for (int i = 0; i < MOST; i++)
-        x[i] = i % 31 < 8 ? special[i % 31] : (float)(i % 97 - 20) * 0.035f - 0.3f + (float)(i % 5 - 2) * 0x1p-9f;
+        x[i] = i % 31 < 8 ? special[i % 31]
+                          : (float)(i % 97 - 20) * 0.035f - 0.3f + (float)(i % 5 - 2) * 0x1p-9f;
     for (int t = 0, tables = tables_of(of); t < tables; t++)
         for (qg__search search = QG__BISECTION; search <= QG__QUOTIENT; search++)
             for (int a = 0; a < ALPHABETS; a++)
@@ -442,8 +441,8 @@ static void codes_of_floats_agree_with_the_definition(void **state)
                     for (size_t k = 0; k < n; k++) {
                         const int number = stored_ref(&f, x[k]);
                         if (bytes.at[k] != number)
-                            fail_msg("%s, search %d, %d codes: %g is %d, not %d", of[t].isa, (int)search, f.count,
-                                     (double)x[k], bytes.at[k], number);
+                            fail_msg("%s, search %d, %d codes: %g is %d, not %d", of[t].isa, (int)search,
+                                     f.count, (double)x[k], bytes.at[k], number);
                         values[k] = (int8_t)(qg__lowest(abc) + qg__step(abc) * number);
                     }
                     pack_values(abc, 2, c, values, want);
@@ -691,66 +690,6 @@ static void packed_values_are_read_back(void **state)
         }
 }
 
-/* Floats around every threshold, signed zeros, infinities and NaN. */
-static void floats_are_packed_by_thresholds(void **state)
-{
-    static const int channels[] = { 1, 3, 31, 33, 63, 64, 65, 130 };
-    table            of[TABLES];
-    const int        tables = tables_of(of);
-    for (int a = 0; a < ALPHABETS; a++)
-        for (int i = 0; i < 8; i++) {
-            const qg__alphabet abc = alphabets[a];
-            const int          c = channels[i], count = qg__values(abc) - 1;
-            const size_t       words = qg__bit_words(abc, 2, c);
-            float              t[QG__MOST_THRESHOLDS];
-            for (int k = 0; k < count; k++) t[k] = count == 1 ? 0.0f : (float)k / 4 - 0.5f;
-            float  *x      = exact(2 * (size_t)c * sizeof *x);
-            int8_t *values = exact(2 * (size_t)c);
-            for (int k = 0; k < 2 * c; k++) {
-                const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f };
-                x[k] = k % 11 < 7 ? special[k % 11] : t[k % count] + (float)(k % 3 - 1) * 0x1p-24f;
-                int code = 0;
-                for (int j = 0; j < count; j++) code += x[k] >= t[j];
-                values[k] = (int8_t)(qg__lowest(abc) + qg__step(abc) * code);
-            }
-            uint64_t *want = exact(words * sizeof *want);
-            pack_values(abc, 2, c, values, want);
-            for (int n = 0; n < tables; n++) {
-                region got = guarded_bytes(words * sizeof *want);
-                of[n].pack->by_thresholds(abc, t, 2, c, x, (uint64_t *)(void *)got.at);
-                assert_memory_equal(got.at, want, got.n);
-                check_guards(got);
-            }
-            free(x), free(values), free(want);
-        }
-}
-
-static void floats_are_rounded_to_the_grid(void **state)
-{
-    const qg__grid grids[] = {
-        { 0.1f, 3, 0, 255 }, { 0.5f, 0, -128, 127 }, { 1.0f / 3, -5, -127, 127 }, { 1e-38f, 128, 0, 255 }
-    };
-    float          x[701];
-    for (int i = 0; i < 701; i++) x[i] = (float)(i - 350) / 4;
-    x[5] = NAN, x[6] = INFINITY, x[7] = -INFINITY, x[8] = 3e38f, x[9] = -0.0f;
-    table of[TABLES];
-    for (int t = 0, tables = tables_of(of); t < tables; t++)
-        for (int g = 0; g < 4; g++) {
-            region codes = guarded_bytes(701);
-            of[t].pack->to_grid(grids[g], 701, x, codes.at);
-            for (int i = 0; i < 701; i++) {
-                /* In double and by the steps of ONNX: the sum is exact, so it is clipped and rounded as in
-                 * float. */
-                const double rounded = rint((double)(x[i] / grids[g].scale)) + grids[g].zero;
-                const int    code    = !(rounded > grids[g].lowest) ? grids[g].lowest
-                                       : rounded > grids[g].highest ? grids[g].highest
-                                                                    : (int)rounded;
-                assert_int_equal(codes.at[i], (uint8_t)code);
-            }
-            check_guards(codes);
-        }
-}
-
 /* Of any length, with one value at any place. */
 static void values_that_are_not_finite_are_found(void **state)
 {
@@ -791,9 +730,7 @@ int main(void)
         cmocka_unit_test(products_on_patches_do_not_overflow),
         cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
         cmocka_unit_test(packed_values_are_read_back),
-        cmocka_unit_test(floats_are_packed_by_thresholds),
         cmocka_unit_test(values_that_are_not_finite_are_found),
-        cmocka_unit_test(floats_are_rounded_to_the_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,6 @@ typedef struct lab {
     float   *values;                /* of one output's weights */
     uint64_t *codes;
     void    *scratch;
-    const qg__pack_kernels *pack;
     bool     failed;
 } lab;
 
@@ -41,7 +40,7 @@ typedef struct row {
     bool      (*build)(struct row *r, lab *l);      /* packs weights; false: no memory */
     qg__codes    w;
     qg__alphabet x;
-    const float *threshold;
+    qg__finder   find;              /* codes of the inputs */
     const qg__conv_kernels *conv;
     void       *packed;
     int         times;              /* in a turn */
@@ -122,7 +121,7 @@ static bool build_bits(row *r, lab *l)
 static void run_bits(const row *r, lab *l)
 {
     const qg__bit_product p = bit_product(r);
-    l->pack->by_thresholds(r->x, r->threshold, PIXELS, CHANNELS, l->x, l->codes);
+    QG_INFER_KERNELS(qg__requantize_kernels)->find_bits(&r->find, r->x, PIXELS, CHANNELS, l->x, l->codes);
     QG_INFER_KERNELS(qg__bit_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
 }
 
@@ -143,7 +142,7 @@ static bool build_int8(row *r, lab *l)
 static void run_int8(const row *r, lab *l)
 {
     const qg__int8_product p = int8_product(r);
-    l->pack->to_grid((qg__grid){ 1.0f / 128, 128, 0, 255 }, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
+    QG_INFER_KERNELS(qg__requantize_kernels)->find(&r->find, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
     QG_INFER_KERNELS(qg__int8_kernels)->run(&p, 1, l->codes, r->packed, NULL, l->y, l->scratch);
 }
 
@@ -171,25 +170,28 @@ enum { LOOPS, BLAS, WINOGRAD, DIRECT, FIRST_BITS, FIRST_INT8 = 9, FIRST_REAL = 1
 
 static void make_rows(row r[ROWS])
 {
-    static const float  quarters[] = { -0.25f, 0.25f, 0.75f };      /* of inputs in -1 .. 1 */
-    static const float  zero[]     = { 0 };
+    /* Of inputs in -1 .. 1. */
+    const qg__finder of_signs = { .search = QG__COUNT, .count = 2, .step = 1 },
+                     of_ternary = { .search = QG__COUNT, .count = 3, .few = { -0.25f, 0.25f }, .step = 1 },
+                     of_two = { .search = QG__MULTIPLE, .count = 4, .lowest = -1, .inverse = 2, .step = 1 },
+                     of_bytes = { .search = QG__MULTIPLE, .count = 256, .lowest = -128, .inverse = 128, .step = 1 };
     const qg__alphabet  two = { QG__UNSIGNED, 2 }, odd = { QG__ODD, 2 };
     r[LOOPS]    = (row){ .name = "float, plain C loops", .run = run_loops };
     r[BLAS]     = (row){ .name = "float, im2col and OpenBLAS", .run = run_blas };
     r[WINOGRAD] = (row){ .name = "float, Winograd", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__winograd_kernels) };
     r[DIRECT]   = (row){ .name = "float, direct", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__conv_kernels) };
-    r[4]  = (row){ .name = "binary x binary", .w = qg__codes_of(qg__signs()), .x = qg__signs(), .threshold = zero };
-    r[5]  = (row){ .name = "ternary x binary", .w = qg__codes_of(qg__ternary()), .x = qg__signs(), .threshold = zero };
-    r[6]  = (row){ .name = "ternary x ternary", .w = qg__codes_of(qg__ternary()), .x = qg__ternary(), .threshold = quarters };
-    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__codes_of(qg__signs()), .x = two, .threshold = quarters };
-    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = qg__codes_of(odd), .x = two, .threshold = quarters };
+    r[4]  = (row){ .name = "binary x binary", .w = qg__codes_of(qg__signs()), .x = qg__signs(), .find = of_signs };
+    r[5]  = (row){ .name = "ternary x binary", .w = qg__codes_of(qg__ternary()), .x = qg__signs(), .find = of_signs };
+    r[6]  = (row){ .name = "ternary x ternary", .w = qg__codes_of(qg__ternary()), .x = qg__ternary(), .find = of_ternary };
+    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__codes_of(qg__signs()), .x = two, .find = of_two };
+    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = qg__codes_of(odd), .x = two, .find = of_two };
     r[9]  = (row){ .name = "int8 x uint8", .w = { -127, 1, 255 } };
     r[10] = (row){ .name = "binary x uint8", .w = qg__codes_of(qg__signs()) };
     r[11] = (row){ .name = "ternary x uint8", .w = qg__codes_of(qg__ternary()) };
     r[12] = (row){ .name = "binary x float", .w = qg__codes_of(qg__signs()) };
     r[13] = (row){ .name = "ternary x float", .w = qg__codes_of(qg__ternary()) };
     for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].build = build_bits;
-    for (int i = FIRST_INT8; i < FIRST_REAL; i++) r[i].run = run_int8, r[i].build = build_int8;
+    for (int i = FIRST_INT8; i < FIRST_REAL; i++) r[i].run = run_int8, r[i].build = build_int8, r[i].find = of_bytes;
     for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].build = build_real;
 }
 
@@ -280,7 +282,6 @@ static bool build(row r[ROWS], lab *l)
 {
     const size_t work = padded_floats() + r[WINOGRAD].conv->scratch(&padded) + r[DIRECT].conv->scratch(&padded);
     const size_t wide = work > (size_t)PIXELS * ROW ? work : (size_t)PIXELS * ROW;
-    l->pack    = QG_INFER_KERNELS(qg__pack_kernels);
     l->x       = aligned_alloc(LINE, PIXELS * CHANNELS * sizeof(float));
     l->y       = aligned_alloc(LINE, PIXELS * CHANNELS * sizeof(float));
     l->w       = aligned_alloc(LINE, CHANNELS * ROW * sizeof(float));
