@@ -73,13 +73,17 @@ static void max_bytes(size_t n, const uint8_t *x, uint8_t *best)
     for (size_t i = 0; i < n; i++) best[i] = x[i] > best[i] ? x[i] : best[i];
 }
 
-/* Levels that a vector holds need no loads. */
+/* Few levels stay in registers. */
 static void look_up(size_t n, int levels, const float *level, const uint8_t *code, float *y)
 {
-    size_t i = 0;
-    if (levels <= VL)
-        for (const vf all = load(level, levels); i + VL <= n; i += VL)
-            *(vf *)(y + i) = lane_of(all, lanes_of_bytes(*(const vb *)(code + i)));
+    enum { FEW = 16 };
+    float  few[FEW] = { 0 };
+    size_t i        = 0;
+    if (levels <= FEW) {
+        memcpy(few, level, (size_t)levels * sizeof *few);
+        for (; i + VL <= n; i += VL)
+            *(vf *)(y + i) = one_of_16(few, lanes_of_bytes(*(const vb *)(code + i)));
+    }
     for (; i < n; i++) y[i] = level[code[i]];
 }
 
