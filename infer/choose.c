@@ -61,12 +61,11 @@ static float gain_of(qg_isa isa, float forced, const qg__product *p)
                              (float)(k->filled_outputs * k->filled_channels);
     const float group = passes == 1 ? k->single : k->group + (float)passes * k->pair;
     const bool  patched = qg__int8_may_save(&b.g, b.g.c);
-    const float bits  = k->pixel + groups * (k->packed * parts(b.g.c, 8) * (float)b.x.bits +
-                                             parts(b.g.oc, kernels->outputs) *
-                                                 (group + kernels->steps(&b) * k->step));
+    const float pixel = k->pixel + groups * k->packed * parts(b.g.c, 8) * (float)b.x.bits;
+    const float bits  = groups * parts(b.g.oc, kernels->outputs) * (group + kernels->steps(&b) * k->step);
     const float bytes = groups * multiplied * (patched ? k->patched : k->direct) / 1000 +
                         (float)p->g.oc * k->result;
-    return (float)qg__results(&p->g) * (bits - bytes);
+    return (float)qg__pixels(&b.g) * pixel + (float)qg__results(&b.g) * (bits - bytes);
 }
 
 /* The same for the step that makes the value. */
