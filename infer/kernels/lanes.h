@@ -266,28 +266,14 @@ static inline vi lanes_of_bytes(vb v)
 #endif
 }
 
-/* v[index] in each lane; an index is less than VL. */
-static inline vf lane_of(vf v, vi index)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_permutexvar_ps((__m512i)index, (__m512)v);
-#elif defined(__AVX2__) && VL == 8
-    return (vf)_mm256_permutevar8x32_ps((__m256)v, (__m256i)index);
-#else
-    vf found;
-    UNROLL
-    for (int l = 0; l < VL; l++) found[l] = v[index[l]];
-    return found;
-#endif
-}
-
 /* table[index] in each lane. */
 static inline vf one_of_16(const float table[16], vi index)
 {
 #if defined(__AVX512F__)
-    return lane_of(load(table, VL), index);
+    return (vf)_mm512_permutexvar_ps((__m512i)index, _mm512_loadu_ps(table));
 #elif defined(__AVX2__) && VL == 8
-    const vf low = lane_of(load(table, VL), index), high = lane_of(load(table + VL, VL), index);
+    const vf low  = (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)index),
+             high = (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table + VL), (__m256i)index);
     return pick(index >= VL, high, low);
 #else
     vf found;
