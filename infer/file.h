@@ -24,12 +24,6 @@ qg__packed_step qg__file_step(const qg__file *f, int step);
 void            qg__file_floats(const qg__file *f, size_t at, size_t n, float *to);    /* at: in bytes */
 uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits); /* bits <= 16, from bit `at` on */
 
-/* --- what records mean -------------------------------------------------------------------------- */
-
-qg__codes   qg__codes_of_value(const qg__packed_step *r);      /* .count 0: the value is floats */
-qg__codes   qg__quantizer(const qg__packed_step *r);           /* .count 0: none; MAXPOOL has none */
-qg__product qg__product_of(const qg__packed_step *r, qg__codes x);
-
 /* Bytes of an image of this size. */
 size_t      qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);
 

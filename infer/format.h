@@ -111,4 +111,9 @@ size_t qg__row_numbers(const qg__packed_step *r);       /* of one output of a pr
                                                            else 0 */
 size_t qg__row_bytes(const qg__packed_step *r);
 
+/* What records mean. */
+qg__codes   qg__codes_of_value(const qg__packed_step *r);      /* .count 0: the value is floats */
+qg__codes   qg__quantizer(const qg__packed_step *r);           /* .count 0: none; MAXPOOL has none */
+qg__product qg__product_of(const qg__packed_step *r, qg__codes x);
+
 #endif

@@ -355,6 +355,48 @@ void qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pi
     }
 }
 
+void qg__product_scale_channels(qg_isa isa, const qg__product *p, qg__scales k, int first, int n,
+                                const int32_t *acc, float *z)
+{
+    qg__product      own = *p;
+    const qg__scales from = { k.a + first, NULL, k.b + first };
+    own.g.oc              = n;
+    qg__product_scale(isa, &own, from, 1, acc, z);
+}
+
+int32_t qg__product_largest_sum(const qg__product *p)
+{
+    const size_t row = qg__taps(&p->g) * (size_t)(p->g.c / p->groups);
+    return (int32_t)(row * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
+}
+
+void qg__product_least_sums(qg_isa isa, const qg__product *p, qg__scales k, int first, int n, float bound,
+                            const int32_t *flip, int32_t *least)
+{
+    const int32_t most = qg__product_largest_sum(p);
+    int32_t       hi[QG__MOST_CHANNELS], middle[QG__MOST_CHANNELS], acc[QG__MOST_CHANNELS] = { 0 };
+    float         z[QG__MOST_CHANNELS];
+    bool          open = true;
+    for (int i = 0; i < n; i++) {
+        least[i] = -most - 1;
+        hi[i]    = most + 1;            /* not reached */
+    }
+    while (open) {
+        open = false;
+        for (int i = 0; i < n; i++) {
+            middle[i] = (int32_t)(((int64_t)least[i] + hi[i]) >> 1);
+            acc[i]    = middle[i] ^ flip[i];
+        }
+        qg__product_scale_channels(isa, p, k, first, n, acc, z);
+        for (int i = 0; i < n; i++) {
+            if (least[i] == hi[i]) continue;
+            if (z[i] >= bound) hi[i] = middle[i];
+            else least[i] = middle[i] + 1;
+            open = open || least[i] < hi[i];
+        }
+    }
+}
+
 void qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y)
 {
     QG_KERNELS_OF(isa, qg__scale_kernels)->reals(pixels, c, a, b, x, y);

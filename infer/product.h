@@ -86,6 +86,17 @@ typedef struct qg__scales {
 void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc,
                          float *z);
 
+/* Of an exact product that is not two-sided: z of acc[n], a sum of each channel from `first` on. */
+void   qg__product_scale_channels(qg_isa isa, const qg__product *p, qg__scales k, int first, int n,
+                                  const int32_t *acc, float *z);
+
+/* Likewise, the largest |acc|, less than INT32_MAX; and least[n], the smallest v such that acc = v ^ flip[n]
+ * gives z >= bound, of at most QG__MOST_CHANNELS channels.  flip is 0, or -1 where a is negative. */
+enum { QG__MOST_CHANNELS = 256 };
+int32_t qg__product_largest_sum(const qg__product *p);
+void    qg__product_least_sums(qg_isa isa, const qg__product *p, qg__scales k, int first, int n, float bound,
+                               const int32_t *flip, int32_t *least);
+
 /* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
 void   qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
 

@@ -7,8 +7,8 @@
 
 #include "infer/net.h"
 
-enum { CHUNK = 256,             /* channels at a time */
-       FEW   = 3 };             /* codes that are counted faster than computed */
+enum { CHUNK = QG__MOST_CHANNELS,       /* at a time */
+       FEW   = 3 };                     /* codes that are counted faster than computed */
 
 /* --- codes of floats ------------------------------------------------------------------------------ */
 
@@ -141,50 +141,6 @@ static float boundary_of(const qg__infer_step *s, int v, const float *threshold)
     return s->r.relu && t <= 0.0f ? -INFINITY : t;
 }
 
-/* z of n <= CHUNK channels from `first` on. */
-static void evaluate(const qg__infer_step *s, int first, int n, const int32_t *acc, float *z)
-{
-    qg__product      p = s->p;
-    const qg__scales k = { s->k.a + first, NULL, s->k.b + first };
-    p.g.oc             = n;
-    qg__product_scale(s->isa, &p, k, 1, acc, z);
-}
-
-/* The largest |acc|, less than INT32_MAX. */
-static int32_t largest_sum(const qg__product *p)
-{
-    const size_t weights = qg__taps(&p->g) * (size_t)(p->g.c / p->groups);
-    return (int32_t)(weights * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
-}
-
-/* least[k]: the smallest v such that acc = v ^ flip[k] gives z >= bound. */
-static void bisect(const qg__infer_step *s, int first, int n, float bound, const int32_t *flip,
-                   int32_t *least)
-{
-    const int32_t most = largest_sum(&s->p);
-    int32_t       hi[CHUNK], middle[CHUNK], acc[CHUNK];
-    float         z[CHUNK];
-    bool          open = true;
-    for (int k = 0; k < n; k++) {
-        least[k] = -most - 1;
-        hi[k]    = most + 1;            /* not reached */
-    }
-    while (open) {
-        open = false;
-        for (int k = 0; k < n; k++) {
-            middle[k] = (int32_t)(((int64_t)least[k] + hi[k]) >> 1);
-            acc[k]    = middle[k] ^ flip[k];
-        }
-        evaluate(s, first, n, acc, z);
-        for (int k = 0; k < n; k++) {
-            if (least[k] == hi[k]) continue;
-            if (z[k] >= bound) hi[k] = middle[k];
-            else least[k] = middle[k] + 1;
-            open = open || least[k] < hi[k];
-        }
-    }
-}
-
 /* least: a row of oc for each boundary; flip: a row. */
 static void make_least_sums(qg__infer_step *s, const float *threshold, int32_t *least, int32_t *flip)
 {
@@ -197,8 +153,8 @@ static void make_least_sums(qg__infer_step *s, const float *threshold, int32_t *
     for (int v = 1; v < qg__values(s->to.alphabet); v++)
         for (int first = 0; first < oc; first += CHUNK) {
             const int n = oc - first < CHUNK ? oc - first : CHUNK;
-            bisect(s, first, n, boundary_of(s, v, threshold), flip + first,
-                   least + (size_t)(v - 1) * (size_t)oc + first);
+            qg__product_least_sums(s->isa, &s->p, s->k, first, n, boundary_of(s, v, threshold), flip + first,
+                                   least + (size_t)(v - 1) * (size_t)oc + first);
         }
     s->to.least = least;
     s->to.flip  = flips ? flip : NULL;
@@ -247,7 +203,7 @@ static bool agree(const qg__infer_step *s, int first, int n, const int32_t *acc)
     float                         z[CHUNK];
     uint8_t                       exact[CHUNK], fixed[CHUNK];
     f.bias += first, f.fraction += first, f.shift += first;
-    evaluate(s, first, n, acc, z);
+    qg__product_scale_channels(s->isa, &s->p, s->k, first, n, acc, z);
     kernels->find(&s->to.find, (size_t)n, z, exact);
     kernels->fixed(&f, 1, n, acc, fixed);
     for (int k = 0; k < n; k++)
@@ -258,7 +214,7 @@ static bool agree(const qg__infer_step *s, int first, int n, const int32_t *acc)
 /* Both are monotone in acc, so the ends of the intervals of evaluation tell. */
 static bool agree_everywhere(const qg__infer_step *s, const int32_t *flip)
 {
-    const int32_t most = largest_sum(&s->p);
+    const int32_t most = qg__product_largest_sum(&s->p);
     int32_t       least[CHUNK], acc[CHUNK];
     for (int first = 0; first < s->p.g.oc; first += CHUNK) {
         const int n = s->p.g.oc - first < CHUNK ? s->p.g.oc - first : CHUNK;
@@ -267,7 +223,8 @@ static bool agree_everywhere(const qg__infer_step *s, const int32_t *flip)
             if (!agree(s, first, n, acc)) return false;
         }
         for (int u = 0; u + 1 < s->to.find.count; u++) {
-            bisect(s, first, n, s->to.find.threshold[u], flip + first, least);
+            qg__product_least_sums(s->isa, &s->p, s->k, first, n, s->to.find.threshold[u], flip + first,
+                                   least);
             for (int before = 0; before < 2; before++) {
                 for (int k = 0; k < n; k++) {
                     const int32_t v = least[k] - before, limited = v > most ? most : v < -most ? -most : v;
