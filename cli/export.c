@@ -14,7 +14,8 @@
 enum { NOTES = 5 };
 
 /* What output_check takes for a file of the format. */
-static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXPORT_ONNX] = OUTPUT_ONNX };
+static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXPORT_ONNX] = OUTPUT_ONNX,
+                                     [QG_EXPORT_C] = OUTPUT_C };
 
 typedef struct exporter {
     config        *asked;
@@ -109,7 +110,7 @@ static void print(const exporter *e)
     print_safe(stdout, "file           %s, %zu bytes\n", config_text(e->asked, "out"), e->bytes);
     char         ratio[QG_NUMBER_BYTES];
     const bool   packed = e->spec.format == QG_EXPORT_PACKED;
-    const size_t net    = packed ? e->net_bytes : e->bytes;
+    const size_t net    = e->spec.format == QG_EXPORT_ONNX ? e->bytes : e->net_bytes;      /* in C as packed */
     printf("net            %zu bytes, %zu as float: %s\n", net, floats, qg__number_ratio(ratio, net, floats));
     if (packed) printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - net);
     printf("digest         %s\n", e->digest);

@@ -78,9 +78,9 @@ static const option others[] = {
       .help = "project from this one process for nodes that are connected so, as\n"
               "in latency=50,gbits=10: microseconds of an empty message, and\n"
               "Gbit/s; repeatable" },
-    { "to", QG_RECIPE_WORD, .value = "packed|onnx", .fallback = "packed",
+    { "to", QG_RECIPE_WORD, .value = "packed|onnx|c", .fallback = "packed",
       .help = "the format: packed, which qgrad infer and libqgrad_infer.a run,\n"
-              "or onnx, for ONNX Runtime and others" },
+              "onnx, for ONNX Runtime and others, or c, one file of C99" },
     { "input-layout", QG_RECIPE_WORD, .value = "nhwc|nchw", .fallback = "nhwc",
       .help = "of onnx, what an image is: nhwc, bytes [N,h,w,c], or nchw,\n"
               "floats [N,c,h,w] of byte / 255" },

@@ -17,6 +17,7 @@ static const struct {
 } kinds[] = {
     [OUTPUT_PACKED]    = { "a packed net", "\211qgnet\r\n", false },
     [OUTPUT_ONNX]      = { "an ONNX file of qgrad", "\010\007\022\005qgrad", false },     /* IR version, producer */
+    [OUTPUT_C]         = { "a net in C", "/* A net in C99, written by qgrad export --to c.\n", false },
     [OUTPUT_PICTURE]   = { "a picture of qgrad", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", false },
     [OUTPUT_PAGE]      = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=", false },
     [OUTPUT_KEPT_PAGE] = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=", true },

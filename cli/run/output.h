@@ -11,6 +11,7 @@
 typedef enum output_kind {
     OUTPUT_PACKED,      /* a packed net */
     OUTPUT_ONNX,
+    OUTPUT_C,           /* a net in C */
     OUTPUT_PICTURE,     /* an SVG of plot or bench scaling */
     OUTPUT_PAGE,        /* a page of report */
     OUTPUT_KEPT_PAGE    /* the page in the directory of a run, which no user has named */

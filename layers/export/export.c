@@ -54,6 +54,7 @@ static const struct {
 } formats[] = {
     [QG_EXPORT_PACKED] = { "packed", qg__write_packed },
     [QG_EXPORT_ONNX]   = { "onnx",   qg__write_onnx },
+    [QG_EXPORT_C]      = { "c",      qg__write_c },
 };
 
 enum { FORMATS = sizeof formats / sizeof *formats };

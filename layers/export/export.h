@@ -19,7 +19,7 @@
 #include "core/io/state.h"
 #include "layers/net.h"
 
-typedef enum qg_export_format { QG_EXPORT_PACKED, QG_EXPORT_ONNX } qg_export_format;
+typedef enum qg_export_format { QG_EXPORT_PACKED, QG_EXPORT_ONNX, QG_EXPORT_C } qg_export_format;
 
 typedef struct qg_export_spec {
     qg_export_format format;    /* 0: packed */
@@ -49,7 +49,7 @@ qg_status qg_export(const qg_net *net, const char *path, qg_export_spec spec);
 QG_MUST_CHECK
 qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char **file, size_t *bytes);
 
-/* "packed".  Fails with QG_EARG. */
+/* "packed", "onnx", "c".  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status qg_export_format_parse(const char *text, qg_export_format *format);
 

@@ -107,7 +107,7 @@ static cursor put_step(cursor to, const qg__packed_step *r)
 }
 
 /* Codes of fewer than 32 bits, the first in the lowest. */
-static void put_codes(cursor to, const qg__packed_step *r, size_t n, const float *w)
+void qg__pack_row(unsigned char *to, const qg__packed_step *r, size_t n, const float *w)
 {
     memset(to, 0, qg__row_bytes(r));
     for (size_t i = 0, at = 0; i < n; i++) {
@@ -122,7 +122,7 @@ static cursor put_rows(cursor to, const qg__record *s)
     const size_t           n = qg__row_numbers(r);
     if (r->kind != QG__PRODUCT) return to;
     for (size_t o = 0; o < (size_t)r->oc; o++, to += qg__row_bytes(r)) {
-        if (r->w_count) put_codes(to, r, n, s->w + o * n);
+        if (r->w_count) qg__pack_row(to, r, n, s->w + o * n);
         else put_floats(to, n, s->w + o * n);
     }
     return to;

@@ -73,7 +73,7 @@ static void test_mistakes_are_named(void **state)
 {
     assert_refuses("export -o @/net.qg", 2, "--run is missing");
     assert_refuses("export --run @/run", 2, "--out is missing");
-    assert_refuses("export --run @/run --to onyx -o @/net.qg", 2, "to 'onyx' is not one of packed");
+    assert_refuses("export --run @/run --to onyx -o @/net.qg", 2, "to 'onyx' is not one of packed|onnx|c");
     assert_refuses("export --run @/none -o @/net.qg", 1, "none");
     assert_refuses("infer", 2, "--packed is missing");
     assert_refuses("infer -o x", 2, "unknown option '-o'");
@@ -84,6 +84,10 @@ static void test_mistakes_are_named(void **state)
     assert_true(!exists("net.qg"));
     assert_status(TRAIN "--epochs 1 --force --out @/run", 0);
     assert_status("export --run @/run -o @/net.qg", 0);
+    assert_refuses("export --run @/run --to c -o @/net.qg", 1, "net.qg' is not a net in C, so it is not replaced");
+    assert_status("export --run @/run --to c -o @/net.c", 0);
+    assert_runs("export --run @/run --to c -o @/net.c --json");
+    assert_string_equal(last_text("to"), "c");
     assert_refuses("export --run @/run -o @/no/net.qg", 1, "no/net.qg");
     assert_refuses("infer --packed @/net.qg --data sample", 1, "net.qg: takes images of 16x16x1, but those of sample have 28x28x1");
     run_shell("printf x | dd of=@/net.qg bs=1 seek=1000 conv=notrunc status=none");

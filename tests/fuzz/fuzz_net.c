@@ -1,7 +1,7 @@
 /* Small nets whose layers, quantizers and optimizer the bytes choose, legal or not: declare, build, train,
  * evaluate, save and load.  What was saved and loaded into a second net of the same declaration continues
  * to the same digest.  What is exported as a packed file has the scores of evaluation, and as an ONNX file
- * where its sums do not depend on their order. */
+ * where its sums do not depend on their order; and it can be written in C. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -300,6 +300,22 @@ static uint64_t run_packed(const job *j, const batch *b)
     return h;
 }
 
+/* Nothing that has a packed form is refused in C, whether images are floats or bytes. */
+static void write_c(const job *j)
+{
+    static const float   zero[1], one[1] = { 1 };
+    const qg_export_spec specs[] = {
+        { .format = QG_EXPORT_C, .step = STEPS, .floats_only = true },
+        { .format = QG_EXPORT_C, .step = STEPS, .numbers = 1, .mean = zero, .deviation = one },
+    };
+    for (int i = 0; i < 2; i++) {
+        unsigned char *text = NULL;
+        size_t         bytes;
+        MUST(!qg_export_bytes(j->net.net, specs[i], &text, &bytes) && strlen((char *)text) == bytes);
+        free(text);
+    }
+}
+
 static bool is_finite(qg_tensor x)
 {
     for (size_t i = 0; i < qg_count(x.shape); i++)
@@ -341,6 +357,7 @@ static void compare_packed(const job *j, const batch *b)
     const uint64_t packed = here ? run_packed(j, b) : 0;
     MUST(!packed || packed == here || !is_finite(b->x));
     if (packed && is_finite(b->x)) compare_onnx(j, b);
+    if (packed) write_c(j);
 }
 
 /* What was saved continues in another net as in the first. */

@@ -17,75 +17,13 @@
 #include "tests/support/bits.h"
 #include "tests/support/coded.h"
 #include "tests/support/environment.h"
+#include "tests/support/exported.h"
 #include "tests/support/nets.h"
 #include "tests/support/onnx.h"
 #include "tests/support/room.h"
 #include "tests/support/testing.h"
 
-enum { N = 9, LINE = 64, K_INPUT = 2 };     /* of tested_inputs: XNOR-Net's, which not every product can have */
-
-/* --- nets with something to export ---------------------------------------------------------- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
-/* Factors of both signs, and offsets that move most thresholds. */
-static void fill_parameters(qg_net *net)
-{
-    static const struct { const char *name; float lo, hi; } rows[] = {
-        { ".gamma", -1.5f, 1.5f }, { ".beta", -1, 1 }, { ".running_mean", -0.5f, 0.5f }, { ".running_var", 0.1f, 2 },
-        { ".bias", -0.5f, 0.5f }, { ".slope", -0.5f, 0.5f }, { ".x_shift", -0.5f, 0.5f }, { ".y_shift", -0.5f, 0.5f },
-    };
-    const qg_params *p = qg_net_params(net);
-    for (int i = 0; i < p->count; i++)
-        for (int r = 0; r < COUNT(rows); r++)
-            if (ends_with(p->item[i]->name, rows[r].name))
-                fill_uniform(p->item[i]->value, qg_count(p->item[i]->shape), rows[r].lo, rows[r].hi, (uint64_t)(100 + i));
-}
-
-typedef struct rig {
-    qg_net  *net;
-    qg_tape *t;
-    float   *x;             /* [image.n] images */
-    qg_shape image;
-} rig;
-
-/* Takes a declared net, and n <= N images. */
-static bool begin_with(rig *r, qg_net *net, int n)
-{
-    *r = (rig){ .net = net, .t = qg_tape_new() };
-    if (!qg_net_build(net)) return false;
-    r->image = (qg_shape){ n, net->spec.height, net->spec.width, net->spec.channels };
-    r->x     = malloc(qg_count(r->image) * sizeof *r->x);
-    assert_non_null(r->x);
-    fill_uniform(r->x, qg_count(r->image), -1.2f, 1.2f, 16);
-    qg_tape_begin(r->t, QG_TRAIN, 1, 0);            /* ranges and steps look at the images */
-    if (!qg_net_forward(net, r->t, (qg_tensor){ r->image, r->x })) return false;
-    fill_parameters(net);
-    return true;
-}
-
-static bool begin(rig *r, qg_net *net) { return begin_with(r, net, N); }
-
-static void end(rig *r)
-{
-    free(r->x);
-    qg_tape_free(r->t);
-    qg_net_free(r->net);
-}
-
-static const qg_var *evaluated(rig *r, int n)
-{
-    qg_shape s = r->image;
-    s.n        = n;
-    qg_tape_begin(r->t, QG_EVAL, 1, 1);
-    const qg_var *y = qg_net_forward(r->net, r->t, (qg_tensor){ s, r->x });
-    if (!y) fail_msg("%s", qg_errmsg());
-    return y;
-}
+enum { N = MOST_IMAGES, LINE = 64 };
 
 /* --- the engine ----------------------------------------------------------------------------- */
 
@@ -260,10 +198,10 @@ static found check_choice(rig *r, const char *what)
     comparison   c = { .r = r, .e = &e, .n = together < (size_t)all ? (int)together : all, .what = what };
     assert_true(row <= 4096);
     qg_set_threads(1 + turn++ % 3);
-    const qg_var *y = evaluated(r, all);
+    const qg_var *y = rig_scores(r, all);
     assert_int_equal(row, qg_row(y->shape));
     memcpy(expected, y->data, (size_t)all * row * sizeof *expected);
-    if (c.n < all) evaluated(r, c.n);
+    if (c.n < all) rig_scores(r, c.n);
     c.out = qg__tape_attached(r->t, r->net);
     const int fewer[] = { c.n, some, c.n < all ? all : 0 };
     for (int i = 0; i < COUNT(fewer); i++) {
@@ -305,7 +243,7 @@ static void check_onnx(rig *r, const char *what)
     assert_non_null(x);
     for (size_t i = 0; i < IMAGES * qg_row(r->image); i++)
         x[i] = r->x[i / (c * pixels) * c * pixels + i % pixels * c + i / pixels % c];
-    const qg_var *y = evaluated(r, IMAGES);
+    const qg_var *y = rig_scores(r, IMAGES);
     if (!fault) fault = onnx_run(&m, IMAGES, x, scores);
     if (fault) fail_msg("%s: ONNX: %s", what, fault);
     assert_int_equal(m.out.dim[1], qg_row(y->shape));
@@ -333,54 +271,15 @@ static found check(rig *r, const char *what)
 
 /* --- schemes and shapes --------------------------------------------------------------------- */
 
-typedef struct shape {
-    int  c, out, kernel, stride, pad, groups;
-    bool same, norm, pool;
-} shape;
-
-static const shape shapes[] = {
-    { .c = 3, .out = 33, .kernel = 3, .stride = 1, .pad = 1, .norm = true, .pool = true },
-    { .c = 1, .out = 31, .kernel = 3, .stride = 2 },
-    { .c = 65, .out = 3, .kernel = 1, .stride = 1, .norm = true },
-    { .c = 33, .out = 1, .kernel = 5, .stride = 3, .pad = 2, .pool = true },
-    { .c = 6, .out = 9, .kernel = 3, .stride = 1, .pad = 1, .groups = 3, .norm = true },
-    { .c = 31, .out = 31, .kernel = 3, .stride = 2, .groups = 31, .same = true, .norm = true },
-    { .c = 63, .out = 65, .kernel = 2, .stride = 1, .pad = 1, .norm = true },
-};
-
-/* A float product, whose step then quantizes; the product of both schemes; one more that reads its codes. */
-static qg_net *pair_of(qg_quant w, qg_quant x, shape s, bool fold)
-{
-    const bool K = x.scheme && x.scheme->scale_output, rectifies = x.scheme && x.scheme->rectifies;
-    qg_net    *net = qg_net_new((qg_net_spec){ .height = 7, .width = 8, .channels = 2, .seed = 3, .fold_batchnorm = fold });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.c, .kernel = 3, .pad = 1 });
-    qg_net_batchnorm(net);
-    if (!rectifies) qg_net_relu(net);
-    if (s.pool) qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 2, .pad = 1 });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.out, .kernel = s.kernel, .stride = s.stride, .pad = s.pad,
-                                         .groups = K ? 1 : s.groups, .same = s.same, .weight = w, .input = x });
-    if (s.norm) qg_net_batchnorm(net);
-    if (!s.pool) qg_net_hardtanh(net);
-    qg_net_dense(net, (qg_dense_spec){ .out = 5, .weight = w, .input = x });
-    return net;
-}
-
 static void every_scheme_in_every_role_is_exact(void **state)
 {
     found all = { 0 };
-    for (int i = 0; i < TESTED_WEIGHTS * TESTED_INPUTS; i++) {
-        const int            k = i / TESTED_INPUTS, j = i % TESTED_INPUTS;
-        const tested_scheme *weight = &tested_weights[k], *input = &tested_inputs[j];
-        const qg_quant       w = tested_quant(weight, QG_WEIGHT), x = tested_quant(input, QG_INPUT);
-        const bool           K = x.scheme && x.scheme->scale_output;
-        const shape          s = shapes[(3 * k + j) % COUNT(shapes)];
-        const bool           fold = s.norm && weight->scheme && !K && (k + j) % 2;
-        char                 what[200];
-        rig                  r;
-        use_path((k + j) % PATHS);              /* every scheme on every path */
-        snprintf(what, sizeof what, "%s:%s x %s:%s, %d channels%s", w.scheme ? w.scheme->name : "float", weight->arguments,
-                 x.scheme ? x.scheme->name : "float", input->arguments, s.c, fold ? ", folded" : "");
-        if (!begin(&r, pair_of(w, x, s, fold))) fail_msg("%s: %s", what, qg_errmsg());
+    for (int i = 0; i < exported_count(EXPORTED_PAIRS); i++) {
+        const qg_quant x = tested_quant(&tested_inputs[i % TESTED_INPUTS], QG_INPUT);
+        char           what[WHAT_BYTES];
+        rig            r;
+        use_path((i / TESTED_INPUTS + i % TESTED_INPUTS) % PATHS);      /* every scheme on every path */
+        if (!rig_begin(&r, exported_declare(EXPORTED_PAIRS, i, what), N)) fail_msg("%s: %s", what, qg_errmsg());
         if (x.per_channel || x.bits == 10) {
             unsigned char *file;
             size_t         bytes;
@@ -391,7 +290,7 @@ static void every_scheme_in_every_role_is_exact(void **state)
             const found f = check(&r, what);
             all.codes += f.codes, all.floats += f.floats;
         }
-        end(&r);
+        rig_end(&r);
     }
     assert_true(all.codes > 1000 && all.floats > 1000);
 }
@@ -400,100 +299,48 @@ static void every_scheme_in_every_role_is_exact(void **state)
 
 static void every_layer_is_exact(void **state)
 {
-    static const char *const nets[] = {
-        "9C3p1-BN-R-MP2-12C3x1s2p0-BN-HT-20FC-SG-10",
-        "8C3-PR-8C3-RPR-8C3-PR(shared)-AP2-AF(scale=2,shift=0.5)-TH-10",
-        "8C3psame-BN(no-scale)-R-DW3-BN(no-shift)-R-16C1-BN-R-GAP-10",
-        "6C3b0-BN(whole)-6C3g3-BN(whole)-D0.5-10",
-        "8C3-BN-R-{8C3-BN-R-8C3-BN}-R-{16C3s2-BN-R-16C3-BN}:A-R-{16C3-BN-R-16C3-BN}:B-R-GAP-10",
-        "8C3-BN-R-{16C3s2-BN-R-16C3-BN}:pool-R-{16C3s2-BN}:poolB-PR-MP3s2p1-10",
-        "8C3-{BN-R-8C3-BN-R-8C3}-{BN-R-16C3s2-BN-R-16C3}:A-BN-R-AP3s2p1-GAP-10",
-        "8C3-BN-RPR-{8C3-BN}-RPR-{8C3-BN}-RPR-GAP-10",
-        "8C3-MP2-BN-R-D0.5-12C3-MP3s1p1-BN-20FC-BN-R-10-BN",
-        "R-4C3-10", "BN-4C3-SG-10",
-    };
-    static const struct { int w, x; } schemes[] = { { 0, 0 }, { 1, 0 }, { 4, 1 }, { 9, 2 }, { 16, 5 }, { 27, 19 }, { 0, 4 }, { 21, 10 }, { 31, 19 } };
-    for (int i = 0; i < COUNT(nets); i++)
-        for (int k = 0; k < COUNT(schemes); k++) {
-            rig                 r;
-            char                what[160];
-            const qg_model_spec spec = { .height = 12, .width = 8, .channels = 3, .classes = 10, .seed = 5,
-                                         .weight = tested_quant(&tested_weights[schemes[k].w], QG_WEIGHT),
-                                         .input  = tested_quant(&tested_inputs[schemes[k].x], QG_INPUT) };
-            use_path((i + k) % PATHS);
-            snprintf(what, sizeof what, "%s, %d", nets[i], k);
-            if (begin(&r, qg_net_from_text(nets[i], spec))) check(&r, what);
-            else if (schemes[k].x != K_INPUT || !strstr(qg_errmsg(), "xnor")) fail_msg("%s: %s", what, qg_errmsg());
-            end(&r);
-        }
+    for (int i = 0; i < exported_count(EXPORTED_LAYERS); i++) {
+        rig  r;
+        char what[WHAT_BYTES];
+        use_path((i / 9 + i) % PATHS);
+        if (rig_begin(&r, exported_declare(EXPORTED_LAYERS, i, what), N)) check(&r, what);
+        else if (!exported_may_fail(EXPORTED_LAYERS, i) || !strstr(qg_errmsg(), "xnor")) fail_msg("%s: %s", what, qg_errmsg());
+        rig_end(&r);
+    }
 }
 
-/* What no text has: concat, a quantizer that several layers read, a second result, codes of one layer in two codings. */
 static void branches_are_exact(void **state)
 {
-    const qg_quant w = qg_twn((qg_twn_spec){ 0 }), w8 = qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true });
-    const qg_quant inputs[] = { qg_sign((qg_sign_spec){ 0 }), qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
-                                qg_pact((qg_pact_spec){ .bits = 8 }), qg_pact((qg_pact_spec){ .bits = 32 }) };
-    for (int i = 0; i < COUNT(inputs); i++) {
-        rig     r;
-        qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 6, .channels = 3, .seed = 4 });
-        qg_net_avgpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 1, .pad = 1, .exclude_pad = i % 2 });
-        qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 1, .pad = 1, .exclude_pad = true });   /* as without */
-        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1 });
-        qg_layer *bn = qg_net_batchnorm(net), *q = qg_net_quantize(net, inputs[i]);
-        qg_layer *a  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1, .weight = w, .after = q });
-        qg_layer *b  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .weight = w8, .after = q });
-        qg_layer *f  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .after = q });
-        qg_layer *sum = qg_net_add(net, a, bn), *both = qg_net_concat(net, b, f);
-        qg_layer *head = qg_net_concat(net, sum, both);
-        qg_net_mark_output(sum);
-        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .stride = 2, .weight = w, .input = inputs[i], .after = head });
-        qg_net_dense(net, (qg_dense_spec){ .out = 300, .weight = w });
-        if (!begin(&r, net)) fail_msg("%s", qg_errmsg());
-        check(&r, "branches");
-        end(&r);
+    for (int i = 0; i < exported_count(EXPORTED_BRANCHES); i++) {
+        rig  r;
+        char what[WHAT_BYTES];
+        if (!rig_begin(&r, exported_declare(EXPORTED_BRANCHES, i, what), N)) fail_msg("%s", qg_errmsg());
+        check(&r, what);
+        rig_end(&r);
     }
 }
 
 /* --- models --------------------------------------------------------------------------------- */
 
-/* Narrow ones where the model can be narrow, and small images, except that cnv takes no smaller ones than its own. */
-static qg_net *model(const qg_model *m, int w, int x, int variant)
-{
-    const bool    own  = m->image.h < 32 || !strcmp(m->name, "cnv");
-    qg_model_spec spec = { .height = own ? m->image.h : 24, .width = own ? m->image.w : 16,
-                           .channels = m->image.c, .classes = 10, .seed = 5,
-                           .weight = tested_quant(&tested_weights[w], QG_WEIGHT),
-                           .input = tested_quant(&tested_inputs[x], QG_INPUT), .first_last = variant % 2 ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED };
-    const bool narrow = qg_keys_find(m->keys, "width", 5) >= 0, orders = qg_keys_find(m->keys, "order", 5) >= 0;
-    if (narrow) spec.option[QG_MODEL_WIDTH] = !strcmp(m->name, "mlp") ? 64 : 0.125;
-    if (orders) {
-        spec.option[QG_MODEL_ORDER]    = variant % 2;
-        spec.option[QG_MODEL_SHORTCUT] = variant % 3;
-    }
-    return qg_model_declare(m, spec);
-}
-
 static void every_model_is_exact(void **state)
 {
-    static const struct { int w, x; } schemes[] = { { 1, 0 }, { 8, 1 }, { 16, 5 }, { 28, 19 }, { 9, 2 } };
-    int variant = 0, K = 0;
-    for (const qg_model *const *m = qg_models; *m; m++)
-        for (int k = 0; k < COUNT(schemes); k++, variant++) {
-            char what[100];
-            rig  r;
-            const bool deep = strstr("resnet32 resnet44 resnet56", (*m)->name) || strstr((*m)->name, "net18");
-            if (deep && k != variant % COUNT(schemes)) continue;
-            use_path(variant % PATHS);
-            snprintf(what, sizeof what, "%s, %d", (*m)->name, k);
-            if (begin_with(&r, model(*m, schemes[k].w, schemes[k].x, variant), 3)) {
-                check(&r, what);
-                K += schemes[k].x == K_INPUT;
-            } else if (schemes[k].x != K_INPUT || !strstr(qg_errmsg(), "xnor scales")) {       /* not every model can have K */
-                fail_msg("%s: %s", what, qg_errmsg());
-            }
-            end(&r);
+    const int schemes = 5;
+    int       K = 0;
+    for (int i = 0; i < exported_count(EXPORTED_MODELS); i++) {
+        const char *name = qg_models[i / schemes]->name;
+        char        what[WHAT_BYTES];
+        rig         r;
+        const bool  deep = strstr("resnet32 resnet44 resnet56", name) || strstr(name, "net18");
+        if (deep && i % schemes != i % 2) continue;
+        use_path(i % PATHS);
+        if (rig_begin(&r, exported_declare(EXPORTED_MODELS, i, what), 3)) {
+            check(&r, what);
+            K += exported_may_fail(EXPORTED_MODELS, i);
+        } else if (!exported_may_fail(EXPORTED_MODELS, i) || !strstr(qg_errmsg(), "xnor scales")) {     /* not every model can have K */
+            fail_msg("%s: %s", what, qg_errmsg());
         }
+        rig_end(&r);
+    }
     assert_true(K > 4);
 }
 
@@ -557,7 +404,7 @@ static void normalisation_and_notes_are_inside(void **state)
     size_t         bytes, memory;
     float          mean[90], deviation[90], scores[N * 4];
     const qg_infer *net;
-    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), qg_pact((qg_pact_spec){ 0 }))));
+    assert_true(rig_begin(&r, small(qg_twn((qg_twn_spec){ 0 }), qg_pact((qg_pact_spec){ 0 })), N));
     for (size_t i = 0; i < sizeof byte; i++) byte[i] = (unsigned char)(i * 37 % 256);
     fill_uniform(mean, 90, 0, 1, 1);
     fill_uniform(deviation, 90, 0.1f, 1, 2);
@@ -574,13 +421,13 @@ static void normalisation_and_notes_are_inside(void **state)
         const size_t work = qg_infer_context_bytes(net, N);
         void        *context = aligned_alloc(LINE, work);
         assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, work), QG_INFER_OK);
-        assert_memory_equal(scores, evaluated(&r, N)->data, sizeof scores);
+        assert_memory_equal(scores, rig_scores(&r, N)->data, sizeof scores);
         assert_string_equal(qg_infer_note(net, "data"), "cats");
         assert_string_equal(qg_infer_note(net, "class-names"), notes[1].value);
         assert_null(qg_infer_note(net, "digest"));
         free(file), free(at), free(context);
     }
-    end(&r);
+    rig_end(&r);
 }
 
 /* Where codes meet codes, neither the file nor a score depends on the instruction set. */
@@ -602,7 +449,7 @@ static void codes_are_the_same_on_every_path(void **state)
         qg_net_batchnorm(net);
         qg_net_dense(net, (qg_dense_spec){ .out = 10, .weight = weight, .input = input });
         use_path(0);
-        assert_true(begin(&r, net));
+        assert_true(rig_begin(&r, net, N));
         for (int path = 0; path < PATHS; path++) {
             unsigned char *same;
             size_t         n;
@@ -620,7 +467,7 @@ static void codes_are_the_same_on_every_path(void **state)
             unload(&e);
         }
         free(file);
-        end(&r);
+        rig_end(&r);
     }
 }
 
@@ -633,7 +480,7 @@ static void a_step_of_training_decides_what_has_started(void **state)
                                                                      : qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED });
         w.after = 5, x.after = 9;
         rig r;
-        assert_true(begin(&r, small(w, x)));
+        assert_true(rig_begin(&r, small(w, x), N));
         for (uint64_t step = 4; step <= 10; step += 3) {
             unsigned char  *file;
             size_t          bytes, memory;
@@ -652,7 +499,7 @@ static void a_step_of_training_decides_what_has_started(void **state)
             assert_memory_equal(scores, y->data, sizeof scores);
             free(file), free(at), free(context);
         }
-        end(&r);
+        rig_end(&r);
     }
 }
 
@@ -734,7 +581,7 @@ static void numbers_must_be_finite(void **state)
     unsigned char *file;
     size_t         bytes;
     rig            r;
-    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    assert_true(rig_begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 }), N));
     for (int i = 0; i < COUNT(rows); i++) {
         const qg_params *p = qg_net_params(r.net);
         for (int k = 0; k < p->count; k++) {
@@ -758,7 +605,7 @@ static void numbers_must_be_finite(void **state)
     };
     for (int i = 0; i < COUNT(specs); i++)
         assert_failed(qg_export_bytes(r.net, specs[i].spec, &file, &bytes), QG_EARG, specs[i].says);
-    end(&r);
+    rig_end(&r);
 }
 
 static void a_file_is_replaced_as_a_whole(void **state)
@@ -767,7 +614,7 @@ static void a_file_is_replaced_as_a_whole(void **state)
     unsigned char *there, *file;
     size_t         n, bytes;
     rig            r;
-    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    assert_true(rig_begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 }), N));
     assert_ok(qg_export(r.net, path, (qg_export_spec){ .floats_only = true }));
     assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes));
     qg_net_params(r.net)->item[0]->value[0] = NAN;
@@ -778,7 +625,7 @@ static void a_file_is_replaced_as_a_whole(void **state)
     free(there), free(file);
     qg_net_params(r.net)->item[0]->value[0] = 0;
     assert_failed(qg_export(r.net, "no/such/net.qg", (qg_export_spec){ .floats_only = true }), QG_EIO, "no/such/net.qg");
-    end(&r);
+    rig_end(&r);
 }
 
 static int leave(void **state)
