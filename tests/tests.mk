@@ -1,7 +1,7 @@
 # The test programs, the checks that go beyond them, and measurements.
 
 .PHONY: test-programs check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage
-.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-export check-training
+.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-export check-c check-training
 
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
@@ -145,6 +145,11 @@ check-pytorch: deps   ## imports nets of PyTorch and compares their scores; need
 check-export: data   ## nets of every scheme and model in ONNX Runtime, natively and in WASM (docs/export.md)
 	+@$(SUB) $(BUILD)/tests/export/nets $(SHARED_LIBRARIES)
 	@sh tests/export/run.sh $(BUILD) $(IMAGES)
+
+check-c: data   ## nets in C on other compilers and machines compute what the engine computes (docs/plain-c.md)
+	+@$(SUB) $(BUILD)/qgrad $(BUILD)/libqgrad_infer.a $(BUILD)/tests/layers/test_export_c
+	@sh tests/export/c.sh $(BUILD)
+	@QGRAD_EVERY=1 $(BUILD)/tests/layers/test_export_c
 
 SEEDS ?= 5
 check-training: data   ## compares the first losses of Larq's and Brevitas' MNIST examples; needs the environment of check-originals
