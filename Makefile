@@ -73,7 +73,7 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 # --- what is built ----------------------------------------------------------------------------------
 
 .DEFAULT_GOAL := all
-.PHONY: all examples help deps data demo test check clean FORCE
+.PHONY: all examples help deps data demo page test check clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -127,6 +127,10 @@ demo: deps   ## builds, fetches MNIST and trains a ternary net
 	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
 # The flags above are evaluated when make starts, so a second make finds what deps has installed.
+page: deps   ## a web page in which the net of RUN (runs/demo) reads drawn digits; needs clang and lld
+	+@$(SUB) $(BUILD)/qgrad
+	@sh tools/page/page.sh $(BUILD) "$(or $(RUN),runs/demo)"
+
 test: deps   ## builds and runs every test, in under two minutes
 	+@$(SUB) WERROR=-Werror all examples test-programs
 	@CC="$(CC)" SANITIZE="$(SANITIZE)" sh tests/run.sh $(BUILD)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Opens the report of a short run in headless Chromium, at the widths of a desktop and of a phone: the page has its charts and
-# pictures, logs no error, and is no wider than the window.  Then the page of the course (tests/staircase.py).  Part of `make check`.
+# pictures, logs no error, and is no wider than the window.  Then the page of the course (tests/staircase.py), and the page of
+# the run's net (tests/drawn.py).  Part of `make check`.
 #     sh tests/page.sh [BUILD]
 set -eu
 build=${1:-build}
@@ -38,5 +39,9 @@ for width in 1280 390; do
     echo "tests/page.sh: width $width: $3 charts, $4 pictures, nothing logged"
 done
 
-command -v python3 >/dev/null || { echo "tests/staircase.py: skipped: no python3"; exit 0; }
+command -v python3 >/dev/null || { echo "tests/staircase.py, tests/drawn.py: skipped: no python3"; exit 0; }
 python3 tests/staircase.py "$build" "$browser"
+
+command -v clang >/dev/null && command -v wasm-ld >/dev/null || { echo "tests/drawn.py: skipped: no clang or wasm-ld"; exit 0; }
+sh tools/page/page.sh "$build" "$dir/run" >/dev/null || fail "make page failed"
+python3 tests/drawn.py "$build" "$browser" "$dir/run"
