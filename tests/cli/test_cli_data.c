@@ -32,7 +32,8 @@ static void test_refusals(void **state)
                    "datasets/fetch.sh cifar10");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");
-    assert_refuses(TRAIN "--normalise channel:x=1", 2, "channel: unknown option 'x'; available: mean, deviation");
+    assert_refuses(TRAIN "--normalise channel:x=1", 2,
+                   "channel: unknown option 'x'; available: mean, deviation");
     assert_refuses(TRAIN "--augment pad=0", 2, "augmentation: pad is 0, not in 1..4096");
     assert_refuses(TRAIN "--augment flip,rotate", 2, "augmentation: unknown option 'rotate'; available: pad");
     assert_refuses(TRAIN "--augment border=reflect", 2, "border has no effect with pad=0; it requires pad=1..4096");
