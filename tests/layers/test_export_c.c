@@ -91,7 +91,7 @@ static bool is_refused(const qg_net *net)
 static void nets_of_every_sort_are_exact(void **state)
 {
     static const int steps[EXPORTED_SORTS] = { 101, 23, 2, 0 };
-    for (int sort = 0; sort < EXPORTED_SORTS; sort++) {
+    for (exported_sort sort = 0; sort < EXPORTED_SORTS; sort++) {
         const int step = getenv("QGRAD_EVERY") ? 1 : steps[sort], n = step ? exported_count(sort) : 0;
         for (int i = 0; i < n; i += step) {
             char what[WHAT_BYTES];
