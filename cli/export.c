@@ -32,8 +32,8 @@ static qg_status configure(exporter *e, bool *usage)
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
-    qg_status status = qg_export_format_parse(config_text(e->asked, "to"), &e->spec.format);
-    if (!status) status = output_check(config_text(e->asked, "out"), kinds[e->spec.format]);
+    e->spec.format = (qg_export_format)config_word(e->asked, "to");
+    const qg_status status = output_check(config_text(e->asked, "out"), kinds[e->spec.format]);
     if (status) return status;
     e->run = run_open(e->asked);
     return e->run ? QG_OK : qg_errcode();

@@ -48,30 +48,18 @@ qg_status qg__export_packed_size(const qg_net *net, qg_export_spec spec, size_t 
     return status;
 }
 
-static const struct {
-    const char *word;
-    qg__writer *write;
-} formats[] = {
-    [QG_EXPORT_PACKED] = { "packed", qg__write_packed },
-    [QG_EXPORT_ONNX]   = { "onnx",   qg__write_onnx },
-    [QG_EXPORT_C]      = { "c",      qg__write_c },
+static qg__writer *const writers[] = {
+    [QG_EXPORT_PACKED] = qg__write_packed, [QG_EXPORT_ONNX] = qg__write_onnx, [QG_EXPORT_C] = qg__write_c
 };
 
-enum { FORMATS = sizeof formats / sizeof *formats };
-
-qg_status qg_export_format_parse(const char *text, qg_export_format *format)
-{
-    for (int f = 0; text && f < FORMATS; f++)
-        if (!strcmp(text, formats[f].word)) return *format = (qg_export_format)f, QG_OK;
-    return text ? qg_fail(QG_EARG, "export: there is no format '%s'", text) : qg__fail_null(QG_EARG, "text");
-}
+enum { FORMATS = sizeof writers / sizeof *writers };
 
 qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char **file, size_t *bytes)
 {
     if ((unsigned)spec.format >= FORMATS) return qg_fail(QG_EARG, "export: there is no format %d", (int)spec.format);
     qg__records s;
     qg_status   status = records_of(net, spec, false, &s);
-    if (!status) status = formats[spec.format].write(net, &s, spec, file, bytes);
+    if (!status) status = writers[spec.format](net, &s, spec, file, bytes);
     qg__records_free(&s);
     return status;
 }

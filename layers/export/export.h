@@ -49,8 +49,4 @@ qg_status qg_export(const qg_net *net, const char *path, qg_export_spec spec);
 QG_MUST_CHECK
 qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char **file, size_t *bytes);
 
-/* "packed", "onnx", "c".  Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status qg_export_format_parse(const char *text, qg_export_format *format);
-
 #endif
