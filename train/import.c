@@ -86,7 +86,7 @@ static qg_status count_classes(import *m)
 
 static qg_status configure(import *m)
 {
-    bool      exists = false, usage;
+    bool      usage;
     qg_status status = qg__recipe_status(m->spec->recipe);
     if (!status && (!m->spec->weights || !m->spec->dir))
         status = qg_fail(QG_EARG, "import: %s is NULL", m->spec->dir ? "weights" : "dir");
@@ -104,8 +104,7 @@ static qg_status configure(import *m)
                          "or pass channel:mean=..,deviation=..",
                          qg__recipe_value(&m->config, "normalise"));
     if (status) return status;
-    status = qg__file_exists_in(QG_BY_PATH, m->spec->dir, &exists);
-    return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists", m->spec->dir);
+    return qg__made_check_dir(m->spec->dir);
 }
 
 /* --- images ----------------------------------------------------------------------------------- */

@@ -74,6 +74,13 @@ static qg_status write_files(qg__made *m)
     return status ? status : write_result(m);
 }
 
+qg_status qg__made_check_dir(const char *dir)
+{
+    bool            exists;
+    const qg_status status = qg__file_exists_in(QG_BY_PATH, dir, &exists);
+    return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists", dir);
+}
+
 qg_status qg__made_write(qg__made *m, const char *dir)
 {
     char      part[QG__PATH_BYTES], why[512];

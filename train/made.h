@@ -7,7 +7,7 @@
 #include "train/run.h"
 
 typedef struct qg__made {
-    qg_recipe *recipe; /* its configuration, every key; borrowed, as are net and the loaders */
+    qg_recipe    *recipe;       /* its configuration, every key; borrowed, as are net and the loaders */
     qg_net       *net;
     qg_loader    *train;        /* what its files note of images */
     qg_loader    *test;         /* NULL: it is not measured */
@@ -17,6 +17,10 @@ typedef struct qg__made {
     qg_fit_spec   spec;
     qg__run       run;          /* .lock is QG_BY_PATH before */
 } qg__made;
+
+/* Checks that dir is free, before work is done for it.  Fails with QG_ESTATE: it exists; QG_EIO. */
+QG_MUST_CHECK
+qg_status qg__made_check_dir(const char *dir);
 
 /* Measures the net and writes a run before its first step to dir, which must not exist.  The
  * directory appears with all files or not at all: they are written to DIR.part, which is then

@@ -81,11 +81,9 @@ static qg_status refuse_program(const qg_run *r)
 
 static qg_status configure(quantization *z)
 {
-    bool      exists = false;
     qg_status status = qg__recipe_status(z->asked->changes);
     if (!status && z->of->said) status = refuse_program(z->of);
-    if (!status) status = qg__file_exists_in(QG_BY_PATH, z->asked->dir, &exists);
-    if (!status && exists) status = qg_fail(QG_ESTATE, "%s already exists", z->asked->dir);
+    if (!status) status = qg__made_check_dir(z->asked->dir);
     if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->config);
     if (!status) status = qg__recipe_over(&z->config, z->asked->changes, 0, 0);
