@@ -2,7 +2,10 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
 
 
@@ -124,3 +127,18 @@ class Browser:
         except (Failure, OSError):
             pass
         self.process.wait(timeout=30)
+
+
+def run(test, program, page):
+    """Calls test(browser, scratch), where scratch is a directory that goes.  A failure ends this process."""
+    scratch = tempfile.mkdtemp()
+    try:
+        browser = Browser(program, scratch + "/profile", page)
+        try:
+            test(browser, scratch)
+        finally:
+            browser.close()
+    except Failure as failure:
+        sys.exit("%s: error: %s" % (os.path.relpath(sys.argv[0]), failure))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

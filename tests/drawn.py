@@ -9,12 +9,10 @@ BUILD/page has the page of RUN; DIRECTORY gets a screenshot.
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
-from chromium import Browser, Failure, check
+from chromium import check, run
 
 BUILD, BROWSER, RUN = sys.argv[1:4]
 PAGE = os.path.abspath(BUILD + "/page/page.html")
@@ -77,33 +75,24 @@ def to_bmp(name, side, image):
     return name
 
 
-def main():
+def main(browser, scratch):
     size = os.path.getsize(PAGE)
     check(size <= MOST_BYTES, "the page has %d bytes, %d are allowed" % (size, MOST_BYTES))
-    scratch = tempfile.mkdtemp()
     directory = sys.argv[4] if len(sys.argv) > 4 else scratch
-    browser = Browser(BROWSER, scratch + "/profile", "file://" + PAGE)
-    try:
-        for width in 390, 1280:
-            browser.window(width)
-            browser.open()
-            check(browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a window of %d" % width)
-        side = browser.run("W")
-        drawn = [draw(browser, strokes) for strokes in DIGITS]
-        with open(directory + "/page.png", "wb") as out:
-            out.write(browser.screenshot())
-        browser.check_quiet()
-        check(all(d["steps"] == drawn[0]["steps"] and len(d["steps"]) > 1 for d in drawn), "not all steps are shown")
-        check_scores(drawn, side, scratch)
-        right = sum(d["label"] == i for i, d in enumerate(drawn))
-        print("tests/drawn.py: %d bytes; the scores of ten drawn digits, %d of them recognised, are those of the program and of qgrad predict"
-              % (size, right))
-    finally:
-        browser.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+    for width in 390, 1280:
+        browser.window(width)
+        browser.open()
+        check(browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a window of %d" % width)
+    side = browser.run("W")
+    drawn = [draw(browser, strokes) for strokes in DIGITS]
+    with open(directory + "/page.png", "wb") as out:
+        out.write(browser.screenshot())
+    browser.check_quiet()
+    check(all(d["steps"] == drawn[0]["steps"] and len(d["steps"]) > 1 for d in drawn), "not all steps are shown")
+    check_scores(drawn, side, scratch)
+    right = sum(d["label"] == i for i, d in enumerate(drawn))
+    print("tests/drawn.py: %d bytes; the scores of ten drawn digits, %d of them recognised, are those of the program and of qgrad predict"
+          % (size, right))
 
 
-try:
-    main()
-except Failure as failure:
-    sys.exit("tests/drawn.py: error: %s" % failure)
+run(main, BROWSER, "file://" + PAGE)

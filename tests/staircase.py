@@ -10,12 +10,10 @@ DIRECTORY gets the screenshots, and what Chromium prints.
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
-from chromium import Browser, Failure, check
+from chromium import check, run
 
 BUILD, BROWSER = sys.argv[1:3]
 PAGE = "file://" + os.path.abspath("docs/course/staircase.html")
@@ -237,24 +235,15 @@ def pictures(b, directory):
     return "%d screenshots, and a page on paper" % made
 
 
-def main():
+def main(browser, scratch):
     size = os.path.getsize("docs/course/staircase.html")
     check(size <= MOST_BYTES, "the page has %d bytes, %d are allowed" % (size, MOST_BYTES))
-    scratch = tempfile.mkdtemp()
     directory = sys.argv[3] if len(sys.argv) > 3 else scratch
-    browser = Browser(BROWSER, scratch + "/profile", PAGE)
-    try:
-        browser.window(1280)
-        browser.open()
-        for part in quantizers, moons, drags, uses_keys, plays, predicts, keeps_address, lambda b: pictures(b, directory):
-            print("tests/staircase.py:", part(browser), flush=True)
-            browser.check_quiet()
-    finally:
-        browser.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+    browser.window(1280)
+    browser.open()
+    for part in quantizers, moons, drags, uses_keys, plays, predicts, keeps_address, lambda b: pictures(b, directory):
+        print("tests/staircase.py:", part(browser), flush=True)
+        browser.check_quiet()
 
 
-try:
-    main()
-except Failure as failure:
-    sys.exit("tests/staircase.py: error: %s" % failure)
+run(main, BROWSER, PAGE)

@@ -7,8 +7,9 @@
  * column and "refused" with the reason, or
  *
  *     exact   0: a layer before the last quantizer sums floats, or there is no quantizer; 1: later ones do;
- * 2: none does codes   how many the values of NAME.codes.qg and NAME.codes.onnx may have, which are those
- * of the last quantizer, or with exact 0 of the first one after a sum of floats; 0: there are no such files
+ *             2: none does
+ *     codes   how many the values of NAME.codes.qg and NAME.codes.onnx may have, which are those of the last
+ *             quantizer, or with exact 0 of the first one after a sum of floats; 0: there are no such files
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "layers/models/text.h"
 #include "layers/plan.h"
 #include "tests/support/coded.h"
+#include "tests/support/exported.h"
 #include "tests/support/nets.h"
 #include "tests/support/testing.h"
 
@@ -29,11 +31,6 @@ static const char *directory;
 static const float mean[] = { 0.2f, 0.3f, 0.25f }, deviation[] = { 0.35f, 0.3f, 0.4f };
 
 /* --- nets --------------------------------------------------------------------------------------- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    return strlen(text) >= strlen(end) && !strcmp(text + strlen(text) - strlen(end), end);
-}
 
 /* Norms that move most thresholds. */
 static void fill_parameters(const qg_params *p)
@@ -218,25 +215,13 @@ static void export_schemes(void)
 
 static void export_texts(void)
 {
-    static const char *const texts[] = {
-        "9C3p1-BN-R-MP2-12C3x1s2p0-BN-HT-20FC-SG-10",
-        "8C3-PR-8C3-RPR-8C3-PR(shared)-AP2-AF(scale=2,shift=0.5)-TH-10",
-        "8C3psame-BN(no-scale)-R-DW3-BN(no-shift)-R-16C1-BN-R-GAP-10",
-        "6C3b0-BN(whole)-6C3g3-BN(whole)-D0.5-10",
-        "8C3-BN-R-{8C3-BN-R-8C3-BN}-R-{16C3s2-BN-R-16C3-BN}:A-R-{16C3-BN-R-16C3-BN}:B-R-GAP-10",
-        "8C3-BN-R-{16C3s2-BN-R-16C3-BN}:pool-R-{16C3s2-BN}:poolB-PR-MP3s2p1-10",
-        "8C3-{BN-R-8C3-BN-R-8C3}-{BN-R-16C3s2-BN-R-16C3}:A-BN-R-AP3s2p1-GAP-10",
-        "8C3-BN-RPR-{8C3-BN}-RPR-{8C3-BN}-RPR-GAP-10",
-        "8C3-MP2-BN-R-D0.5-12C3-MP3s1p1-BN-20FC-BN-R-10-BN",
-        "R-4C3-10", "BN-4C3-SG-10",
-    };
     const qg_choice first = image_codes("conv1");
     char            name[NAME_BYTES];
-    for (int i = 0; i < COUNT(texts); i++)
+    for (int i = 0; i < EXPORTED_TEXTS; i++)
         for (int k = 0; k < COUNT(pairs); k++) {
             snprintf(name, sizeof name, "text-%d-%d", i, k);
-            export_net(qg_net_from_text(texts[i], spec_of(pairs[k], 32, &first)), name, "nets as text",
-                       texts[i], pairs[k].title);
+            qg_net *net = qg_net_from_text(exported_texts[i], spec_of(pairs[k], 32, &first));
+            export_net(net, name, "nets as text", exported_texts[i], pairs[k].title);
         }
 }
 

@@ -112,7 +112,7 @@ static qg_net *pair(int i, char *what)
 
 /* --- layers --------------------------------------------------------------------------------- */
 
-static const char *const texts[] = {
+const char *const exported_texts[EXPORTED_TEXTS] = {
     "9C3p1-BN-R-MP2-12C3x1s2p0-BN-HT-20FC-SG-10",
     "8C3-PR-8C3-RPR-8C3-PR(shared)-AP2-AF(scale=2,shift=0.5)-TH-10",
     "8C3psame-BN(no-scale)-R-DW3-BN(no-shift)-R-16C1-BN-R-GAP-10",
@@ -131,7 +131,7 @@ static const struct { int w, x; } text_schemes[] = {
 static qg_net *layers(int i, char *what)
 {
     const int           k = i % COUNT(text_schemes);
-    const char         *text = texts[i / COUNT(text_schemes)];
+    const char         *text = exported_texts[i / COUNT(text_schemes)];
     const qg_model_spec spec = { .height = 12, .width = 8, .channels = 3, .classes = 10, .seed = 5,
                                  .weight = tested_quant(&tested_weights[text_schemes[k].w], QG_WEIGHT),
                                  .input  = tested_quant(&tested_inputs[text_schemes[k].x], QG_INPUT) };
@@ -199,7 +199,7 @@ int exported_count(exported_sort sort)
     int n = 0;
     while (qg_models[n]) n++;
     return sort == EXPORTED_PAIRS    ? TESTED_WEIGHTS * TESTED_INPUTS
-           : sort == EXPORTED_LAYERS ? COUNT(texts) * COUNT(text_schemes)
+           : sort == EXPORTED_LAYERS ? EXPORTED_TEXTS * COUNT(text_schemes)
            : sort == EXPORTED_MODELS ? n * COUNT(model_schemes)
                                      : 4;
 }

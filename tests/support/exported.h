@@ -34,6 +34,10 @@ typedef enum exported_sort {
     EXPORTED_PAIRS, EXPORTED_LAYERS, EXPORTED_BRANCHES, EXPORTED_MODELS, EXPORTED_SORTS
 } exported_sort;
 
+/* The nets of layers, with every kind that texts have. */
+enum { EXPORTED_TEXTS = 11 };
+extern const char *const exported_texts[EXPORTED_TEXTS];
+
 int           exported_count(exported_sort sort);
 qg_net       *exported_declare(exported_sort sort, int i, char what[WHAT_BYTES]);
 bool          exported_may_fail(exported_sort sort, int i);
