@@ -11,8 +11,6 @@
 #include "core/io/number.h"
 #include "layers/export/export.h"
 
-enum { NOTES = 5 };
-
 /* What output_check takes for a file of the format. */
 static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXPORT_ONNX] = OUTPUT_ONNX,
                                      [QG_EXPORT_C] = OUTPUT_C };
@@ -20,11 +18,11 @@ static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXP
 typedef struct exporter {
     config        *asked;
     qg_run        *run;
-    char           digest[17];
-    qg_note        note[NOTES];
-    qg_export_spec spec;
+    run_export     of;
     size_t         net_bytes, bytes;
 } exporter;
+
+static qg_export_format format_of(const exporter *e) { return (qg_export_format)config_word(e->asked, "to"); }
 
 static qg_status configure(exporter *e, bool *usage)
 {
@@ -32,52 +30,21 @@ static qg_status configure(exporter *e, bool *usage)
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
     *usage = false;
-    e->spec.format = (qg_export_format)config_word(e->asked, "to");
-    const qg_status status = output_check(config_text(e->asked, "out"), kinds[e->spec.format]);
+    const qg_status status = output_check(config_text(e->asked, "out"), kinds[format_of(e)]);
     if (status) return status;
     e->run = run_open(e->asked);
     return e->run ? QG_OK : qg_errcode();
 }
 
-static qg_status take_normalisation(exporter *e)
-{
-    if (qg_preprocess_numbers(qg_run_preprocess(e->run), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
-        return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s", qg_run_directory(e->run),
-                       qg_errmsg());
-    return QG_OK;
-}
-
-static void note(exporter *e, const char *key, const char *value)
-{
-    if (value) e->note[e->spec.notes++] = (qg_note){ key, value };
-}
-
-/* As --data takes it; without the paths of files. */
-static const char *data_note(const char *data)
-{
-    return run_data_names_files(data) ? "arrays" : data;
-}
-
-static void take_notes(exporter *e)
-{
-    run_digest(e->run, e->digest);
-    note(e, "model", qg_run_get(e->run, "model"));
-    if (!qg_run_config(e->run)) note(e, "data", data_note(qg_run_get(e->run, "data")));
-    note(e, "class-names", qg_run_note(e->run, "class-names"));
-    note(e, "digest", e->digest);
-    note(e, "file", run_file_name(e->run));
-    e->spec.note = e->note;
-    e->spec.nchw = !strcmp(config_text(e->asked, "input-layout"), "nchw");
-    e->spec.step = qg_run_steps(e->run);
-}
-
 static qg_status write_file(exporter *e)
 {
     unsigned char *file;
-    qg_status      status = qg_export_bytes(qg_run_net(e->run), e->spec, &file, &e->bytes);
+    e->of.spec.format = format_of(e);
+    e->of.spec.nchw   = !strcmp(config_text(e->asked, "input-layout"), "nchw");
+    qg_status status  = qg_export_bytes(qg_run_net(e->run), e->of.spec, &file, &e->bytes);
     if (status) return status;
     e->net_bytes = qg_net_packed_bytes(qg_run_net(e->run));
-    status       = output_write(config_text(e->asked, "out"), kinds[e->spec.format], file, e->bytes);
+    status       = output_write(config_text(e->asked, "out"), kinds[format_of(e)], file, e->bytes);
     free(file);
     return status;
 }
@@ -102,18 +69,18 @@ static void print(const exporter *e)
         qg__json_integer(&j, "packed_bytes", e->net_bytes);
         qg__json_integer(&j, "file_bytes", e->bytes);
         qg__json_flag(&j, "float_inputs", has_float_inputs(e->run));
-        qg__json_text(&j, "digest", e->digest);
+        qg__json_text(&j, "digest", e->of.digest);
         qg__json_end(&j);
         return;
     }
     print_safe(stdout, "run            %s\n", qg_run_file(e->run));
     print_safe(stdout, "file           %s, %zu bytes\n", config_text(e->asked, "out"), e->bytes);
     char         ratio[QG_NUMBER_BYTES];
-    const bool   packed = e->spec.format == QG_EXPORT_PACKED;
-    const size_t net    = e->spec.format == QG_EXPORT_ONNX ? e->bytes : e->net_bytes;      /* in C as packed */
+    const bool   packed = format_of(e) == QG_EXPORT_PACKED;
+    const size_t net    = format_of(e) == QG_EXPORT_ONNX ? e->bytes : e->net_bytes;      /* in C as packed */
     printf("net            %zu bytes, %zu as float: %s\n", net, floats, qg__number_ratio(ratio, net, floats));
     if (packed) printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - net);
-    printf("digest         %s\n", e->digest);
+    printf("digest         %s\n", e->of.digest);
     if (packed && has_float_inputs(e->run))
         print_safe(stdout, "inputs         floats, which take several times as long as codes of 8 bits: qgrad quantize --run %s\n",
                    qg_run_directory(e->run));
@@ -124,11 +91,7 @@ static int export_run(exporter *e)
     bool      usage;
     qg_status status = configure(e, &usage);
     if (status) return options_report("qgrad export", usage);
-    status = qg_run_predict(e->run, 0, NULL, NULL);
-    if (!status) status = take_normalisation(e);
-    if (status) return qg_print_error("qgrad export");
-    take_notes(e);
-    if (write_file(e)) return qg_print_error("qgrad export");
+    if (run_export_of(e->run, &e->of) || write_file(e)) return qg_print_error("qgrad export");
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }
