@@ -35,11 +35,11 @@ static const option of_weights[] = {
 
 static const option others[] = {
     { "add", QG_RECIPE_TEXT, .value = "DIR",
-      .help = "copy the logs of a finished run to results/ first" },
+      .help = "copy the logs of a finished run to results/ first, and its net\nif it is the first of its row" },
     { "repeat", QG_RECIPE_TEXT, .value = "ROW",
       .help = "train a row again, up to the first epoch that is not as logged" },
     { "check", QG_RECIPE_FLAG,
-      .help = "write nothing; fail if the page does not match the logs" },
+      .help = "write nothing; fail if pages and nets do not match the logs" },
     { "run", QG_RECIPE_TEXT, .value = "DIR",
       .help = "the run directory, or a checkpoint of its own; required" },
     { "calibrate", QG_RECIPE_INTEGER, .value = "N", .min = 1, .max = 1e9,

@@ -8,7 +8,7 @@ build=${BUILD:-build}
 dir=$build/tests/docs
 status=0
 rm -rf "$dir" && mkdir -p "$dir"
-pages="README.md CONTRIBUTING.md $(echo docs/*.md docs/course/*.md results/*.md)"
+pages="README.md CONTRIBUTING.md $(echo docs/*.md docs/course/*.md results/*.md results/*/README.md)"
 for page in $pages; do
     awk -v stem="$dir/$(basename "$page" .md)" '
         /^```c$/ { n++; on = 1; file = stem "-" n ".c"; print "#include \"qgrad.h\"" > file; next }

@@ -222,6 +222,7 @@ static void test_an_interrupted_add_is_no_obstacle(void **state)
     copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/config.toml");
     copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/metrics.csv.1-0.tmp");
     copy("results/README.md", "results/README.md.1-0.tmp");
+    copy("results/twn/net.qg", "results/twn/net.qg.1-0.tmp");
     assert_status("results --check", 0);
     assert_status("results --add runs/twn/seed-10", 0);
     for (int i = 0; i < 2; i++) assert_int_equal(access(rest[i], F_OK), -1);
@@ -250,7 +251,7 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
 {
     copy("results", "kept");
     edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
-    assert_refuses("results --check", 1, "results/README.md:26: is '| [twn](twn) | A paper |");
+    assert_refuses("results --check", 1, "results/README.md:28: is '| [twn](twn) | A paper |");
     assert_status("results", 0);
     assert_status("results --check", 0);
     edit_result("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
@@ -334,6 +335,91 @@ static void test_there_is_no_table_where_there_are_no_recipes(void **state)
     assert_int_equal(chdir(root), 0);
 }
 
+/* --- the net of a row ----------------------------------------------------------------------- */
+
+static void test_the_first_run_of_a_row_gives_its_net(void **state)
+{
+    char line[128];
+    assert_status("export runs/twn/seed-10 -o exported.qg --json", 0);
+    assert_same_file("exported.qg", "results/twn/net.qg");
+    snprintf(line, sizeof line, "/packed-files.md) of %.0f bytes.\n", last_number("file_bytes"));
+    assert_holds("results/twn/README.md", line);
+    snprintf(line, sizeof line, "- Weights: digest %s, arithmetic 2, commit ", last_text("digest"));
+    assert_holds("results/twn/README.md", line);
+    assert_holds("results/twn/README.md", "A paper.  Reported test accuracy: 99.35 % (replication).");
+    assert_holds("results/twn/README.md", "\nDeviations: the images are noise.\n");
+    assert_holds("results/twn/README.md", "MNIST is by Y. LeCun");
+    assert_status("infer results/twn/net.qg --data-dir set --json", 0);
+    snprintf(line, sizeof line, "epoch: %.2f ± %.2f %% (", 100 * last_number("test_accuracy"),
+             100 * last_number("test_accuracy_stderr"));
+    assert_holds("results/twn/README.md", line);
+    assert_status("results --add runs/twn/seed-11", 0);
+    assert_same_file("exported.qg", "results/twn/net.qg");
+    /* The first one under this arithmetic. */
+    edit_result("results/twn/seed-10/result.json", "\"arithmetic\":2,", "");
+    assert_status("results --add runs/twn/seed-11", 0);
+    assert_status("export runs/twn/seed-11 -o exported.qg --json", 0);
+    assert_same_file("exported.qg", "results/twn/net.qg");
+    assert_holds("results/twn/README.md", "the run with seed 11.");
+    assert_status("results --check", 0);
+}
+
+static void test_a_net_that_was_touched_is_noticed(void **state)
+{
+    copy("results", "fresh");
+    edit("results/twn/README.md", "10 classes", "11 classes");
+    assert_refuses("results --check", 1, "results/twn/README.md:13: is '- Output: scores of 11 classes.'");
+    assert_status("results", 0);
+    run_shell("diff -r @/results @/fresh");
+    run_shell("printf x | dd of=@/results/twn/net.qg bs=1 seek=300 conv=notrunc 2>@/err");
+    assert_refuses("results --check", 1, "results/twn/net.qg: ");
+    assert_int_equal(unlink("results/twn/net.qg"), 0);
+    assert_refuses("results --check", 1, "results/README.md:28: is '| [twn](twn) | A paper |");
+    assert_status("results --add runs/twn/seed-10", 0);
+    run_shell("diff -r @/results @/fresh");
+    copy("results/memory/net.qg", "results/twn/net.qg");
+    assert_refuses("results", 1, "twn/net.qg: is of no run of the row; add its run, or remove it");
+    assert_status("results --add runs/twn/seed-10", 0);
+    run_shell("diff -r @/results @/fresh");
+    assert_int_equal(truncate("results/twn/net.qg", 200001), 0);
+    assert_refuses("results --check", 1, "results/twn/net.qg' has 200001 bytes, must be 200000 at most");
+}
+
+/* Logs without weights keep a net that has their digest, and remove another one. */
+static void test_a_run_without_weights_has_no_net(void **state)
+{
+    run_shell("cp -r @/runs/twn/seed-10 @/logs && rm @/logs/*.safetensors && cp -r @/results @/fresh");
+    assert_status("results --add logs", 0);
+    run_shell("diff -r @/results @/fresh");
+    assert_status("train --recipe memory --epochs 2 --out longer --json", 0);
+    run_shell("rm @/longer/*.safetensors");
+    assert_status("results --add longer", 0);
+    assert_int_equal(access("results/memory/net.qg", F_OK), -1);
+    assert_int_equal(access("results/memory/README.md", F_OK), -1);
+    assert_holds("results/README.md", " | 2 | | `build/qgrad train --recipe memory --seed 3` |");
+    assert_status("results --check", 0);
+}
+
+static void test_some_runs_give_no_net(void **state)
+{
+    static const char *const with[] = { "--model 300FC-10 --weight float", "--ema 0.9",
+                                        "--normalise whiten" };
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        write_recipe("other", "");
+        assert_runs("train --recipe other --epochs 1 %s --out other --force --json", with[i]);
+        assert_status("results --add other --force", 0);
+        if (i == 2) assert_stderr("warning: other gets no net.qg: other: an exported net cannot express how");
+        assert_int_equal(access("results/other/net.qg", F_OK), -1);
+        assert_status("results --check", 0);
+    }
+    assert_status("export runs/twn/seed-10 -o exported.qg --json", 0);
+    copy("runs/twn/seed-10", "mixed");
+    run_shell("sed -i '3s/,[0-9a-f]\\{16\\},/,0123456789abcdef,/' @/mixed/metrics.csv");
+    edit_result("mixed/result.json", last_text("digest"), "0123456789abcdef");
+    assert_refuses("results --add mixed", 1, "mixed/last.safetensors: has digest ");
+    assert_stderr(", but result.json has 0123456789abcdef\n");
+}
+
 /* --- repeating a row ------------------------------------------------------------------------ */
 
 static void test_a_row_is_repeated_and_compared(void **state)
@@ -395,17 +481,17 @@ static void test_logs_without_digests_are_compared_by_their_numbers(void **state
 
 static void test_the_table_says_which_arithmetic_a_row_has(void **state)
 {
-    assert_holds("results/README.md", " | 2 | `build/qgrad train --recipe twn --seed 10` |");
+    assert_holds("results/README.md", " | 2 | [2604](twn/net.qg) | `build/qgrad train --recipe twn ");
     edit_result("results/twn/seed-11/result.json", "\"arithmetic\":2,", "");
     assert_status("results", 0);
-    assert_holds("results/README.md", " | 2, 1 | `build/qgrad train --recipe twn --seed 10` |");
+    assert_holds("results/README.md", " | 2, 1 | [2604](twn/net.qg) | `build/qgrad train --recipe ");
     assert_status("results --repeat twn --seed 11", 0);
     assert_stderr("qgrad results: warning: the log of twn, seed 11, is of version 1 of the arithmetic, and this program has version 2, so an epoch "
                   "is expected to differ\n");
     /* A run under a newer arithmetic replaces an older one. */
     edit_result("results/twn/seed-11/result.json", "\"commit\":\"", "\"commit\":\"0123456789ab\",\"was\":\"");
     assert_status("results --add runs/twn/seed-11", 0);
-    assert_holds("results/README.md", " | 2 | `build/qgrad train --recipe twn --seed 10` |");
+    assert_holds("results/README.md", " | 2 | [2604](twn/net.qg) | `build/qgrad train --recipe twn ");
 }
 
 /* As examples/reproduce.sh would train it. */
@@ -462,6 +548,10 @@ int main(void)
         cmocka_unit_test_setup(test_a_link_is_replaced_and_its_logs_stay, restore_table),
         cmocka_unit_test_setup(test_a_page_of_others_is_not_written_over, restore_table),
         cmocka_unit_test_setup(test_there_is_no_table_where_there_are_no_recipes, restore_tree),
+        cmocka_unit_test_setup(test_the_first_run_of_a_row_gives_its_net, restore_table),
+        cmocka_unit_test_setup(test_a_net_that_was_touched_is_noticed, restore_table),
+        cmocka_unit_test_setup(test_a_run_without_weights_has_no_net, restore_table),
+        cmocka_unit_test_setup(test_some_runs_give_no_net, restore_table),
         cmocka_unit_test_setup(test_a_row_is_repeated_and_compared, restore_table),
         cmocka_unit_test_setup(test_the_first_epoch_that_differs_is_named, restore_table),
         cmocka_unit_test_setup(test_logs_without_digests_are_compared_by_their_numbers, restore_table),

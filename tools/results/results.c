@@ -36,12 +36,14 @@ static int lock(void)
     return -1;
 }
 
-static qg_status write_text(const char *path, const char *text)
+static qg_status write_file(const char *path, const void *bytes, size_t n)
 {
     qg_file *f = qg__file_begin(path);
-    qg__file_put(f, text, strlen(text));
+    qg__file_put(f, bytes, n);
     return qg__file_commit(f);
 }
+
+static qg_status write_text(const char *path, const char *text) { return write_file(path, text, strlen(text)); }
 
 static qg_status copy_text(const char *from, const char *to)
 {
@@ -125,12 +127,12 @@ static qg_status copy_run(const logged_run *r, const char *dir)
     return qg__file_flush_name_in(QG_BY_PATH, to);
 }
 
-/* Compares the page with the logs; the message names the first line that differs. */
-static qg_status compare(const char *logs, size_t length)
+/* Compares a page with what the logs give; the message names the first line that differs. */
+static qg_status compare(const char *path, const char *logs, size_t length)
 {
     char           *page;
     size_t          n;
-    const qg_status status = qg__text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
+    const qg_status status = qg__text_read(QG_BY_PATH, path, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const char *a = page, *b = logs;
     int         line = 1;
@@ -138,32 +140,91 @@ static qg_status compare(const char *logs, size_t length)
     while (a[i] && a[i] == b[i])
         if (a[i++] == '\n') a += i, b += i, i = 0, line++;
     const bool same = a[i] == b[i] && n == length;
-    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, PAGE ": %zu bytes, but the logs give %zu", n, length);
+    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, "%s: %zu bytes, but the logs give %zu", path, n, length);
     else if (!same)
-        qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s'%s, but the logs say '%.*s'%s", line, (int)strcspn(a, "\n"), a,
+        qg_fail(QG_EFORMAT, "%s:%d: is '%.*s'%s, but the logs say '%.*s'%s", path, line, (int)strcspn(a, "\n"), a,
                 *a ? "" : " and the end", (int)strcspn(b, "\n"), b, *b ? "" : " and the end");
     free(page);
     return same ? QG_OK : QG_EFORMAT;
 }
 
-static qg_status print_page(const void *all, FILE *out) { return results_print(all, out); }
-
-/* The page is written with the added run before the run is moved into place, so a run that does not fit leaves no
- * trace. */
-static qg_status add_and_write(const config *asked, results *all)
+/* Writes or compares the page that print prints of what. */
+static qg_status put_page(const char *path, qg_status (*print)(const void *, FILE *), const void *what, bool check)
 {
-    const char *dir   = config_text(asked, "add");
-    const bool  check = config_flag(asked, "check");
-    char       *text  = NULL;
-    size_t      n     = 0;
-    logged_run *added = NULL;
-    qg_status   status = results_read(all);
-    if (!status && dir) status = results_add(all, dir, config_flag(asked, "force"), &added);
-    if (!status) status = qg__text_print(print_page, all, &text, &n);
-    if (!status && added) status = copy_run(added, dir);
-    if (!status) status = check ? compare(text, strlen(text)) : write_text(PAGE, text);
+    char     *text;
+    size_t    n;
+    qg_status status = qg__text_print(print, what, &text, &n);
+    if (!status) status = check ? compare(path, text, n) : write_text(path, text);
     free(text);
     return status;
+}
+
+/* --- nets ----------------------------------------------------------------------------------- */
+
+/* A file that no run of its row accounts for is an error, unless a run of the row has just been added. */
+static qg_status put_no_file(const char *path, bool added)
+{
+    bool            has;
+    const qg_status status = qg__file_exists_in(QG_BY_PATH, path, &has);
+    if (status || !has) return status;
+    if (!added) return qg_fail(QG_EFORMAT, "%s: is of no run of the row; add its run, or remove it", path);
+    qg__file_remove_in(QG_BY_PATH, path);
+    return QG_OK;
+}
+
+/* The net of a row and its card.  r: the run that has the net, or NULL; added: whether a run of the row was. */
+static qg_status put_net(const char *row, const logged_run *r, bool added, bool check)
+{
+    char net[QG__PATH_BYTES], card[QG__PATH_BYTES];
+    snprintf(net, sizeof net, RESULTS "/%s/" NET, row);
+    snprintf(card, sizeof card, RESULTS "/%s/README.md", row);
+    if (!check) qg__file_sweep_in(QG_BY_PATH, net), qg__file_sweep_in(QG_BY_PATH, card);
+    if (!r) {
+        const qg_status status = put_no_file(net, added);
+        return status ? status : put_no_file(card, added);
+    }
+    qg_status status = added ? write_file(net, r->net.file, r->net.bytes) : QG_OK;
+    return status ? status : put_page(card, results_card, r, check);
+}
+
+static qg_status put_nets(const results *all, const logged_run *added, bool check)
+{
+    qg_status status = QG_OK;
+    for (int i = 0, next; i < all->runs && !status; i = next) {
+        const char       *row  = all->run[i].row;
+        const logged_run *with = NULL;
+        for (next = i; next < all->runs && !strcmp(all->run[next].row, row); next++)
+            if (all->run[next].net.file) with = &all->run[next];
+        status = put_net(row, with, added && !strcmp(added->row, row), check);
+    }
+    return status;
+}
+
+static qg_status print_page(const void *all, FILE *out) { return results_print(all, out); }
+
+/* The page is printed before the run is moved into place, so a run that does not fit leaves no trace. */
+static qg_status add_run(const config *asked, results *all, logged_run **added)
+{
+    const char *dir = config_text(asked, "add");
+    char       *text;
+    size_t      n;
+    qg_status   status = results_add(all, dir, config_flag(asked, "force"), added);
+    if (!status) status = qg__text_print(print_page, all, &text, &n);
+    if (status) return status;
+    free(text);
+    status = results_read_net(all, (*added)->row);
+    if (!status) status = results_pack(all, *added, dir);
+    return status ? status : copy_run(*added, dir);
+}
+
+static qg_status add_and_write(const config *asked, results *all)
+{
+    const bool  check  = config_flag(asked, "check");
+    logged_run *added  = NULL;
+    qg_status   status = results_read(all);
+    if (!status && config_text(asked, "add")) status = add_run(asked, all, &added);
+    if (!status) status = put_page(PAGE, print_page, all, check);
+    return status ? status : put_nets(all, added, check);
 }
 
 static void print_outcome(const config *asked, const results *all)

@@ -1,4 +1,5 @@
-/* tools/results/results.h — what results/ holds: the logs of finished runs, results/RECIPE/seed-N/. */
+/* tools/results/results.h — what results/ holds: logs of finished runs, results/RECIPE/seed-N/, and the packed net
+ * of one of them, results/RECIPE/net.qg, with its model card. */
 #ifndef TOOLS_RESULTS_H
 #define TOOLS_RESULTS_H
 
@@ -10,6 +11,14 @@
 #include "train/result.h"
 
 #define RESULTS "results"
+#define NET     "net.qg"
+
+typedef struct row_net {
+    unsigned char *file;                      /* NULL: there is none */
+    size_t         bytes;
+    qg_shape       image;                     /* of one image */
+    int            scores;                    /* of one image */
+} row_net;
 
 typedef struct logged_run {
     char        row[QG_RECIPE_VALUE_BYTES];   /* the recipe it was trained with */
@@ -17,6 +26,7 @@ typedef struct logged_run {
     qg_recipe config;
     qg_fit_result result;
     qg__metrics metrics;
+    row_net     net;                          /* if net.qg of the row has the weights of this run */
 } logged_run;
 
 typedef struct results {
@@ -38,6 +48,26 @@ qg_status results_add(results *all, const char *dir, bool force, logged_run **ad
 
 /* NULL: there is none. */
 logged_run *results_find(const results *all, const char *row, uint64_t seed);
+
+/* Reads net.qg of a row, if there is one, into the run of the row whose digest it has; without such a run it
+ * is ignored.  Fails with QG_EIO, QG_EMEM, and with QG_EFORMAT if it is no packed net or too large. */
+QG_MUST_CHECK
+qg_status results_read_net(results *all, const char *row);
+
+/* Gives r the packed net of its run in dir, and the other runs of the row none, if r is the first run of the
+ * row under the current arithmetic, dir has the weights, and the file is small enough.
+ * Fails    As qg_run_open and qg_export_bytes; QG_EFORMAT: the weights are not those of result.json. */
+QG_MUST_CHECK
+qg_status results_pack(results *all, logged_run *r, const char *dir);
+void      results_net_end(logged_run *r);
+
+/* Writes the model card, README.md beside net.qg, of a logged_run with a net.  Fails as results_recipe. */
+QG_MUST_CHECK
+qg_status results_card(const void *run, FILE *out);
+
+/* Reads the recipe of a row as it is now; qg__recipe_clear.  Fails with QG_EARG, QG_EIO. */
+QG_MUST_CHECK
+qg_status results_recipe(const char *row, qg_recipe *r);
 
 /* Writes the page, results/README.md.  Fails with QG_EMEM, and with QG_EARG if the runs of a row differ in more than
  * the seed, if their recipe is missing or cannot have produced them, if two runs used different images under one

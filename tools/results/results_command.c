@@ -3,6 +3,17 @@
 
 #include "tools/results/results.h"
 
+qg_status results_recipe(const char *row, qg_recipe *r)
+{
+    char      path[QG__PATH_BYTES];
+    config    asked  = { 0 };
+    qg_status status = config_set(&asked, "recipe", row);
+    if (!status) status = config_path(&asked, path);
+    if (!status) status = qg__recipe_read(r, path);
+    config_free(&asked);
+    return status;
+}
+
 const qg_recipe_key *results_conflict(const logged_run *a, const logged_run *b)
 {
     return qg__recipe_difference(&a->config, &b->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN);

@@ -17,6 +17,7 @@ static void end_run(logged_run *r)
 {
     qg__recipe_clear(&r->config);
     qg__metrics_end(&r->metrics);
+    results_net_end(r);
 }
 
 static qg_status differs(const char *dir, const char *what, double said, double found)
@@ -204,7 +205,11 @@ static qg_status visit_run(results *all, const char *dir)
     return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: contains the run of %s", dir, place) : QG_OK;
 }
 
-static qg_status visit_row(results *all, const char *dir) { return each_directory(all, dir, visit_run); }
+static qg_status visit_row(results *all, const char *dir)
+{
+    const qg_status status = each_directory(all, dir, visit_run);
+    return status ? status : results_read_net(all, dir + strlen(RESULTS "/"));
+}
 
 qg_status results_read(results *all) { return each_directory(all, RESULTS, visit_row); }
 

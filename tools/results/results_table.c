@@ -28,7 +28,9 @@ static const char head[] =
     "  not measure [speed](../docs/performance.md).\n"
     "- *arithmetic*: the version of the [arithmetic](../docs/arithmetic.md) of the runs.  Version 2 gives\n"
     "  the same bits on every machine.  The bits of version 1 depended on the machine, so only the commit\n"
-    "  of such a run (see Runs) repeats it.\n";
+    "  of such a run (see Runs) repeats it.\n"
+    "- *net*: the bytes of a trained net, which `build/qgrad predict --packed results/ROW/net.qg IMAGE..`\n"
+    "  runs.  The link of the row leads to its model card.\n";
 
 /* --- one row: the runs first..last-1 -------------------------------------------------------- */
 
@@ -103,6 +105,15 @@ static void print_arithmetic(const row *w, FILE *out)
     fputs(" |", out);
 }
 
+static void print_net(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++) {
+        const logged_run *r = &w->all->run[i];
+        if (r->net.file) fprintf(out, " [%zu](%s/" NET ")", r->net.bytes, r->row);
+    }
+    fputs(" |", out);
+}
+
 static qg_status print_row(const row *w, FILE *out)
 {
     const logged_run *r = &w->all->run[w->first];
@@ -117,6 +128,7 @@ static qg_status print_row(const row *w, FILE *out)
     print_seeds(w, out);
     fprintf(out, " %" PRIu64 " | %.1f |", r->result.epochs, mean(w, minutes));
     print_arithmetic(w, out);
+    print_net(w, out);
     fputs(" `build/qgrad train ", out);
     const qg_status status = results_command(r, begins_with(w), out);
     fputs("` |\n", out);
@@ -184,15 +196,10 @@ static qg_status check_run(const row *w, const logged_run *r)
 /* Fills w with the run at index first and the following runs of the same recipe. */
 static qg_status open_row(row *w, const results *all, int first)
 {
-    char              path[QG__PATH_BYTES];
-    const logged_run *r     = all->run;
-    config            asked = { 0 };
+    const logged_run *r = all->run;
     *w = (row){ .all = all, .first = first, .last = first + 1 };
     while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
-    qg_status status = config_set(&asked, "recipe", r[first].row);
-    if (!status) status = config_path(&asked, path);
-    if (!status) status = qg__recipe_read(&w->recipe, path);
-    config_free(&asked);
+    qg_status status = results_recipe(r[first].row, &w->recipe);
     for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);
     return status;
 }
@@ -207,8 +214,8 @@ static qg_status each_row(const row *w, int rows, print f, FILE *out)
 static qg_status print_rows(const row *w, int rows, FILE *out)
 {
     fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes"
-          " | arithmetic | command |\n"
-          "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
+          " | arithmetic | net | command |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|\n", out);
     qg_status status = each_row(w, rows, print_row, out);
     fputs("\n## Deviations from the sources\n\n", out);
     if (!status) status = each_row(w, rows, print_deviations, out);
