@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
-# that the README names exists, docs/README.md lists every page, and results/every-scheme.md has the rows of its script.
+# that the README names exists, docs/README.md lists every page, results/every-scheme.md has the rows of its script, and
+# CITATION.cff the version.
 # Every run that a command reads is made on the page, and every name qg_.. in headers, pages and comments exists.
 export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
@@ -67,4 +68,6 @@ rows() { sed -n "$1" "$2" | sort; }
 [ "$(rows 's/^row \([^ ]*\) .*/\1/p' examples/every_scheme.sh)" = \
     "$(rows '/^| net /d; /^|---/d; s/^| \([^ ]*\) | `.*/\1/p' results/every-scheme.md)" ] ||
     { echo "results/every-scheme.md: error: has other rows than examples/every_scheme.sh"; status=1; }
+grep -qx "version: $(sed -n 's/^#define QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" CITATION.cff ||
+    { echo "CITATION.cff: error: has another version than qgrad.h"; status=1; }
 exit $status
