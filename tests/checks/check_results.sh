@@ -1,6 +1,6 @@
 #!/bin/sh
-# results/README.md agrees with the logs beside it, the net of every recipe can be built, the trained nets do what their
-# cards say, and the script that trains them can be stopped and resumed.
+# results/README.md agrees with the logs beside it, the net of every recipe can be built, and the script that
+# trains them can be stopped and resumed.
 here=$(pwd)
 case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
 status=0
@@ -15,23 +15,6 @@ done
 for recipe in $(grep -l '^init-recipe' examples/recipes/*.toml); do
     first=examples/recipes/$(sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$recipe").toml
     [ "$(grep '^model' "$recipe")" = "$(grep '^model' "$first")" ] || fail "$recipe begins with another net: $first"
-done
-
-# A trained net is that of its recipe, with a few notes, and classifies ten drawn digits: at least 7, as nets of 92 % make some
-# mistakes, and chance makes 7 or more once in 100,000 times.  Where MNIST is, it has exactly the accuracy of its log.
-value() { grep -o "\"$1\":\"\{0,1\}[^,\"}]*" | tail -n 1 | sed 's/.*:"\{0,1\}//'; }
-for net in results/*/net.qg; do
-    row=$(basename "$(dirname "$net")")
-    said=$("$qgrad" predict --packed "$net" examples/digits --top 1 --json) || fail "$net: predict fails"
-    log=$(grep -l "\"digest\":\"$(echo "$said" | value digest)\"" results/"$row"/seed-*/result.json) || fail "$net: has no log"
-    notes=$(($(wc -c <"$net") - $("$qgrad" summary --recipe "$row" --json | value packed_bytes)))
-    [ "$notes" -gt 0 ] && [ "$notes" -lt 250 ] || fail "$net: has $notes bytes more than the net of its recipe"
-    grep -q '^data = "mnist"' "$(dirname "$log")/config.toml" || continue
-    right=$(echo "$said" | grep -oE '/([0-9])\.png","classes":\[\{"class":\1,' | wc -l)
-    [ "$right" -ge 7 ] || fail "$net: classifies $right of ten drawn digits"
-    [ -e datasets/mnist/t10k-images-idx3-ubyte ] || continue
-    is=$("$qgrad" infer "$net" --json | value test_accuracy) was=$(value test_accuracy <"$log")
-    [ "$is" = "$was" ] || fail "$net: has an accuracy of $is, but its log $was"
 done
 
 # Two rows on the sample data, one of which starts from the other's weights, in a separate directory.
