@@ -130,18 +130,25 @@ static const qg__record *pool_of(const qg__c_program *p, int i)
     return r->kh == r->stride && r->kw == r->stride ? &p->s->record[i + 1] : NULL;
 }
 
+static bool is_taken(const qg__c_program *p, const char *name)
+{
+    for (int k = 0; k < p->stages; k++)
+        if (!strcmp(p->stage[k].name, name)) return true;
+    return false;
+}
+
 /* A name whose other characters become _, and with a number if another one becomes the same. */
-static char *identifier(qg__c_program *p, const char *name, int i)
+static char *identifier(qg__c_program *p, const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    const size_t      n         = strlen(name) + 16;
-    char             *to        = qg__c_take(p, n, 1);
+    const size_t      n         = strlen(name) + 2, all = n + 13;
+    char             *to        = qg__c_take(p, all, 1);
     if (!to) return NULL;
-    snprintf(to, n, "%s%s", name[0] >= '0' && name[0] <= '9' ? "n" : "", name);
+    snprintf(to, all, "%s%s", name[0] >= '0' && name[0] <= '9' ? "n" : "", name);
     for (char *c = to; *c; c++)
         if (!strchr(allowed, *c)) *c = '_';
-    for (int k = 0; k < p->stages; k++)
-        if (!strcmp(p->stage[k].name, to)) return snprintf(to + strlen(to), 16, "_%d", i), to;
+    char *end = to + strlen(to);
+    for (int i = 2; is_taken(p, to); i++) snprintf(end, 13, "_%d", i);
     return to;
 }
 
@@ -152,7 +159,7 @@ static void find_stages(qg__c_program *p)
         qg__c_stage *t = &p->stage[p->stages];
         t->s           = &p->s->record[i];
         t->pool        = pool_of(p, i);
-        t->name        = identifier(p, t->pool ? t->pool->name : t->s->name, i);
+        t->name        = identifier(p, t->pool ? t->pool->name : t->s->name);
         i += t->pool != NULL;
         t->value = i + 1;
         if (qg__c_is_product(t)) find_product(p, t);

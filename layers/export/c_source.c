@@ -75,7 +75,7 @@ static void put_product_arrays(printer *to, const qg__c_stage *t)
     const size_t           oc = (size_t)r->oc, odds = (size_t)t->odds;
     const float           *a  = t->s->floats;
     if (r->w_count) put_array(to, t->name, U8, "weights", oc * qg__row_bytes(r), t->weights);
-    else put_array(to, t->name, F32, "floats", oc * qg__row_numbers(r), t->s->w);
+    else put_array(to, t->name, F32, "float_weights", oc * qg__row_numbers(r), t->s->w);
     if (t->result == QG__C_BY_LEAST) {
         put_array(to, t->name, I32, "least", oc * (size_t)t->thresholds, t->least);
         if (t->any_falls) put_array(to, t->name, I8, "falls", oc, t->falls);
@@ -196,7 +196,7 @@ static void put_product(printer *to, const qg__c_stage *t)
         WORD('n') = function_of(t, name), WORD('x') = inputs[in].x, WORD('y') = results[out].y,
         WORD('i') = inputs[in].name,      WORD('w') = inputs[in].w, WORD('t') = inputs[in].sum,
         WORD('s') = second,               WORD('v') = value,
-        WORD('r') = in == QG__C_FLOATS ? "l->floats + (size_t)o * (size_t)taps(l)" : "unpack(l, o)",
+        WORD('r') = in == QG__C_FLOATS ? "l->float_weights + (size_t)o * (size_t)taps(l)" : "unpack(l, o)",
     };
     put_text(to, qg__c_product, word);
 }
@@ -325,7 +325,7 @@ static const char *where(const qg__c_program *p, int value, char text[NAME])
 {
     const qg__c_stage *t = &p->stage[value ? p->value[value].first : 0];
     if (value == p->s->count) return "scores";
-    if (!value) return p->spec.floats_only ? "image" : "image_y";
+    if (!value) return p->spec.floats_only ? "image" : "normalised";
     if (t->is_identity) return "image";
     snprintf(text, NAME, "%s_y", t->name);
     return text;
@@ -409,7 +409,7 @@ static void put_predict(printer *to)
             to->constants, p->memory, p->row * (size_t)p->weight_bits / 8);
     put_places(to);
     if (p->value[0].needed)
-        fprintf(to->out, "    normalise(%zu, %d, image_mean, image_deviation, image, image_y);\n",
+        fprintf(to->out, "    normalise(%zu, %d, image_mean, image_deviation, image, normalised);\n",
                 qg__c_numbers(p, 0), p->spec.numbers);
     for (int i = 0; i < p->stages; i++)
         if (!p->stage[i].is_identity) put_call(to, &p->stage[i]);
