@@ -168,7 +168,7 @@ static bool is_flag(int32_t v) { return v == 0 || v == 1; }
 /* Windows along one axis, each of which has pixels of the image. */
 static bool windows_fit(int in, int out, int size, int stride, int before)
 {
-    return size >= 1 && size <= MOST_EXTENT && stride >= 1 && stride <= MOST_EXTENT && before >= 0 &&
+    return size >= 1 && size <= MOST_EXTENT && stride >= 1 && before >= 0 &&
            before < size && (int64_t)(out - 1) * stride - before < in;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/exported.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,7 @@ static qg_net *branches(int i, char *what)
     qg_layer *head = qg_net_concat(net, sum, both);
     qg_net_mark_output(sum);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .stride = 2, .weight = w, .input = inputs[i], .after = head });
+    qg_net_avgpool_with(net, (qg_pool2d_spec){ .size = 2, .stride = INT_MAX });
     qg_net_dense(net, (qg_dense_spec){ .out = 300, .weight = w });
     snprintf(what, WHAT_BYTES, "branches, %d", i);
     return net;
