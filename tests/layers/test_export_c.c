@@ -143,11 +143,13 @@ static void bytes_are_read_as_in_training(void **state)
 /* Names of layers become identifiers, which differ from each other and from those of the file itself. */
 static void names_of_layers_do_not_meet(void **state)
 {
-    static const char *const names[] = { "image", "a_2", "a_b", "a-b", "a", "quantize", "codes_to", "7", "a b" };
+    static const char *const names[] = { "image", "a_2", "a_b", "a-b", "a",
+                                         "quantize", "codes_to", "7", "a b" };
     static const float       zero[1], one[1] = { 1 };
     unsigned char            byte[N * 4];
     rig                      r;
-    qg_net                  *net = qg_net_new((qg_net_spec){ .height = 2, .width = 2, .channels = 1, .seed = 3 });
+    qg_net_spec              spec = { .height = 2, .width = 2, .channels = 1, .seed = 3 };
+    qg_net                  *net  = qg_net_new(spec);
     for (int i = 0; i < COUNT(names); i++) qg_net_dense(net, (qg_dense_spec){ .out = 4, .name = names[i] });
     assert_true(rig_begin(&r, net, N));
     for (int k = 0; k < COUNT(byte); k++) r.x[k] = (float)(byte[k] = (unsigned char)(k * 37)) / 255.0f;
