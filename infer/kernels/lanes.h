@@ -2,8 +2,8 @@
  * files only.
  *
  * Each function has a plain definition, which the baseline uses.  The table of AVX-512 needs VPOPCNTDQ and
- * VNNI (infer/kernels/isa.h).  With QG_SIXTEEN_LANES, tests run the tiles of AVX-512 with the plain
- * definitions.
+ * VNNI (infer/kernels/isa.h).  With QG_SIXTEEN_LANES, tests run the tiles of AVX-512 with its intrinsics in
+ * plain C (tests/support/avx512.h), or with the plain definitions.
  */
 #ifndef QG_INFER_LANES_H
 #define QG_INFER_LANES_H
@@ -34,7 +34,7 @@ static inline int even_pixels(int left, int vectors)
 
 /* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of
  * integers, and then has more of them at a time than registers. */
-#if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
+#if defined(__x86_64__) && !defined(QG_SIXTEEN_LANES)
 #define KEEP(sum) __asm__("" : "+v"(sum))
 #else
 #define KEEP(sum) ((void)0)
