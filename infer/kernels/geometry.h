@@ -43,6 +43,12 @@ static inline size_t qg__taps(const qg__geometry *g)    { return (size_t)g->kh *
 /* Weights of one output. */
 static inline size_t qg__row(const qg__geometry *g) { return qg__taps(g) * (size_t)g->c; }
 
+/* Whether each output reads the pixel at its place and no other, as in a dense layer. */
+static inline bool qg__is_pointwise(const qg__geometry *g)
+{
+    return qg__taps(g) == 1 && !g->top && !g->left && g->oh == g->h && g->ow == g->w;
+}
+
 /* Bytes rounded up to lines of the cache. */
 static inline size_t qg__lines_of(size_t bytes) { return (bytes + 63) / 64 * 64; }
 

@@ -10,12 +10,13 @@
  * Results are exact.  |x - x_zero| is at most 255, so 255 * max|w| * kh * kw * c must be within int32.
  * Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
- * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with
- * channels filled up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16
- * (AVX2) or 8.  Weights of an alphabet become bytes in scratch, one block of outputs at a time, or in
- * registers for a few results, and without AVX-512 those of kernels of 3 x 3 and 5 x 5 become Winograd's
- * (infer/kernels/winograd.h).  Memory,
- * alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
+ * Packed weights take a byte per weight, or 1, 2 or 4 bits if an alphabet has all codes; dense products of
+ * such need 4 bytes more for each output.  Channels are filled up to an even number (AVX-512: to fours), the
+ * packed ones of an output to 16, and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Packed weights
+ * become bytes in scratch, one block of outputs at a time, or in registers, in dense products of few results
+ * and with AVX2 of any number.  Without AVX-512 those of kernels of 3 x 3 and 5 x 5 become Winograd's
+ * (infer/kernels/winograd.h).  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no
+ * alignment.
  */
 #ifndef QG_INFER_INT8_H
 #define QG_INFER_INT8_H

@@ -21,21 +21,24 @@
  * are added as unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an
  * output is part of its `zero`.
  *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet of one or two planes,
- * the bytes of a group are as many bits of each, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES
- * bits]; with three or four they are codes of 4 bits, of the first vector in the low halves of bytes. */
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  Those of an alphabet are codes of 1, 2
+ * or 4 bits.  Four neighbouring channels of all taps, with those that fill groups, are a quad, and four quads
+ * a round: [blocks of outputs][rounds][bits][VL][4 channels] bytes.  Each has the codes of one, two or four
+ * quads, from the lowest bits on, of either vector in turn.  In dense products the sums of the codes of its
+ * outputs follow a block. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
-enum { HALF = VL * CODES, GROUP_BYTES = VECTORS * HALF };
+enum { GROUP_BYTES = OUTPUTS * CODES, QUAD = 4, QUADS = 4, ROUND = QUADS * QUAD };
 
-/* So many outputs of a line read weights of an alphabet as they are packed.  For more, a block becomes bytes
- * first. */
+/* Pixels of a tile that decodes its weights. */
 enum { FEW = 4 };
-
-/* Bytes of a group in memory. */
-INLINE int group_step(int bits) { return bits * (GROUP_BYTES / 8); }
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
+
+static size_t rounds_of(const qg__geometry *g)
+{
+    return (qg__taps(g) * groups_of(g->c) * CODES + ROUND - 1) / ROUND;
+}
 
 /* Bits of a packed weight: 8, or 1, 2 or 4 of an alphabet. */
 static int bits_of_weight(qg__codes w)
@@ -44,10 +47,16 @@ static int bits_of_weight(qg__codes w)
     return planes == 0 ? 8 : planes == 3 ? 4 : planes;
 }
 
-/* Of a block as it is packed. */
+/* Of the codes of a block, and of the block as it is packed. */
+static size_t code_bytes(const qg__int8_product *p)
+{
+    return rounds_of(&p->g) * (size_t)bits_of_weight(p->w) * BYTES;
+}
+
 static size_t packed_bytes(const qg__int8_product *p)
 {
-    return block_bytes(&p->g) / 8 * (size_t)bits_of_weight(p->w);
+    if (bits_of_weight(p->w) == 8) return block_bytes(&p->g);
+    return code_bytes(p) + (qg__is_pointwise(&p->g) ? OUTPUTS * sizeof(uint32_t) : 0);
 }
 
 static size_t weight_bytes(const qg__int8_product *p)
@@ -71,89 +80,73 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
                          void *packed)
 {
     const qg__alphabet a    = qg__alphabet_of(p->w);
-    const size_t       c    = (size_t)p->g.c;
-    const int          step = w_step(p), zero = w_zero(p), bits = bits_of_weight(p->w);
+    const size_t       c    = (size_t)p->g.c, lane = (size_t)(o % OUTPUTS);
+    const size_t       bits = (size_t)bits_of_weight(p->w);
+    const int          step = w_step(p), zero = w_zero(p);
     uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
-    if (o % OUTPUTS == 0 && first == 0) memset(to, 0, packed_bytes(p));
+    uint32_t          *sum  = (uint32_t *)(void *)(to + code_bytes(p)) + lane;
+    if (lane == 0 && first == 0) memset(to, 0, packed_bytes(p));
     size_t tap = first / c, k = first % c;
     for (size_t i = 0; i < n; i++) {
         const int    value = (int)values[i];
-        const size_t group = tap * groups_of(p->g.c) + k / CODES,
-                     in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
-        uint8_t     *own = to + group * (size_t)bits * (GROUP_BYTES / 8);
-        if (bits == 8) own[in_group] = (uint8_t)((value + zero) / step);
-        else if (bits == 4)
-            own[in_group % HALF] |= (uint8_t)((value - qg__lowest(a)) / qg__step(a) << in_group / HALF * 4);
-        else
-            for (int j = 0; j < bits; j++, own += GROUP_BYTES / 8)
-                own[in_group / 8] |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
+        const size_t at    = tap * groups_of(p->g.c) * CODES + k;
+        if (bits == 8) {
+            to[at / CODES * GROUP_BYTES + lane * CODES + at % CODES] = (uint8_t)((value + zero) / step);
+        } else {
+            const unsigned code  = (unsigned)((value - qg__lowest(a)) / qg__step(a));
+            const size_t   field = at / QUAD * VECTORS + lane / VL;
+            to[field * bits / 8 * BYTES + lane % VL * QUAD + at % QUAD] |=
+                (uint8_t)(code << field * bits % 8);
+            if (qg__is_pointwise(&p->g)) *sum += code;
+        }
         if (++k == c) k = 0, tap++;
     }
 }
 
 /* --- weights of an alphabet ------------------------------------------------------------------- */
 
-/* A byte is offset + sum over j of factor(j) * plane j, or offset + the code << shift. */
-typedef struct decoder {
-    bytes offset, factor[2];
-    int   shift;
-} decoder;
-
-static void make_decoder(qg__codes w, decoder *d)
+/* Code number f of each byte.  Numbers of 16 bits are shifted, and what enters a byte is masked. */
+INLINE bytes field_of(int bits, bytes v, int f)
 {
-    const qg__alphabet a = qg__alphabet_of(w);
-    d->offset            = (bytes){ 0 } + (uint8_t)(a.bits > 2 ? qg__lowest(a) : qg__offset(a));
-    d->shift             = qg__step(a) - 1;
-    for (int j = 0; j < 2; j++) d->factor[j] = (bytes){ 0 } + (uint8_t)qg__factor(a, j);
+    return (bytes)((pairs)v >> (bits * f)) & (uint8_t)((1 << bits) - 1);
 }
 
-/* A group as bytes; bits: of a weight, less than 8. */
-INLINE void expand_group(const decoder *d, int bits, const uint8_t *w, int8_t *to)
+/* The groups of a quad: as it is, or each half of its lanes. */
+INLINE void store_quad(const bytes v[VECTORS], int8_t *to)
 {
-    if (bits == 4) {
-        /* Numbers of 16 bits are shifted, and what leaves a byte or enters it is masked. */
-        typedef uint8_t  codes __attribute__((vector_size(HALF)));
-        typedef uint16_t wide __attribute__((vector_size(HALF)));
-        codes     v, offset;
-        const int shift = d->shift;
-        memcpy(&v, w, sizeof v), memcpy(&offset, &d->offset, sizeof offset);
-        const codes mask = (codes){ 0 } + (uint8_t)(15 << shift);
-        const codes low  = ((codes)((wide)v << shift) & mask) + offset;
-        const codes high = ((codes)((wide)v >> (4 - shift)) & mask) + offset;
-        memcpy(to, &low, sizeof low), memcpy(to + HALF, &high, sizeof high);
-        return;
-    }
+#if VL == 16
+    memcpy(to, v, VECTORS * sizeof *v);
+#else
+    typedef uint16_t halves __attribute__((vector_size(2 * VL)));
     UNROLL
-    for (int i = 0; i < GROUP_BYTES / BYTES; i++) {
-        bytes values = d->offset;
+    for (int i = 0; i < 2 * VECTORS; i++) {
+        const halves own = __builtin_convertvector((vu)v[i % VECTORS] >> i / VECTORS * 16 & 0xFFFF, halves);
+        memcpy(to + i * (int)sizeof own, &own, sizeof own);
+    }
+#endif
+}
+
+/* A block as bytes: lowest + step * code. */
+INLINE void expand(int bits, const qg__int8_product *p, const bytes *w, int8_t *to)
+{
+    const qg__alphabet a      = qg__alphabet_of(p->w);
+    const bytes        lowest = (bytes){ 0 } + (uint8_t)qg__lowest(a);
+    const int          shift  = qg__step(a) - 1;
+    for (size_t n = rounds_of(&p->g) * (size_t)bits; n > 0; n--, w++)
         UNROLL
-        for (int j = 0; j < bits; j++)
-            values = add_where(values, w + (j * (GROUP_BYTES / BYTES) + i) * (BYTES / 8), d->factor[j]);
-        memcpy(to + i * BYTES, &values, sizeof values);
-    }
+        for (int f = 0; f < 8 / bits; f += VECTORS, to += VECTORS * BYTES) {
+            bytes values[VECTORS];
+            UNROLL
+            for (int v = 0; v < VECTORS; v++)
+                values[v] = (bytes)((pairs)field_of(bits, *w, f + v) << shift) + lowest;
+            store_quad(values, to);
+        }
 }
 
-INLINE void expand(const decoder *d, int bits, size_t groups, const uint8_t *w, int8_t *to)
+static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, int8_t *expanded)
 {
-    for (size_t n = 0; n < groups; n++, w += group_step(bits), to += GROUP_BYTES)
-        expand_group(d, bits, w, to);
-}
-
-/* A group as vectors. */
-INLINE void load_group(const decoder *d, int bits, int vectors, const int8_t *w, vi *to)
-{
-    int8_t expanded[GROUP_BYTES] __attribute__((aligned(64)));
-    if (bits < 8) expand_group(d, bits, (const uint8_t *)w, expanded);
-    UNROLL
-    for (int v = 0; v < vectors; v++) to[v] = load_codes((bits < 8 ? expanded : w) + v * VL * CODES);
-}
-
-static const int8_t *bytes_of(const qg__int8_product *p, const decoder *d, const int8_t *packed,
-                              int8_t *expanded)
-{
-    const size_t   groups = qg__taps(&p->g) * groups_of(p->g.c);
-    const uint8_t *w      = (const uint8_t *)packed;
-#define CASE(b) case b: expand(d, b, groups, w, expanded); return expanded;
+    const bytes *w = (const bytes *)(const void *)packed;
+#define CASE(b) case b: expand(b, p, w, expanded); return expanded;
     switch (bits_of_weight(p->w)) { CASE(1) CASE(2) CASE(4) }
 #undef CASE
     return packed;
@@ -199,8 +192,7 @@ typedef int32_t group __attribute__((aligned(1), may_alias));
 
 typedef struct tile {
     const group  *x;
-    const int8_t *w;                            /* as it is packed */
-    const decoder *d;
+    const int8_t *w;
     ptrdiff_t     x_step, x_row, w_row;         /* groups to the next output and row; bytes of kw taps */
     size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and
                                                    w */
@@ -212,8 +204,6 @@ typedef struct visit {
     const group            *x;
     const int32_t          *window;             /* sum (x - z) of every output, if has_windows */
     const int8_t           *w;                  /* the block */
-    int                     bits;               /* of its weights */
-    const decoder          *d;
     const qg__finish       *finish;
     void                   *y;
     int                     first, outputs;     /* of the block */
@@ -232,13 +222,14 @@ INLINE int chains_of(int sums)
 }
 
 /* The products of one group after the other, each in the sums of a chain of its own; x moves on. */
-INLINE void add_groups(int bits, int chains, int pixels, int vectors, const tile *t, const group **x,
+INLINE void add_groups(int chains, int pixels, int vectors, const tile *t, const group **x,
                        const int8_t *w, vi (*sum)[VECTORS])
 {
     UNROLL
     for (int c = 0; c < chains; c++) {
         vi wv[VECTORS];
-        load_group(t->d, bits, vectors, w + c * group_step(bits), wv);
+        UNROLL
+        for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + c * GROUP_BYTES + v * VL * CODES);
         UNROLL
         for (int p = 0; p < pixels; p++) {
             const vi xv = x[p / RUN][p % RUN * t->x_step] + (vi){ 0 };
@@ -258,9 +249,9 @@ INLINE void add_groups(int bits, int chains, int pixels, int vectors, const tile
 }
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int bits, int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
+INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
 {
-    const int chains = chains_of(pixels * vectors), step = group_step(bits);
+    const int chains = chains_of(pixels * vectors);
     vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
     for (int i = 0; i < t->taps_i; i++) {
         const int8_t *w    = t->w + i * t->w_row;
@@ -268,10 +259,10 @@ INLINE void run_tile(int bits, int pixels, int vectors, const tile *t, vu (*to)[
         const group  *x[RUNS];
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
-        for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * step)
-            add_groups(bits, chains, pixels, vectors, t, x, w, sum);
+        for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * GROUP_BYTES)
+            add_groups(chains, pixels, vectors, t, x, w, sum);
         if (chains == 1) continue;
-        for (; left > 0; left--, w += step) add_groups(bits, 1, pixels, vectors, t, x, w, sum);
+        for (; left > 0; left--, w += GROUP_BYTES) add_groups(1, pixels, vectors, t, x, w, sum);
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
@@ -281,18 +272,6 @@ INLINE void run_tile(int bits, int pixels, int vectors, const tile *t, vu (*to)[
             UNROLL
             for (int c = 1; c < chains; c++) to[p][v] += (vu)sum[c * pixels + p][v];
         }
-}
-
-/* At most FEW pixels, and both vectors, of weights of an alphabet. */
-static void run_packed(int bits, int pixels, const tile *t, vu (*to)[VECTORS])
-{
-#define CASE(b, n) case 8 * b + n: run_tile(b, n, VECTORS, t, to); break;
-    switch (8 * bits + pixels) {
-        CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(1, 4)
-        CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(2, 4)
-        CASE(4, 1) CASE(4, 2) CASE(4, 3) CASE(4, 4)
-    }
-#undef CASE
 }
 
 /* --- results ---------------------------------------------------------------------------------- */
@@ -348,27 +327,18 @@ static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, s
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /* With the instruction of the tiles, for x of ones. */
-INLINE void count_taps_of(int bits, visit *at)
-{
-    const vi     ones   = (vi){ 0 } + (CODES == 4 ? 0x01010101 : 0x00010001);
-    const size_t groups = groups_of(at->p->g.c);
-    const int8_t *w = at->w;
-    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++) {
-        vi sum[VECTORS] = { { 0 } };
-        for (size_t n = 0; n < groups; n++, w += group_step(bits)) {
-            vi wv[VECTORS];
-            load_group(at->d, bits, VECTORS, w, wv);
-            for (int v = 0; v < VECTORS; v++) sum[v] = add_products(sum[v], ones, wv[v]);
-        }
-        for (int v = 0; v < VECTORS; v++) at->taps[tap * VECTORS + (size_t)v] = (vu)sum[v] * -at->x_zero;
-    }
-}
-
 static void count_taps(visit *at)
 {
-#define CASE(b) case b: count_taps_of(b, at); break;
-    switch (at->bits) { CASE(1) CASE(2) CASE(4) CASE(8) }
-#undef CASE
+    const vi      ones   = (vi){ 0 } + (CODES == 4 ? 0x01010101 : 0x00010001);
+    const size_t  groups = groups_of(at->p->g.c);
+    const int8_t *w      = at->w;
+    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++) {
+        vi sum[VECTORS] = { { 0 } };
+        for (size_t n = 0; n < groups; n++)
+            for (int v = 0; v < VECTORS; v++, w += VL * CODES)
+                sum[v] = add_products(sum[v], ones, load_codes(w));
+        for (int v = 0; v < VECTORS; v++) at->taps[tap * VECTORS + (size_t)v] = (vu)sum[v] * -at->x_zero;
+    }
 }
 
 static void start_line(visit *at, const qg__line *line)
@@ -389,11 +359,10 @@ static void run_line(void *context, const qg__line *line)
 {
     visit              *at    = context;
     const qg__geometry *g     = &at->p->g;
-    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c), tap = pixel * group_step(at->bits);
+    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c), tap = pixel * GROUP_BYTES;
     tile                t     = {
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
         .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
-        .d = at->d,
         .groups = (size_t)((line->j1 - line->j0) * pixel), .taps_i = line->i1 - line->i0,
     };
     start_line(at, line);
@@ -401,21 +370,88 @@ static void run_line(void *context, const qg__line *line)
     const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
         done = even_pixels(left, vectors);
-        if (at->bits < 8) {
-            done = least(done, FEW);
-            run_packed(at->bits, done, &t, at->sum);
-        } else {
 #define CASE(n)                                                                 \
     case n:                                                                     \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(8, n, 1, &t, at->sum);      \
-        else if (n <= PIXELS_2) run_tile(8, n, VECTORS, &t, at->sum);           \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, at->sum);         \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, at->sum);              \
         break;
-            switch (done) { EACH_LENGTH(CASE) }
+        switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
-        }
         finish_tile(at, (const vu(*)[VECTORS])at->sum, done, y, line->y_step);
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);
+    }
+}
+
+/* --- codes ------------------------------------------------------------------------------------ */
+
+/* Dense products read codes as they are packed: with AVX2, whose products of 8 bits are not faster, those of
+ * any number of pixels, in tiles of FEW; elsewhere of at most FEW. */
+static bool reads_codes(const qg__int8_product *p, int n)
+{
+    return qg__is_pointwise(&p->g) && qg__alphabet_of(p->w).bits &&
+           (QG_LOOKUP || (size_t)n * qg__pixels(&p->g) <= FEW);
+}
+
+/* A round of each pixel: sums of its products, which fit into 16 bits, are added to those of the tile. */
+INLINE void add_round(int bits, int pixels, ptrdiff_t x_step, const group *x, const bytes *w,
+                      vi (*sum)[VECTORS])
+{
+    vi part[FEW][VECTORS] = { { { 0 } } };
+    UNROLL
+    for (int q = 0; q < QUADS; q++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            const int field = q * VECTORS + v;
+            const vi  wv    = (vi)field_of(bits, w[field * bits / 8], field % (8 / bits));
+            UNROLL
+            for (int p = 0; p < pixels; p++)
+                part[p][v] = add_quads(part[p][v], x[p * x_step + q] + (vi){ 0 }, wv);
+        }
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) sum[p][v] = add_part(sum[p][v], part[p][v]);
+}
+
+INLINE void run_rounds(int bits, int pixels, ptrdiff_t rounds, const group *x, const bytes *w,
+                       vu (*to)[VECTORS])
+{
+    vi sum[FEW][VECTORS] = { { { 0 } } };
+    for (ptrdiff_t n = 0; n < rounds; n++, x += QUADS, w += bits)
+        add_round(bits, pixels, rounds * QUADS, x, w, sum);
+    memcpy(to, sum, (size_t)pixels * sizeof *sum);
+}
+
+static void run_codes(int bits, int pixels, ptrdiff_t rounds, const group *x, const bytes *w,
+                      vu (*to)[VECTORS])
+{
+#define CASE(b, n) case 8 * b + n: run_rounds(b, n, rounds, x, w, to); break;
+    switch (8 * bits + pixels) {
+        CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(1, 4)
+        CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(2, 4)
+        CASE(4, 1) CASE(4, 2) CASE(4, 3) CASE(4, 4)
+    }
+#undef CASE
+}
+
+/* So many pixels of whole rounds.  w = step * code - zero, as above, with the codes of an alphabet. */
+static void run_dense(visit *at, int pixels, const int8_t *packed)
+{
+    const qg__int8_product *p = at->p;
+    const qg__alphabet      a = qg__alphabet_of(p->w);
+    const ptrdiff_t         rounds = (ptrdiff_t)rounds_of(&p->g);
+    at->w_step = (uint32_t)qg__step(a), at->w_zero = -(uint32_t)qg__lowest(a);
+    for (; at->first < p->g.oc; at->first += OUTPUTS, packed += packed_bytes(p)) {
+        const vu *sum = (const vu *)(const void *)(packed + code_bytes(p));
+        for (int v = 0; v < VECTORS; v++) at->start[v] = sum[v] * -(uint32_t)p->x_zero;
+        at->outputs = least(p->g.oc - at->first, OUTPUTS);
+        for (int done = 0, now; done < pixels; done += now) {
+            now = least(FEW, pixels - done);
+            run_codes(bits_of_weight(p->w), now, rounds, at->x + done * rounds * QUADS,
+                      (const bytes *)(const void *)packed, at->sum);
+            finish_tile(at, (const vu(*)[VECTORS])at->sum, now, (size_t)done, 1);
+        }
     }
 }
 
@@ -529,8 +565,11 @@ static void run_block(const visit *at, const patches *t, int first, int n, const
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Whether x is groups as it is. */
-static bool is_groups(const qg__int8_product *p) { return CODES == 4 && p->g.c % CODES == 0; }
+/* Whether x is groups as it is, or rounds. */
+static bool is_groups(const qg__int8_product *p, bool codes)
+{
+    return codes ? p->g.c % ROUND == 0 : CODES == 4 && p->g.c % CODES == 0;
+}
 
 /* Images that share scratch: all, if none of it depends on them, or as many as fill v. */
 static int images_at_once(const qg__int8_product *p, int n)
@@ -539,32 +578,34 @@ static int images_at_once(const qg__int8_product *p, int n)
         const patches t = patches_of(&p->g, n);
         return least(n, over(t.most, t.rows * t.columns));
     }
-    return is_groups(p) && !has_windows(p) ? n : qg__images_at_once(&p->g, n);
+    const bool codes = reads_codes(p, n);
+    return is_groups(p, codes) && !has_windows(p) && !codes ? n : qg__images_at_once(&p->g, n);
 }
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups or patches, sums of the weights of taps,
- * a block of weights as bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, rounds or patches, sums of the weights of
+ * taps, a block of weights as bytes. */
 typedef struct rooms {
     size_t window, sums, groups, taps, block;
 } rooms;
 
-static rooms rooms_of(const qg__int8_product *p, int images)
+static rooms rooms_of(const qg__int8_product *p, int images, bool codes)
 {
     const size_t m = (size_t)images, pixels = m * qg__pixels(&p->g);
-    rooms        r = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(vu)) };
-    if (has_windows(p)) {
+    const size_t pixel = codes ? rounds_of(&p->g) * ROUND : groups_of(p->g.c) * sizeof(int32_t);
+    rooms        r     = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(vu)) };
+    if (has_windows(p) || codes) {
         r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
         r.sums   = qg__lines_of(pixels * sizeof(int32_t));
     }
     if (has_patches(p)) r.groups = patch_bytes(&p->g, images);
-    else if (!is_groups(p)) r.groups = qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t));
-    if (qg__alphabet_of(p->w).bits) r.block = block_bytes(&p->g);
+    else if (!is_groups(p, codes)) r.groups = qg__lines_of(pixels * pixel);
+    if (qg__alphabet_of(p->w).bits && !codes) r.block = rounds_of(&p->g) * ROUND * OUTPUTS;
     return r;
 }
 
 static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
-    const rooms r = rooms_of(p, images_at_once(p, n));
+    const rooms r = rooms_of(p, images_at_once(p, n), reads_codes(p, n));
     return r.window + r.sums + r.groups + r.taps + r.block;
 }
 
@@ -582,41 +623,47 @@ static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed
         fill_v(&p->g, p->x_zero, &t, done, now, x, scratch, v);
         const int8_t *block = packed;
         for (at->first = 0; at->first < p->g.oc; at->first += OUTPUTS, block += packed_bytes(p)) {
-            at->w       = bytes_of(p, at->d, block, expanded);
+            at->w       = bytes_of(p, block, expanded);
             at->outputs = least(p->g.oc - at->first, OUTPUTS);
             run_block(at, &t, done, now, v, u, m, sums);
         }
     }
 }
 
-static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed,
+static void run_images(const qg__int8_product *p, int n, bool codes, const uint8_t *x, const int8_t *packed,
                        const qg__finish *finish, void *y, uint8_t *scratch)
 {
-    const size_t pixels = (size_t)n * qg__pixels(&p->g);
-    const rooms  r      = rooms_of(p, n);
+    const size_t pixels = (size_t)n * qg__pixels(&p->g), c = (size_t)p->g.c;
+    const rooms  r      = rooms_of(p, n, codes);
     int32_t     *window = (int32_t *)(void *)scratch, *sums = (int32_t *)(void *)(scratch + r.window);
     int32_t     *groups = (int32_t *)(void *)(scratch + r.window + r.sums);
     vu          *taps     = (vu *)(void *)(scratch + r.window + r.sums + r.groups);
     int8_t      *expanded = (int8_t *)taps + r.taps;
-    if (has_windows(p)) {
-        for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
+    if (has_windows(p) || codes) {
+        for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * c);
         qg__window_sums(&p->g, n, sums, window);
     }
-    visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
-                 .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p),
-                 .taps = taps, .bits = 8 };
-    decoder d;
-    make_decoder(p->w, &d);
-    at.d = &d;
+    visit at = { .p = p, .x = is_groups(p, codes) ? (const group *)(const void *)x : groups,
+                 .window = window, .finish = finish, .y = y, .w_step = (uint32_t)w_step(p),
+                 .w_zero = (uint32_t)w_zero(p), .taps = taps };
+    if (codes) {
+        const size_t round = rounds_of(&p->g) * ROUND;
+        uint8_t     *to    = (uint8_t *)groups;
+        for (size_t i = 0; !is_groups(p, codes) && i < pixels; i++, to += round) {
+            memcpy(to, x + i * c, c);
+            memset(to + c, 0, round - c);
+        }
+        run_dense(&at, (int)pixels, packed);
+        return;
+    }
     if (has_patches(p)) {
         run_patches(&at, n, x, packed, expanded, (uint8_t *)groups);
         return;
     }
-    if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
+    if (!is_groups(p, codes)) copy_pixels(p, pixels, x, groups);
     if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
-    if ((size_t)n * qg__results(&p->g) <= FEW) at.bits = bits_of_weight(p->w);
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
-        at.w          = at.bits < 8 ? packed : bytes_of(p, &d, packed, expanded);
+        at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
         at.started.i0 = -1;
         if (at.x_zero) count_taps(&at);
@@ -630,9 +677,10 @@ static void run(const qg__int8_product *p, int n, const void *x, const void *pac
     const int    most  = images_at_once(p, n);
     const size_t image = qg__pixels(&p->g) * (size_t)p->g.c, results = qg__results(&p->g) * (size_t)p->g.oc;
     const size_t each  = finish && finish->find ? 1 : sizeof(int32_t);
+    const bool   codes = reads_codes(p, n);
     for (int done = 0, now; done < n; done += now) {
         now = least(n - done, most);
-        run_images(p, now, (const uint8_t *)x + (size_t)done * image, packed, finish,
+        run_images(p, now, codes, (const uint8_t *)x + (size_t)done * image, packed, finish,
                    (uint8_t *)y + (size_t)done * results * each, scratch);
     }
 }

@@ -155,62 +155,10 @@ static inline vi lanes_of_bits(unsigned bits)
     return (((vi){ 0 } + (int32_t)bits) & bit) == bit;
 }
 
-/* 1 where the bit is set, else -1. */
-static inline vf signs_of_bits(unsigned bits)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(-1.0f), _mm512_set1_ps(1.0f));
-#else
-    return pick(lanes_of_bits(bits), splat(1.0f), splat(-1.0f));
-#endif
-}
-
-/* 0 where the bit is not set. */
-static inline vf keep_bits(vf v, unsigned bits)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_maskz_mov_ps((__mmask16)bits, (__m512)v);
-#else
-    return (vf)((vi)v & lanes_of_bits(bits));
-#endif
-}
-
 /* --- bytes ------------------------------------------------------------------------------------ */
 
 enum { BYTES = 4 * VL };
 typedef uint8_t bytes __attribute__((vector_size(BYTES), may_alias));
-
-#define EACH_BYTE(b) ((int64_t)(b) * 0x0101010101010101)
-#define BIT_OF_BYTE  ((int64_t)0x8040201008040201u)     /* bit k of byte k */
-
-/* 255 in each byte whose bit is set. */
-static inline bytes bytes_of_bits(const uint8_t *bits)
-{
-#if defined(__AVX512BW__)
-    uint64_t taken;
-    memcpy(&taken, bits, sizeof taken);
-    return (bytes)_mm512_movm_epi8(taken);
-#elif defined(__AVX2__) && VL == 8
-    int32_t taken;
-    memcpy(&taken, bits, sizeof taken);
-    const __m256i which = _mm256_setr_epi64x(0, EACH_BYTE(1), EACH_BYTE(2), EACH_BYTE(3));
-    const __m256i bit   = _mm256_set1_epi64x(BIT_OF_BYTE);
-    const __m256i v     = _mm256_shuffle_epi8(_mm256_set1_epi32(taken), which);
-    return (bytes)_mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
-#elif defined(__SSE2__) && VL == 4
-    uint16_t taken;
-    memcpy(&taken, bits, sizeof taken);
-    const __m128i bit  = _mm_set1_epi64x(BIT_OF_BYTE);
-    const __m128i pair = _mm_unpacklo_epi8(_mm_cvtsi32_si128(taken), _mm_cvtsi32_si128(taken));
-    const __m128i v = _mm_shuffle_epi32(_mm_unpacklo_epi16(pair, pair), 0x50); /* each byte eight times */
-    return (bytes)_mm_cmpeq_epi8(_mm_and_si128(v, bit), bit);
-#else
-    bytes v, bit;
-    UNROLL
-    for (int i = 0; i < BYTES; i++) v[i] = bits[i / 8], bit[i] = (uint8_t)(1 << i % 8);
-    return (bytes)((v & bit) == bit);
-#endif
-}
 
 /* Bit j of each of n <= 64 bytes, and others above; 64 bytes can be read. */
 static inline uint64_t plane_of_bytes(const uint8_t *v, int n, int j)
@@ -234,22 +182,10 @@ static inline uint64_t plane_of_bytes(const uint8_t *v, int n, int j)
     for (int i = 0; i < n; i += 8) {
         uint64_t own;
         memcpy(&own, v + i, sizeof own);
-        plane |= ((own >> j & EACH_BYTE(1)) * 0x0102040810204080 >> 56) << i;
+        plane |= ((own >> j & 0x0101010101010101) * 0x0102040810204080 >> 56) << i;
     }
 #endif
     return plane;
-}
-
-/* v more in each byte whose bit is set. */
-static inline bytes add_where(bytes to, const uint8_t *bits, bytes v)
-{
-#if defined(__AVX512BW__)
-    uint64_t taken;
-    memcpy(&taken, bits, sizeof taken);
-    return (bytes)_mm512_mask_add_epi8((__m512i)to, taken, (__m512i)to, (__m512i)v);
-#else
-    return to + (bytes_of_bits(bits) & v);
-#endif
 }
 
 /* Each byte as a lane.  GCC 12 converts such vectors by many shuffles. */
@@ -280,6 +216,35 @@ static inline vf one_of_16(const float table[16], vi index)
     UNROLL
     for (int l = 0; l < VL; l++) found[l] = table[index[l]];
     return found;
+#endif
+}
+
+/* The same of a table that repeats the numbers of so many bits at the most, of which an index may have more
+ * than its lane needs. */
+#if defined(__AVX512F__)
+#define QG_TABLE_BITS 4
+static inline vf one_of_few(vf table, vi index)
+{
+    return (vf)_mm512_permutexvar_ps((__m512i)index, (__m512)table);
+}
+#elif defined(__AVX2__) && VL == 8
+#define QG_TABLE_BITS 2
+static inline vf one_of_few(vf table, vi index)
+{
+    return (vf)_mm256_permutevar_ps((__m256)table, (__m256i)index);
+}
+#else
+#define QG_TABLE_BITS 0
+static inline vf one_of_few(vf table, vi index) { return table + (vf)index; }       /* not called */
+#endif
+
+/* a b + c, of which neither product nor sum is rounded. */
+static inline vf exact_sum(vf a, vf b, vf c)
+{
+#if defined(__FMA__)
+    return fma_of(a, b, c);
+#else
+    return a * b + c;
 #endif
 }
 
@@ -397,6 +362,33 @@ static inline vi add_products(vi sum, vi x, vi w)
 }
 #endif
 
+/* The same of four unsigned bytes of x, and w of 0 .. 15: a part of a sum, of at most four such products, and
+ * a sum with a part more. */
+typedef int16_t pairs __attribute__((vector_size(4 * VL), may_alias));
+
+static inline vi add_quads(vi part, vi x, vi w)
+{
+#if defined(__AVX512VNNI__)
+    return add_products(part, x, w);
+#elif defined(__AVX2__) && VL == 8
+    return (vi)((pairs)part + (pairs)_mm256_maddubs_epi16((__m256i)x, (__m256i)w));
+#else
+    typedef uint16_t wide __attribute__((vector_size(4 * VL), may_alias));
+    return (vi)((wide)part + ((wide)x & 255) * ((wide)w & 255) + ((wide)x >> 8) * ((wide)w >> 8));
+#endif
+}
+
+static inline vi add_part(vi sum, vi part)
+{
+#if defined(__AVX512VNNI__)
+    return sum + part;
+#elif VL == 16
+    return sum + (part & 0xFFFF) + (part >> 16);
+#else
+    return add_products(sum, part, (vi){ 0 } + 0x00010001);
+#endif
+}
+
 /* sum[l] + x[l] * w[l], which wraps around, of x of 0 .. 255 and w of 16 bits with its sign: the upper half
  * of x is 0. */
 static inline vi add_narrow(vi sum, vi x, vi w)
@@ -408,9 +400,7 @@ static inline vi add_narrow(vi sum, vi x, vi w)
 #endif
 }
 
-/* A register of numbers of 16 bits, and 2 VL bytes as such. */
-typedef int16_t pairs __attribute__((vector_size(4 * VL), may_alias));
-
+/* 2 VL bytes as numbers of 16 bits. */
 static inline pairs load_wide(const uint8_t *x)
 {
 #if defined(__AVX2__) && VL == 8

@@ -7,11 +7,12 @@
  * any batch and any tile.  Each product is fused with its addition (core/kernels/fma.h).  A weight of 0 adds
  * 0 * x, which is NaN for an infinite x.
  *
- * Packed weights take a bit per plane of the alphabet that has all codes, else a byte, with more than 256
- * codes or without codes a float; outputs are filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8, bytes
- * and floats of the last ones to one vector if they fit.  Memory, alignment and threads are as in
- * infer/kernels/bits.h; x and y need the alignment of a float.  Scratch, of any contents, holds the weights
- * of two vectors of outputs as floats; it does not depend on the batch.
+ * Packed weights take 1, 2 or 4 bits if an alphabet has all codes, and fill words of 32 bits; else a byte,
+ * with more than 256 codes or without codes a float.  Outputs are filled up to two vectors: 32 (AVX-512), 16
+ * (AVX2) or 8, the last ones to one vector if they fit.
+ * Memory, alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.
+ * Scratch, of any contents, holds the weights of two vectors of outputs as floats; it does not depend on the
+ * batch.
  */
 #ifndef QG_INFER_REAL_H
 #define QG_INFER_REAL_H

@@ -3,54 +3,39 @@
 
 /* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a
  * product of floats.  Where weights are used only a few times, as in a dense layer of one image, they become
- * floats in the tile instead: memory would take longer than that.  The sums are the same.
+ * floats in registers instead: memory would take longer than that.  The sums are the same.
  *
- * Weights: [blocks of outputs][kh][kw][channels], then one or two planes, each an integer of OUTPUTS bits;
- * or OUTPUTS codes of 4 bits, of the first vector in the low halves of bytes; or OUTPUTS bytes or floats, of
- * which a last block whose outputs fill one vector has half.  The planes are those of the alphabet
- * (infer/kernels/codes.h), and codes are numbered from its lowest, or from the lowest that there is. */
+ * Weights: [blocks of outputs][kh][kw][channels][2 vectors][VL], floats or codes of 8 bits.  Codes of an
+ * alphabet have 1, 2 or 4 bits, and neighbouring channels of all taps share a word of 32 bits, the first its
+ * lowest: [blocks of outputs][words][2 vectors][VL].  A last block whose outputs fill one vector has half.
+ * Codes are numbered from the lowest of the alphabet, or from the lowest that there is. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
-
-#if VL == 16
-typedef uint32_t mask;
-#elif VL == 8
-typedef uint16_t mask;
-#else
-typedef uint8_t mask;
-#endif
 
 static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
 
 /* Of the block that begins with this output. */
 static int vectors_at(const qg__real_product *p, int first) { return p->g.oc - first <= VL ? 1 : VECTORS; }
 
-/* What is packed, and what a tile reads: floats, masks of signs or of ternary weights, the one or two planes
- * of another alphabet, or codes. */
-typedef enum form { FLOATS, SIGNS, TERNARY, PLANES, NIBBLES, BYTES_OF_CODES } form;
+/* What is packed: floats, or codes of so many bits. */
+typedef enum form { FLOATS = 0, CODES_1 = 1, CODES_2 = 2, CODES_4 = 4, CODES_8 = 8 } form;
 
 static form form_of(qg__codes w)
 {
-    const qg__alphabet a = qg__alphabet_of(w);
-    if (a.kind == QG__TERNARY) return TERNARY;
-    if (a.kind == QG__ODD && a.bits == 1) return SIGNS;
-    if (a.bits) return a.bits > 2 ? NIBBLES : PLANES;
-    return are_bytes(w) ? BYTES_OF_CODES : FLOATS;
+    const int bits = qg__alphabet_of(w).bits;
+    return bits ? (form)(bits == 3 ? 4 : bits) : are_bytes(w) ? CODES_8 : FLOATS;
 }
 
-/* Of a channel. */
-static size_t weight_of_block(const qg__real_product *p, int vectors)
+/* Channels that share a word, and their bytes of all outputs of a block. */
+INLINE int channels_of(form weights)
 {
-    switch (form_of(p->w)) {
-    case FLOATS: return (size_t)(vectors * VL) * sizeof(float);
-    case NIBBLES: return VL;
-    case BYTES_OF_CODES: return (size_t)(vectors * VL);
-    default: return (size_t)qg__alphabet_of(p->w).bits * sizeof(mask);
-    }
+    return weights == FLOATS || weights == CODES_8 ? 1 : 32 / (int)weights;
 }
+INLINE int step_of(form weights, int vectors) { return vectors * VL * (weights == CODES_8 ? 1 : 4); }
 
 static size_t block_bytes(const qg__real_product *p, int vectors)
 {
-    return qg__row(&p->g) * weight_of_block(p, vectors);
+    const size_t channels = (size_t)channels_of(form_of(p->w));
+    return (qg__row(&p->g) + channels - 1) / channels * (size_t)step_of(form_of(p->w), vectors);
 }
 
 static size_t weight_bytes(const qg__real_product *p)
@@ -59,103 +44,194 @@ static size_t weight_bytes(const qg__real_product *p)
     return (size_t)last * block_bytes(p, VECTORS) + block_bytes(p, vectors_at(p, last * OUTPUTS));
 }
 
+/* A number is lowest + step * code. */
+static qg__codes numbers_of(qg__codes w)
+{
+    const qg__alphabet a = qg__alphabet_of(w);
+    return a.bits ? qg__codes_of(a) : w;
+}
+
 static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
-    const qg__alphabet a     = qg__alphabet_of(p->w);
-    const int          lane  = o % OUTPUTS, vectors = vectors_at(p, o - lane);
-    const size_t       lanes = (size_t)(vectors * VL);
-    uint8_t           *block = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p, VECTORS);
+    const qg__codes numbers = numbers_of(p->w);
+    const form      weights = form_of(p->w);
+    const int       lane    = o % OUTPUTS, vectors = vectors_at(p, o - lane);
+    const size_t    lanes   = (size_t)(vectors * VL), channels = (size_t)channels_of(weights);
+    uint8_t        *block   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p, VECTORS);
+    float          *reals   = (float *)(void *)block + lane;
+    uint32_t       *word    = (uint32_t *)(void *)block + lane;
     if (lane == 0 && first == 0) memset(block, 0, block_bytes(p, vectors));
-    block += first * weight_of_block(p, vectors);
-    if (form_of(p->w) == NIBBLES) {
-        for (size_t k = 0; k < n; k++)
-            block[k * VL + (size_t)(lane % VL)] |=
-                (uint8_t)(((int)values[k] - qg__lowest(a)) / qg__step(a) << lane / VL * 4);
-    } else if (a.bits) {
-        mask *to = (mask *)(void *)block;
-        for (size_t k = 0; k < n; k++)
-            for (int j = 0; j < a.bits; j++) *to++ |= (mask)(qg__bit(a, (int)values[k], j) << lane);
-    } else if (are_bytes(p->w)) {
-        for (size_t k = 0; k < n; k++)
-            block[k * lanes + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
-    } else {
-        float *to = (float *)(void *)block + lane;
-        for (size_t k = 0; k < n; k++) to[k * lanes] = values[k];
+    for (size_t i = 0, k = first; i < n; i++, k++) {
+        if (weights == FLOATS) {
+            reals[k * lanes] = values[i];
+            continue;
+        }
+        const unsigned code = (unsigned)(((int)values[i] - numbers.lowest) / numbers.step);
+        if (weights == CODES_8) block[k * lanes + (size_t)lane] = (uint8_t)code;
+        else word[k / channels * lanes] |= code << k % channels * weights;
     }
 }
 
-INLINE unsigned bits_of_vector(mask bits, int vector) { return (unsigned)bits >> vector * VL; }
-
-/* A number is offset + step * code, or offset + sum over j of factor(j) * plane j. */
 typedef struct decoder {
-    int       planes, factor[2], step;
-    vi        offset[VECTORS];      /* minus the zero points of the outputs */
-    ptrdiff_t channel;              /* bytes of its weights */
+    vf  table;                      /* of the numbers of an alphabet, in turn; used without zero points */
+    int step;
+    vi  offset[VECTORS];            /* the lowest number minus the zero points of the outputs */
 } decoder;
 
 /* first: output of a block. */
 static decoder decoder_of(const qg__real_product *p, int first)
 {
-    const qg__alphabet a = qg__alphabet_of(p->w);
-    const form         f = form_of(p->w);
-    decoder            d = { .planes = a.bits, .factor = { qg__factor(a, 0), qg__factor(a, 1) },
-                             .step = f == NIBBLES ? qg__step(a) : p->w.step,
-                             .channel = (ptrdiff_t)weight_of_block(p, vectors_at(p, first)) };
+    const qg__codes numbers = numbers_of(p->w);
+    const int       mask    = (1 << form_of(p->w)) - 1;
+    decoder         d       = { .step = numbers.step };
+    for (int l = 0; l < VL; l++) d.table[l] = (float)(numbers.lowest + numbers.step * (l & mask));
     for (int v = 0; v < VECTORS; v++) {
         const int outputs = least(p->g.oc - first - v * VL, VL);
-        d.offset[v] = (vi){ 0 } + (f == PLANES ? qg__offset(a) : f == NIBBLES ? qg__lowest(a) : p->w.lowest);
+        d.offset[v]       = (vi){ 0 } + numbers.lowest;
         if (p->zero && outputs > 0) d.offset[v] -= (vi)load((const float *)p->zero + first + v * VL, outputs);
     }
     return d;
 }
 
-/* Vector v of the weights of a channel. */
-INLINE vf weights_of(form weights, const decoder *d, const uint8_t *w, int v)
+/* Vector v of the weights of a channel, or of number k of those that share a word.  A code is converted where
+ * it is, unless its last bit would be a sign. */
+INLINE vf weights_of(form weights, const decoder *d, bool zeros, const uint8_t *w, int v, int k)
 {
-    const mask *m = (const mask *)(const void *)w;
-    if (weights == FLOATS) return *(const vec *)((const float *)(const void *)w + v * VL);
-    if (weights == SIGNS || weights == TERNARY) {
-        const vf sign = signs_of_bits(bits_of_vector(m[0], v));
-        return weights == TERNARY ? keep_bits(sign, bits_of_vector(m[1], v)) : sign;
+    const int bits   = (int)weights;
+    const vi  offset = d->offset[zeros ? v : 0];
+    if (weights == FLOATS) return ((const vec *)(const void *)w)[v];
+    if (weights == CODES_8) {
+        vi number = lanes_of_bytes(((const vb *)(const void *)w)[v]);
+        if (d->step != 1) number *= d->step;
+        return __builtin_convertvector(number + offset, vf);
     }
-    vi number = { 0 };
-    if (weights == PLANES)
-        for (int j = 0; j < d->planes; j++) number += lanes_of_bits(bits_of_vector(m[j], v)) & d->factor[j];
-    else number = lanes_of_bytes(*(const vb *)(w + (weights == NIBBLES ? 0 : v * VL)));
-    if (weights == NIBBLES && v) number = number >> 4 << (d->step - 1);
-    if (weights == NIBBLES && !v) number = (number & 15) << (d->step - 1);
-    if (weights == BYTES_OF_CODES && d->step != 1) number *= d->step;
-    return __builtin_convertvector(number + d->offset[v], vf);
+    const vu word = ((const vu *)(const void *)w)[v];
+    if (!zeros && bits <= QG_TABLE_BITS) return one_of_few(d->table, (vi)(word >> k * bits));
+    const bool  highest = k == 32 / bits - 1;
+    const vi    code    = highest ? (vi)(word >> k * bits) : (vi)(word & ((1u << bits) - 1) << k * bits);
+    const float step    = (float)d->step / (float)(highest ? 1 : 1 << k * bits);
+    return exact_sum(__builtin_convertvector(code, vf), splat(step), __builtin_convertvector(offset, vf));
 }
 
-/* Bytes of the weights of a channel. */
-INLINE ptrdiff_t step_of(form weights, const decoder *d, int vectors)
+/* Distances of shifts are constants where a loop over the codes of a word is short. */
+#if QG_TABLE_BITS
+#define UNROLL_CODES UNROLL
+#else
+#define UNROLL_CODES
+#endif
+
+/* n weights, and those that share their last word, as floats [kh][kw][channels][vectors][VL]. */
+INLINE void expand_as(form weights, bool zeros, int vectors, size_t n, const decoder *d, const uint8_t *w,
+                      float *to)
 {
-    return weights == FLOATS ? vectors * VL * (ptrdiff_t)sizeof(float) : d->channel;
+    const int channels = channels_of(weights);
+    for (size_t i = 0; i < n; i += (size_t)channels, w += step_of(weights, vectors))
+        UNROLL_CODES
+        for (int k = 0; k < channels; k++, to += vectors * VL)
+            UNROLL
+            for (int v = 0; v < vectors; v++)
+                *(vec *)(to + v * VL) = weights_of(weights, d, zeros, w, v, k);
 }
 
-/* n weights as floats [kh][kw][channels][vectors][VL]. */
-INLINE void expand_as(form weights, int vectors, size_t n, const decoder *d, const uint8_t *w, float *to)
+static void expand(form weights, bool zeros, int vectors, size_t n, const decoder *d, const uint8_t *w,
+                   float *to)
 {
-    for (size_t k = 0; k < n; k++, w += step_of(weights, d, vectors), to += vectors * VL)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(to + v * VL) = weights_of(weights, d, w, v);
-}
-
-INLINE void expand(int vectors, size_t n, form weights, const decoder *d, const uint8_t *w, float *to)
-{
-#define CASE(f) if (weights == f) expand_as(f, vectors, n, d, w, to);
-    CASE(SIGNS) CASE(TERNARY) CASE(PLANES) CASE(NIBBLES) CASE(BYTES_OF_CODES)
+#define CASE(f, z)                                                              \
+    if (weights == f && zeros == z) {                                           \
+        if (vectors == 1) expand_as(f, z, 1, n, d, w, to);                      \
+        else expand_as(f, z, VECTORS, n, d, w, to);                             \
+    }
+    CASE(CODES_1, true) CASE(CODES_2, true) CASE(CODES_4, true) CASE(CODES_8, true)
+    CASE(CODES_1, false) CASE(CODES_2, false) CASE(CODES_4, false) CASE(CODES_8, false)
 #undef CASE
 }
 
+/* --- dense products of a few pixels ----------------------------------------------------------- */
+
+/* Expanding a weight takes about as long as using it twice, and as reading it twice.  A multiply-add takes
+ * four cycles, so several blocks run together, unless it is many instructions. */
+#if defined(__FMA__) || defined(__aarch64__)
+enum { FEW = 4, BLOCKS = 4 };
+#else
+enum { FEW = 4, BLOCKS = 1 };
+#endif
+
+static bool is_few(const qg__real_product *p, int n)
+{
+    return qg__is_pointwise(&p->g) && (size_t)n * qg__pixels(&p->g) <= FEW;
+}
+
+typedef struct dense {
+    const uint8_t *w;               /* of the first block */
+    size_t         block;           /* bytes */
+    int            channels, outputs;
+    decoder        d[BLOCKS];
+} dense;
+
+/* x times the weights of a channel, or of number k of those at w. */
+INLINE void add_channel(form weights, bool zeros, int blocks, int vectors, const dense *t, const uint8_t *w,
+                        int k, float x, vf (*sum)[VECTORS])
+{
+    UNROLL
+    for (int b = 0; b < blocks; b++, w += t->block)
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            const vf wv = weights_of(weights, &t->d[zeros ? b : 0], zeros, w, v, k);
+            sum[b][v]   = fma_of(splat(x), wv, sum[b][v]);
+        }
+}
+
+/* A pixel and so many blocks. */
+INLINE void run_pixel(form weights, bool zeros, int blocks, int vectors, const dense *t, const float *x,
+                      float *y)
+{
+    const int      channels = channels_of(weights);
+    const uint8_t *w        = t->w;
+    int            left     = t->channels;
+    vf             sum[BLOCKS][VECTORS] = { { { 0 } } };
+    for (; left >= channels; left -= channels, x += channels, w += step_of(weights, vectors))
+        UNROLL_CODES
+        for (int k = 0; k < channels; k++) add_channel(weights, zeros, blocks, vectors, t, w, k, x[k], sum);
+    for (int k = 0; k < left; k++) add_channel(weights, zeros, blocks, vectors, t, w, k, x[k], sum);
+    for (int l = 0; l < t->outputs; l += VL)
+        store(y + l, sum[l / OUTPUTS][l % OUTPUTS / VL], least(t->outputs - l, VL));
+}
+
+static void run_blocks(form weights, bool zeros, int blocks, int vectors, const dense *t, const float *x,
+                       float *y)
+{
+#define CASE(f, z)                                                              \
+    if (weights == f && zeros == z) {                                           \
+        if (vectors == 1) run_pixel(f, z, 1, 1, t, x, y);                       \
+        else if (blocks == 1) run_pixel(f, z, 1, VECTORS, t, x, y);             \
+        else run_pixel(f, z, BLOCKS, VECTORS, t, x, y);                         \
+    }
+    CASE(FLOATS, false)
+    CASE(CODES_1, false) CASE(CODES_2, false) CASE(CODES_4, false) CASE(CODES_8, false)
+    CASE(CODES_1, true) CASE(CODES_2, true) CASE(CODES_4, true) CASE(CODES_8, true)
+#undef CASE
+}
+
+static void run_dense(const qg__real_product *p, int n, const float *x, const uint8_t *packed, float *y)
+{
+    const int pixels = n * (int)qg__pixels(&p->g), oc = p->g.oc;
+    dense     t      = { .w = packed, .block = block_bytes(p, VECTORS), .channels = p->g.c };
+    for (int first = 0, blocks; first < oc; first += blocks * OUTPUTS, t.w += (size_t)blocks * t.block) {
+        blocks    = oc - first > BLOCKS * OUTPUTS - VL ? BLOCKS : 1;
+        t.outputs = least(oc - first, blocks * OUTPUTS);
+        for (int b = 0; b < blocks; b++) t.d[b] = decoder_of(p, first + b * OUTPUTS);
+        for (int i = 0; i < pixels; i++)
+            run_blocks(form_of(p->w), p->zero != NULL, blocks, t.outputs <= VL ? 1 : VECTORS, &t,
+                       x + (size_t)i * (size_t)p->g.c, y + (size_t)i * (size_t)oc + first);
+    }
+}
+
+/* --- other products --------------------------------------------------------------------------- */
+
 typedef struct tile {
-    const float   *x;
-    const uint8_t *w;
-    const decoder *d;
-    ptrdiff_t      x_step, x_row;               /* floats to the next output and row */
-    ptrdiff_t      w_row;                       /* bytes of a row of taps */
+    const float *x, *w;
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row, and of a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and
                                                    w */
     int          taps_i, outputs;               /* of the block */
@@ -164,18 +240,18 @@ typedef struct tile {
 } tile;
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
+INLINE void run_tile(int pixels, int vectors, const tile *t)
 {
     vf sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
         const float *x[RUNS];
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
-        const uint8_t *w = t->w + i * t->w_row;
-        for (size_t k = 0; k < t->channels; k++, w += step_of(weights, t->d, vectors)) {
+        const float *w = t->w + i * t->w_row;
+        for (size_t k = 0; k < t->channels; k++, w += vectors * VL) {
             vec wv[VECTORS];
             UNROLL
-            for (int v = 0; v < vectors; v++) wv[v] = weights_of(weights, t->d, w, v);
+            for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * VL);
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
@@ -198,80 +274,60 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
 
 typedef struct visit {
     const qg__real_product *p;
-    const float            *x;
-    const uint8_t          *w;          /* the block, as floats or as it is packed */
-    form                    weights;
-    decoder                 d;
+    const float            *x, *w;      /* w: the block */
     float                  *y;
     int                     first, outputs;     /* of the block */
 } visit;
-
-/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading
- * it twice.
- */
-enum { FEW = 4 };
-
-static void run_few(form weights, int vectors, int pixels, const tile *t)
-{
-#define CASE(f, v, n) if (weights == f && vectors == v && pixels == n) run_tile(f, n, v, t);
-#define CASES(f, v) CASE(f, v, 1) CASE(f, v, 2) CASE(f, v, 3) CASE(f, v, 4)
-    if (weights != BYTES_OF_CODES) vectors = VECTORS;
-    CASES(SIGNS, 2) CASES(TERNARY, 2) CASES(PLANES, 2) CASES(NIBBLES, 2)
-    CASES(BYTES_OF_CODES, 1) CASES(BYTES_OF_CODES, 2)
-#undef CASES
-#undef CASE
-}
 
 static void run_line(void *context, const qg__line *line)
 {
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
     const int           vectors = at->outputs <= VL ? 1 : VECTORS;
-    const ptrdiff_t     step    = (ptrdiff_t)g->c * step_of(at->weights, &at->d, vectors);     /* of a tap */
+    const ptrdiff_t     step    = (ptrdiff_t)g->c * vectors * VL;     /* of a tap */
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->w + (line->i0 * g->kw + line->j0) * step, .w_row = g->kw * step, .d = &at->d,
+        .w = at->w + (line->i0 * g->kw + line->j0) * step, .w_row = g->kw * step,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0,
         .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
     for (int left = line->outputs, done; left; left -= done) {
-        done = even_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
-        if (at->weights != FLOATS) {
-            done = least(done, FEW);
-            run_few(at->weights, vectors, done, &t);
-        } else {
-#define CASE(n)                                                                 \
-    case n:                                                                     \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);          \
-        else if (n <= PIXELS_2) run_tile(FLOATS, n, VECTORS, &t);               \
+        done = even_pixels(left, vectors);
+#define CASE(n)                                                         \
+    case n:                                                             \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t);          \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t);               \
         break;
-            switch (done) { EACH_LENGTH(CASE) }
+        switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
-        }
         t.x += done * t.x_step;
         t.y += done * t.y_step;
     }
 }
 
+/* A block as floats, and channels that share its last word. */
 static size_t scratch_bytes(const qg__real_product *p)
 {
-    return are_bytes(p->w) ? qg__row(&p->g) * OUTPUTS * sizeof(float) : 0;
+    const size_t rest = (size_t)channels_of(form_of(p->w)) - 1;
+    return are_bytes(p->w) ? (qg__row(&p->g) + rest) * OUTPUTS * sizeof(float) : 0;
 }
 
 static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y, void *scratch)
 {
     const uint8_t *block = packed;
     visit          at    = { .p = p, .x = x, .y = y };
-    const form     stored = form_of(p->w);
-    if ((size_t)n * qg__results(&p->g) <= FEW) at.weights = stored;
+    const form     weights = form_of(p->w);
+    if (is_few(p, n)) {
+        run_dense(p, n, x, packed, y);
+        return;
+    }
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
-        at.w       = scratch;
-        at.d       = decoder_of(p, at.first);
-        at.outputs = least(p->g.oc - at.first, OUTPUTS);
-        if (at.weights == stored) at.w = block;
-        else if (at.outputs <= VL) expand(1, qg__row(&p->g), stored, &at.d, block, scratch);
-        else expand(VECTORS, qg__row(&p->g), stored, &at.d, block, scratch);
+        const decoder d = decoder_of(p, at.first);
+        at.outputs      = least(p->g.oc - at.first, OUTPUTS);
+        at.w            = weights == FLOATS ? (const float *)(const void *)block : scratch;
+        if (at.outputs <= VL) expand(weights, p->zero != NULL, 1, qg__row(&p->g), &d, block, scratch);
+        else expand(weights, p->zero != NULL, VECTORS, qg__row(&p->g), &d, block, scratch);
         qg__lines(&p->g, n, run_line, &at);
     }
 }
