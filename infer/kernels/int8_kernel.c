@@ -29,8 +29,9 @@
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 enum { GROUP_BYTES = OUTPUTS * CODES, QUAD = 4, QUADS = 4, ROUND = QUADS * QUAD };
 
-/* Pixels of a tile that decodes its weights. */
-enum { FEW = 4 };
+/* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead. */
+enum { FEW = 4, AHEAD = 4096 };
+#define FETCH(w) __builtin_prefetch((const char *)(w) + AHEAD)
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
@@ -228,6 +229,7 @@ INLINE void add_groups(int chains, int pixels, int vectors, const tile *t, const
     UNROLL
     for (int c = 0; c < chains; c++) {
         vi wv[VECTORS];
+        if (pixels <= FEW) FETCH(w + c * GROUP_BYTES);
         UNROLL
         for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + c * GROUP_BYTES + v * VL * CODES);
         UNROLL
@@ -418,8 +420,10 @@ INLINE void run_rounds(int bits, int pixels, ptrdiff_t rounds, const group *x, c
                        vu (*to)[VECTORS])
 {
     vi sum[FEW][VECTORS] = { { { 0 } } };
-    for (ptrdiff_t n = 0; n < rounds; n++, x += QUADS, w += bits)
+    for (ptrdiff_t n = 0; n < rounds; n++, x += QUADS, w += bits) {
+        for (int i = 0; i < bits; i++) FETCH(w + i);
         add_round(bits, pixels, rounds * QUADS, x, w, sum);
+    }
     memcpy(to, sum, (size_t)pixels * sizeof *sum);
 }
 
