@@ -199,17 +199,19 @@ def net_table(b, net):
     torch = next((name for name in results[b.cases[0]] if name.startswith("pytorch")), None)
     bar = {case: max((r for r in (rate_of(results, case, n) for n in ("float", "onnxruntime-float")) if r), default=None)
            for case in b.cases}
+    single = [case for case in b.cases if case[0] == 1]
     b.say(f"\n### {net}\n")
     b.say("| images/s | bytes of the file | " + " | ".join(f"batch {n}, {t} thread{'s' * (t > 1)}" for n, t in b.cases)
-          + " | median us, batch 1 | 99th percentile |\n" + "|---" * (len(b.cases) + 4) + "|")
+          + "".join(f" | median us, batch 1, {t} thread{'s' * (t > 1)} | 99th percentile" for _, t in single)
+          + " |\n" + "|---" * (len(b.cases) + 2 * len(single) + 2) + "|")
     for name, r in results[b.cases[0]].items():
         why = failure(*(results[case][name] for case in b.cases))
         if why:
-            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 2))
+            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 2 * len(single)))
             continue
         size = f"{r[0]['file_bytes']:,}" if "file_bytes" in r[0] else ""
         b.say(f"| {name} | {size} | " + " | ".join(f"{rate_of(results, case, name):.0f}" for case in b.cases)
-              + f" | {median(r, 'median_us'):.1f} | {median(r, 'p99_us'):.1f} |")
+              + "".join(f" | {median(results[case][name], key):.1f}" for case in single for key in ("median_us", "p99_us")) + " |")
     heads = ["float"] + (["onnxruntime-int8"] if "onnxruntime-int8" in results[b.cases[0]] else []) + ([torch] if torch else [])
     b.say("\n| times the speed of | " + " | ".join(f"{h}, batch {n}, {t}" for h in heads for n, t in b.cases) + " | bar |\n"
           + "|---" * (len(heads) * len(b.cases) + 2) + "|")
