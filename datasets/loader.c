@@ -13,11 +13,14 @@
 #include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "core/slices.h"
+#include "datasets/augment.h"
 #include "datasets/files.h"
 #include "datasets/normalise.h"
 
 /* A batch of 64 is eight pieces: enough for eight threads, and each is worth handing out. */
 enum { PIECE_IMAGES = 8 };
+
+static int pieces(int images) { return 1 + (images - 1) / PIECE_IMAGES; }
 
 struct qg_loader {
     qg_arena       memory;       /* order, x and y */
@@ -36,132 +39,12 @@ struct qg_loader {
     float         *x;            /* [min(batch, n)][h][w][c] */
     uint16_t      *y;
     uint8_t       *decoded;      /* [min(batch, n)][h][w][c], of images in files; or NULL */
+    float         *plain;        /* [pieces of a batch][h][w][c], of images that are resampled; or NULL */
     uint64_t       digest;
     qg_status      status;       /* the failure of qg_loader_next, and its message */
     char          *why;
     qg_loader     *validation;   /* NULL: none */
 };
-
-/* --- one image --------------------------------------------------------------------------- */
-
-/* An image of the set, as bytes or already normalised. */
-typedef struct source {
-    const qg_preprocess  *preprocess;
-    const uint8_t        *bytes;        /* [h][w][c], or NULL: */
-    const float          *floats;       /* [h][w][c], normalised */
-    qg_shape              shape;
-} source;
-
-/* The index of each draw for an image. */
-enum { DOWN, RIGHT, FLIP, CUTOUT_ROW, CUTOUT_COLUMN };
-
-/* 0 .. n-1; the bias of the remainder is below n / 2^64. */
-static int draw(uint64_t key, int what, int n)
-{
-    return (int)(qg_bits(key, (uint64_t)what) % (uint64_t)n);
-}
-
-static qg_status check_augment(const qg_augment *a, qg_shape image)
-{
-    const int side = image.h < image.w ? image.h : image.w;
-    if (a->pad < 0 || a->pad > side - 1)
-        return qg_fail(QG_EARG, "images of %dx%d can be padded by 0..%d, not by %d", image.h, image.w,
-                       side - 1, a->pad);
-    if (a->cutout < 0 || a->cutout > side)
-        return qg_fail(QG_EARG, "images of %dx%d can have a cutout of 0..%d, not of %d", image.h, image.w,
-                       side, a->cutout);
-    if (a->border < QG_BORDER_ZERO || a->border > QG_BORDER_REPEAT)
-        return qg_fail(QG_EARG, "%d is not a kind of border", (int)a->border);
-    return QG_OK;
-}
-
-/* The pixel of a line of n that stands for position i, -n < i < 2n - 1; -1: none. */
-static int resolve(int i, int n, qg_border border)
-{
-    if (i >= 0 && i < n) return i;
-    if (border == QG_BORDER_ZERO) return -1;
-    if (border == QG_BORDER_REPEAT) return i < 0 ? 0 : n - 1;
-    return i < 0 ? -i : 2 * (n - 1) - i;
-}
-
-/* n pixels, from (row, column) on. */
-static void copy(const source *s, int row, int column, size_t n, float *to)
-{
-    const size_t c = (size_t)s->shape.c;
-    const size_t k = ((size_t)row * (size_t)s->shape.w + (size_t)column) * c;
-    if (s->bytes) qg__normalise(s->preprocess, s->bytes, k, n * c, to);
-    else memcpy(to, s->floats + k, n * c * sizeof *to);
-}
-
-/* Row y of an image. */
-static float *row_of(float *image, qg_shape s, int y)
-{
-    return image + (size_t)y * (size_t)s.w * (size_t)s.c;
-}
-
-/* Columns begin..end of a row of the result, which lie outside the image. */
-static void fill_outside(const source *s, qg_border border, int row, int right, int begin, int end,
-                         float *to)
-{
-    const int c = s->shape.c;
-    for (int x = begin; x < end; x++) {
-        const int column = resolve(x + right, s->shape.w, border);
-        if (column < 0) memset(to + x * c, 0, (size_t)c * sizeof *to);
-        else copy(s, row, column, 1, to + x * c);
-    }
-}
-
-/* A row of the result: row `row` of the image from column `right` on; -1 is a row of zeros. */
-static void crop_row(const source *s, qg_border border, int row, int right, float *to)
-{
-    const int w = s->shape.w, c = s->shape.c;
-    if (row < 0) {
-        memset(to, 0, (size_t)(w * c) * sizeof *to);
-        return;
-    }
-    const int begin = right < 0 ? -right : 0, end = right > 0 ? w - right : w;
-    copy(s, row, begin + right, (size_t)(end - begin), to + begin * c);
-    fill_outside(s, border, row, right, 0, begin, to);
-    fill_outside(s, border, row, right, end, w, to);
-}
-
-static void crop(const qg_augment *a, uint64_t key, const source *from, float *to)
-{
-    const qg_shape s     = from->shape;
-    const int      down  = draw(key, DOWN, 2 * a->pad + 1) - a->pad;
-    const int      right = draw(key, RIGHT, 2 * a->pad + 1) - a->pad;
-    for (int y = 0; y < s.h; y++)
-        crop_row(from, a->border, resolve(y + down, s.h, a->border), right, row_of(to, s, y));
-}
-
-static void flip_row(float *row, int w, int c)
-{
-    for (int a = 0, b = w - 1; a < b; a++, b--)
-        for (int k = 0; k < c; k++) {
-            const float x  = row[a * c + k];
-            row[a * c + k] = row[b * c + k];
-            row[b * c + k] = x;
-        }
-}
-
-static void cut_out(int side, uint64_t key, qg_shape s, float *to)
-{
-    const int top  = draw(key, CUTOUT_ROW, s.h) - side / 2, bottom = top + side;
-    const int left = draw(key, CUTOUT_COLUMN, s.w) - side / 2, right = left + side;
-    const int x0 = left < 0 ? 0 : left, x1 = right > s.w ? s.w : right;
-    for (int y = top < 0 ? 0 : top; y < bottom && y < s.h; y++)
-        memset(row_of(to, s, y) + x0 * s.c, 0, (size_t)((x1 - x0) * s.c) * sizeof *to);
-}
-
-static void augment(const qg_augment *a, uint64_t key, const source *from, float *to)
-{
-    const qg_shape s = from->shape;
-    if (a->pad) crop(a, key, from, to);
-    else copy(from, 0, 0, (size_t)s.h * (size_t)s.w, to);
-    if (a->flip && draw(key, FLIP, 2))
-        for (int y = 0; y < s.h; y++) flip_row(row_of(to, s, y), s.w, s.c);
-    if (a->cutout) cut_out(a->cutout, key, s, to);
-}
 
 /* --- a set -------------------------------------------------------------------------------- */
 
@@ -192,7 +75,10 @@ static bool allocate(qg_loader *l, int batch)
     l->x     = l->order ? qg__arena_take(&l->memory, bytes) : NULL;
     l->y     = l->x ? qg__arena_take(&l->memory, n * sizeof *l->y) : NULL;
     if (l->y && l->set.files) l->decoded = qg__arena_take(&l->memory, n * row);
-    return l->y && (l->decoded || !l->set.files);
+    if (!l->y || (l->set.files && !l->decoded)) return false;
+    if (!qg__augment_resamples(&l->spec.augment)) return true;
+    l->plain = qg__arena_take(&l->memory, (size_t)pieces(batch) * row * sizeof *l->plain);
+    return l->plain;
 }
 
 /* Fits the preprocessing, or copies the caller's; for QG_WHITEN also makes the floats. */
@@ -313,7 +199,7 @@ static qg_status divide(qg_loader *l, qg__dataset *held)
 
 static qg_status prepare(qg_loader *l, qg__dataset *held)
 {
-    qg_status status = check_augment(&l->spec.augment, l->set.shape);
+    qg_status status = qg__augment_check(&l->spec.augment, l->set.shape);
     if (!status && !l->spec.in_order) status = warn_of_empty(&l->set);
     if (!status) status = divide(l, held);
     const int n = l->set.shape.n;
@@ -388,12 +274,14 @@ static bool make(const struct gathering *g, int i, float *to)
 {
     const qg_loader *l     = g->l;
     const uint32_t   index = g->order[i];
-    const source     from  = { .preprocess = &l->preprocess,
+    const size_t     row   = qg_row(l->set.shape);
+    const qg__image  from  = { .preprocess = &l->preprocess,
                                .bytes      = l->whitened ? NULL : bytes_of(g, i),
-                               .floats     = l->whitened ? l->whitened + index * qg_row(l->set.shape) : NULL,
+                               .floats     = l->whitened ? l->whitened + index * row : NULL,
                                .shape      = l->set.shape };
     if (!from.bytes && !from.floats) return false;
-    augment(g->augment, qg_rng_fork(g->key, index), &from, to);
+    float           *plain = l->plain ? l->plain + (size_t)(i / PIECE_IMAGES) * row : NULL;
+    qg__augment(g->augment, qg_rng_fork(g->key, index), &from, plain, to);
     return true;
 }
 
@@ -442,7 +330,7 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
         g.n = qg__images_here(b->n, &from);
         g.order += from;
     }
-    qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
+    qg_parallel(pieces(g.n), gather, &g);
     l->status = qg__failure_of(&g.failure);
     if (l->status) return l->why = strdup(g.failure.why), false;
 

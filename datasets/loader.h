@@ -35,17 +35,20 @@ typedef struct qg_batch {
     int             n;      /* images in the batch: x.shape.n, or of all ranks together (core/dist/ranks.h) */
 } qg_batch;
 
-/* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies
+/* What lies outside an image: zeros, the image mirrored at its outermost pixel, or copies
  * of the outermost pixel. */
 typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } qg_border;
 
 /* Random changes, drawn for each image in each epoch and applied in this order; {0} changes nothing.
- * Augmentation follows normalisation, so per-pixel means stay with their pixels, and the zeros of a border or
- * a cutout are the mean of the images (black under QG_TO_UNIT). */
+ * rotate, scale and pad are one bilinear interpolation, unless there is only pad.  An image that shrinks is
+ * not blurred before.  Augmentation follows normalisation, so per-pixel means stay with their pixels, and the
+ * zeros of a border or a cutout are the mean of the images (black under QG_TO_UNIT). */
 typedef struct qg_augment {
+    float     rotate;       /* by -rotate..rotate degrees around the center, uniform; 0..180 */
+    float     scale;        /* to 1 - scale .. 1 + scale times its size, uniform; 0..0.5 */
     int       pad;          /* pixels on each side, followed by a random crop of the original size: every
                                offset in -pad..pad is equally likely.  Less than the smaller side */
-    qg_border border;       /* what pad adds */
+    qg_border border;       /* what rotate, scale and pad show of the outside */
     bool      flip;         /* left to right, with probability 1/2 */
     int       cutout;       /* side of a square of zeros around a random pixel, clipped at the
                                border; at most the smaller side; 0: none.     arXiv:1708.04552v2 */

@@ -343,12 +343,14 @@ qg_shape qg_data_image(const char *text, const char *dir, int *classes)
 /* --- what is done to the images ----------------------------------------------------------- */
 
 /* By qg_augment; 0 is off. */
-enum { PAD, BORDER, FLIP, CUTOUT };
+enum { ROTATE, SCALE, PAD, BORDER, FLIP, CUTOUT };
 const qg_key qg_augment_keys[] = {
+    { .name = "rotate", .max = 180, .is = QG_KEY_ABOVE_MIN, .about = "turn by up to so many degrees" },
+    { .name = "scale", .max = 0.5, .is = QG_KEY_ABOVE_MIN, .about = "0.1: to 0.9..1.1 times the size" },
     { .name = "pad", .min = 1, .max = 4096, .is = QG_KEY_WHOLE,
       .about = "pixels added on each side before a random crop" },
-    { .name = "border", .words = "zero|reflect|repeat", .when = "pad=1..4096",
-      .about = "what these pixels are" },
+    { .name = "border", .words = "zero|reflect|repeat",
+      .about = "what rotate, scale and pad show of the outside" },
     { .name = "flip", .max = 1, .is = QG_KEY_FLAG, .about = "mirror half of the images" },
     { .name = "cutout", .min = 1, .max = 4096, .is = QG_KEY_WHOLE, .about = "side of a square that is set to 0" },
     { .name = NULL }
@@ -359,7 +361,11 @@ qg_status qg__augment_parse(const char *text, qg_augment *a, char *canonical, si
     double value[QG_MAX_KEYS];
     if (qg_keys_parse("augmentation", strcmp(text, "none") ? text : NULL, qg_augment_keys, value))
         return QG_EARG;
-    *a = (qg_augment){ .pad    = (int)value[PAD],
+    if (value[BORDER] != 0 && value[ROTATE] == 0 && value[SCALE] == 0 && value[PAD] == 0)
+        return qg_fail(QG_EARG, "augmentation: border has no effect without rotate, scale or pad");
+    *a = (qg_augment){ .rotate = (float)value[ROTATE],
+                       .scale  = (float)value[SCALE],
+                       .pad    = (int)value[PAD],
                        .border = (qg_border)value[BORDER],
                        .flip   = value[FLIP] != 0,
                        .cutout = (int)value[CUTOUT] };

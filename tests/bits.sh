@@ -333,6 +333,7 @@ trainings() {
     t exponential $L --schedule exponential:factor=0.01
     t channel --model vgg7:width=0.0625 $C --normalise channel --augment pad=4,border=reflect,flip,cutout=8
     t pixel --model vgg7:width=0.0625 $C --normalise pixel --augment pad=2,border=repeat
+    t warp $L --weight twn --augment rotate=20,scale=0.1,pad=2,border=repeat
     t range --model vgg7:width=0.0625 $C --normalise range:low=-1,high=1
     t whiten --model vgg7:width=0.0625 $C --normalise whiten
     t depthwise $C --model "16C3s2psame-BN-R-DW3-BN-R-32C1-BN-R-DW3s2psame-BN-R-24C3g4-BN-R-GAP-10" --weight twn:per-channel=yes

@@ -32,6 +32,8 @@ static uint64_t hash_loader(uint64_t h, const qg_loader *l)
     const float          range[]  = { s.normalise.low, s.normalise.high };
     h = HASH(HASH(HASH(h, number), count), range);
     if (s.normalise.given) h = HASH(HASH(h, s.normalise.mean), s.normalise.deviation);
+    const float          warp[]   = { s.augment.rotate, s.augment.scale };
+    if (s.augment.rotate > 0 || s.augment.scale > 0) h = HASH(h, warp);
     if (s.validation.images) h = HASH(h, s.validation.images);
     return s.validation.share != 0 ? HASH(h, s.validation.share) : h;
 }

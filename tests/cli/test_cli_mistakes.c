@@ -71,7 +71,7 @@ static const struct {
     { LENET "--schedule step:at=0.8+0.5", 2, "--schedule: step: at has 0.5 after 0.8; its numbers must increase" },
     { LENET "--validation 100%", 2, "--validation: '100%' is neither a number of images nor a percentage below 100%" },
     { LENET "--validation 240", 1, "validation: 240 of 240 images, but the classes can spare at most" },
-    { LENET "--augment flp", 2, "--augment: augmentation: unknown option 'flp'; available: pad, border, flip, cutout" },
+    { LENET "--augment flp", 2, "--augment: augmentation: unknown option 'flp'; available: rotate" },
     { LENET "--budget 5min", 2, "--budget: '5min' is not a duration; write 90s, 50m, 1h" },
 
     /* Nets as text. */

@@ -140,16 +140,20 @@ static void test_images_have_one_spelling(void **state)
 {
     assert_reads("augment = 'flip,pad=04'", "augment = \"pad=4,flip\"\n");
     assert_reads("augment = 'cutout=8,border=repeat,pad=2'", "augment = \"pad=2,border=repeat,cutout=8\"\n");
+    assert_reads("augment = 'border=repeat,scale=0.10'", "augment = \"scale=0.1,border=repeat\"\n");
     assert_reads("augment = 'pad=2,border=zero'", "augment = \"pad=2\"\n");
     assert_reads("augment = 'none'", "augment = \"none\"\n");
     assert_reads("normalise = 'range:low=-1.0,high=1e0'", "normalise = \"range:low=-1,high=1\"\n");
     assert_reads("normalise = 'whiten'", "normalise = \"whiten\"\n");
     assert_reads("data = 'folder:032x16x3'", "data = \"folder:32x16x3\"\n");
-    assert_refused("augment = ''", "augmentation: unknown option ''; available: pad, border, flip, cutout");
+    assert_refused("augment = ''", "unknown option ''; available: rotate, scale, pad, border, flip, cutout");
     assert_refused("augment = 'flip,'", "augmentation: unknown option ''");
     assert_refused("augment = 'none,flip'", "augmentation: unknown option 'none'");
     assert_refused("augment = 'pad=99999'", "augmentation: pad is 99999, not in 1..4096");
     assert_refused("augment = 'cutout=-1'", "augmentation: cutout is -1, not in 1..4096");
+    assert_refused("augment = 'rotate=181'", "augmentation: rotate is 181, not in (0, 180]");
+    assert_refused("augment = 'scale=0'", "augmentation: scale is 0, not in (0, 0.5]");
+    assert_refused("augment = 'flip,border=repeat'", "border has no effect without rotate, scale or pad");
     assert_refused("augment = 'pad=1,pad=2'", "augmentation: pad is given twice");
     assert_refused("augment = 'flip,flip'", "augmentation: flip is given twice");
     assert_refused("augment = 'pad=1,border=zero,border=repeat'", "augmentation: border is given twice");

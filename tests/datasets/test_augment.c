@@ -40,7 +40,12 @@ static const float *epoch(qg_loader *l)
     return b.x.data;
 }
 
-static int mirrored(int i, int n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
+static int mirrored(int i, int n)
+{
+    while (i < 0 || i >= n) i = i < 0 ? -i : 2 * (n - 1) - i;
+    return i;
+}
+
 static int clamped(int i, int n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
 /* The pixel (y, x) of the unlimited image, by the definition of the border. */
@@ -125,6 +130,75 @@ static void test_cutout(void **state)
     qg_loader_free(l);
 }
 
+/* The value of the unlimited image between pixels, by bilinear interpolation. */
+static double between(qg_border border, double y, double x, int c)
+{
+    const int    top = (int)floor(y), left = (int)floor(x);
+    const double v = y - top, u = x - left;
+    return (1 - v) * ((1 - u) * expected(border, top, left, c) + u * expected(border, top, left + 1, c)) +
+           v * ((1 - u) * expected(border, top + 1, left, c) + u * expected(border, top + 1, left + 1, c));
+}
+
+/* Whether pixel (y, x) is the image at the center, (3, 2.5), plus a shifted, rotated and scaled distance.
+ * Slopes are those of floats of up to 255, wrong by 1e-6; at 5 pixels of 24 per pixel that makes 1e-4. */
+static bool is_warped(const float *image, qg_border border, double along, double across, int down, int right)
+{
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++)
+            for (int c = 0; c < C; c++) {
+                const double v = 255 * (double)image[(y * W + x) * C + c];
+                const double dy = y + down - 3, dx = x + right - 2.5;
+                const double my = 3 + along * dy - across * dx, mx = 2.5 + across * dy + along * dx;
+                if (fabs(v - between(border, my, mx, c)) > 0.01) return false;
+            }
+    return true;
+}
+
+/* Checks every image and notes the least and the greatest angle in degrees, and size less 1. */
+static void assert_warped(const qg_augment *a, double least[2], double most[2])
+{
+    const int    pad    = a->pad;
+    qg_loader   *l      = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 4, .augment = *a });
+    const float *images = epoch(l);
+    int          seen[9] = { 0 };
+    for (int i = 0; i < N; i++) {
+        /* code is 24 y + 4 x + c + 1, and interpolation keeps slopes, which tell angle and size. */
+        const float *image = images + i * ROW, *at = image + (3 * W + 2) * C;
+        const double down  = 255 * ((double)at[W * C] - (double)at[0]);
+        const double right = 255 * ((double)at[C] - (double)at[0]);
+        const double along = (24 * down + 4 * right) / 592, across = (4 * down - 24 * right) / 592;
+        const double is[]    = { atan2(across, along) * 180 / acos(-1), 1 / hypot(across, along) - 1 };
+        int          matches = 0;
+        for (int y = -pad; y <= pad; y++)
+            for (int x = -pad; x <= pad; x++)
+                if (is_warped(image, a->border, along, across, y, x))
+                    matches++, seen[3 * (y + pad) + x + pad]++;
+        assert_int_equal(matches, 1);
+        for (int k = 0; k < 2; k++) least[k] = fmin(least[k], is[k]), most[k] = fmax(most[k], is[k]);
+    }
+    for (int y = 0; y <= 2 * pad; y++)
+        for (int x = 0; x <= 2 * pad; x++) assert_true(seen[3 * y + x] > 0);
+    qg_loader_free(l);
+}
+
+static void test_rotations_and_sizes(void **state)
+{
+    static const qg_augment many[] = { { .rotate = 30, .scale = 0.2f },
+                                       { .rotate = 180, .scale = 0.5f, .border = QG_BORDER_REFLECT },
+                                       { .scale = 0.25f, .border = QG_BORDER_REPEAT },
+                                       { .rotate = 1, .pad = 1 } };
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        double       least[2] = { 0 }, most[2] = { 0 };
+        const double end[]    = { (double)many[i].rotate, (double)many[i].scale };
+        assert_warped(&many[i], least, most);
+        /* None of 400 uniform draws is in a given twentieth with probability 1e-9. */
+        for (int k = 0; k < 2; k++) {
+            assert_true(most[k] >= 0.9 * end[k] && most[k] <= end[k] + 1e-3);
+            assert_true(least[k] <= -0.9 * end[k] && least[k] >= -end[k] - 1e-3);
+        }
+    }
+}
+
 /* Zeros come after normalisation. */
 static void test_zeros_are_the_mean(void **state)
 {
@@ -144,14 +218,15 @@ static void test_zeros_are_the_mean(void **state)
 }
 
 static const qg_augment ALL = { .pad = 2, .border = QG_BORDER_REFLECT, .flip = true, .cutout = 2 };
+static const qg_augment WARPED = { .rotate = 9, .scale = 0.1f, .pad = 2, .flip = true };
 
 /* An image is changed in the same way in any order and batch, and differently in another epoch or with
  * another seed. */
-static void test_keyed_by_image_and_epoch(void **state)
+static void assert_keyed_by_image_and_epoch(qg_augment changes, int most_same)
 {
     enum { EPOCHS = 4 };
     static float a[EPOCHS][N * ROW];
-    qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 5, .augment = ALL });
+    qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 5, .augment = changes });
     for (int e = 0; e < EPOCHS; e++) {
         memcpy(a[e], epoch(l), sizeof a[e]);
         for (int k = 0; k < e; k++) assert_memory_not_equal(a[e], a[k], sizeof a[e]);
@@ -159,15 +234,14 @@ static void test_keyed_by_image_and_epoch(void **state)
     qg_loader_free(l);
     int same = 0;
     for (int i = 0; i < N; i++) same += !memcmp(a[0] + i * ROW, a[1] + i * ROW, ROW * sizeof(float));
-    /* 50 crops and flips times 42 cutouts: 0.2 of 400 pairs agree. */
-    assert_in_range(same, 0, 8);
+    assert_in_range(same, 0, most_same);
 
-    qg_loader *other = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 6, .augment = ALL });
+    qg_loader *other = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 6, .augment = changes });
     assert_memory_not_equal(epoch(other), a[0], sizeof a[0]);
     qg_loader_free(other);
 
     /* Shuffled, in batches of 31, after a seek into the second epoch. */
-    qg_loader *s = coded((qg_loader_spec){ .batch = 31, .seed = 5, .augment = ALL });
+    qg_loader *s = coded((qg_loader_spec){ .batch = 31, .seed = 5, .augment = changes });
     uint32_t   order[N];
     qg__permutation(qg_rng_fork(qg_rng_fork(5, QG_STREAM_SHUFFLE), 1), N, order);
     assert_ok(qg_loader_seek(s, 1, 4));
@@ -179,7 +253,13 @@ static void test_keyed_by_image_and_epoch(void **state)
     qg_loader_free(s);
 }
 
-static void test_threads_change_nothing(void **state)
+static void test_keyed_by_image_and_epoch(void **state)
+{
+    assert_keyed_by_image_and_epoch(ALL, 8);    /* 50 crops and flips, 42 cutouts: 0.2 of 400 pairs agree */
+    assert_keyed_by_image_and_epoch(WARPED, 0); /* 2^48 angles and sizes */
+}
+
+static void assert_same_with_threads(qg_augment changes)
 {
     static float a[3][N * ROW];
     for (int threads = 1; threads <= 3; threads++) {
@@ -187,13 +267,19 @@ static void test_threads_change_nothing(void **state)
         qg_loader *l = coded((qg_loader_spec){ .batch     = N,
                                                .seed      = 9,
                                                .normalise = { .kind = QG_PER_CHANNEL },
-                                               .augment   = ALL });
+                                               .augment   = changes });
         memcpy(a[threads - 1], epoch(l), sizeof a[0]);
         qg_loader_free(l);
     }
     qg_set_threads(0);
     assert_memory_equal(a[0], a[1], sizeof a[0]);
     assert_memory_equal(a[0], a[2], sizeof a[0]);
+}
+
+static void test_threads_change_nothing(void **state)
+{
+    assert_same_with_threads(ALL);
+    assert_same_with_threads(WARPED);
 }
 
 static void test_refusals(void **state)
@@ -205,6 +291,10 @@ static void test_refusals(void **state)
                   { { .pad = -1 }, "can be padded by 0..5, not by -1" },
                   { { .cutout = 7 }, "images of 7x6 can have a cutout of 0..6, not of 7" },
                   { { .cutout = -1 }, "not of -1" },
+                  { { .rotate = 181 }, "images can be rotated by 0..180 degrees, not by 181" },
+                  { { .rotate = NAN }, "degrees, not by nan" },
+                  { { .scale = 0.75f }, "images can be scaled by 0..0.5, not by 0.75" },
+                  { { .scale = -1 }, "0..0.5, not by -1" },
                   { { .pad = 1, .border = (qg_border)3 }, "3 is not a kind of border" } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_null(qg_synthetic((qg_shape){ 1, H, W, C }, 3, 2,
@@ -217,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crops_cover_every_offset), cmocka_unit_test(test_cutout),
+        cmocka_unit_test(test_rotations_and_sizes),
         cmocka_unit_test(test_zeros_are_the_mean),       cmocka_unit_test(test_keyed_by_image_and_epoch),
         cmocka_unit_test(test_threads_change_nothing),   cmocka_unit_test(test_refusals),
     };

@@ -12,6 +12,7 @@ qg_loader_spec fuzz_loading(uint8_t choice)
     if (choice & 32)
         s.augment = (qg_augment){ .pad = choice % 4, .border = (qg_border)(choice % 3), .flip = true };
     if (choice & 64) s.augment.cutout = choice % 8;
+    if (choice & 8) s.augment.rotate = choice, s.augment.scale = (float)(choice % 5) / 8;
     s.in_order = choice & 128;
     return s;
 }
