@@ -2,12 +2,13 @@
 # make check-c: nets in C (qgrad export --to c) compute on every machine what the engine computes.  Trains four nets, compares the codes and
 # floats of all steps, the scores and labels with the engine on N images, and prints what the files need on microcontrollers.
 #     sh tests/export/c.sh [BUILD]
-# A compiler or an emulator that is missing is named and left out.  N: images for the comparison with the engine.
+# A compiler or an emulator that is missing is named and left out.  N: images for the comparison with the engine.  NETS: which nets.
 set -u
 build=${1:-build}
 dir=$build/export/c
 mkdir -p "$dir"
 failed=0
+nets=${NETS:-ternary w1a2 int8 reader}
 images=datasets/mnist/t10k-images-idx3-ubyte N=${N:-10000} few=100
 fail() { echo "FAILED: $*"; failed=$((failed + 1)); }
 has() { command -v "${1%% *}" >/dev/null 2>&1; }
@@ -15,15 +16,14 @@ has() { command -v "${1%% *}" >/dev/null 2>&1; }
 # net NAME OPTIONS..: trains, unless it is there, and exports.
 net() {
     name=$1; shift
+    case " $nets " in *" $name "*) ;; *) return ;; esac
     [ -f "$dir/$name/result.json" ] || "$build/qgrad" train --data mnist --force --out "$dir/$name" "$@" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
     "$build/qgrad" export --run "$dir/$name" -o "$dir/$name.qg" >/dev/null && "$build/qgrad" export --run "$dir/$name" --to c -o "$dir/$name.c" >/dev/null || exit 1
 }
 net ternary --model lenet5 --weight twn --epochs 1
 net w1a2 --model lenet5 --weight dorefa:bits=1 --input dorefa:bits=2 --first-last quantized --epochs 1
 net int8 --model lenet5 --weight fake_quant:per-channel=yes --input fake_quant:range=observed --epochs 1
-net reader --model IQ-16C5s2p2-BN-R-32C3s2p1-BN-R-32C3s2p1-BN-R-10 --weight lsq:bits=4 --input lsq:bits=4 --first-last quantized \
-    --optimizer adam --lr 0.003 --schedule cosine --epochs 3
-nets='ternary w1a2 int8 reader'
+net reader --recipe mcu-digits --epochs 2
 head -c $((16 + few * 784)) "$images" >"$dir/few"
 
 # hosted NAME COMPILER RUN..: prints the lines of a net.
