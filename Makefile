@@ -36,11 +36,13 @@ ifneq (,$(filter x86_64-% amd64-%,$(shell $(CC) -dumpmachine)))
 ISAS += avx2 avx512
 endif
 ISA_avx2     := -mavx2 -mfma
-# For tests: the kernels of AVX-512 on a machine that has only AVX2.  With -O3 the compiler takes minutes for some.
-ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -include tests/support/avx512.h -Wno-psabi -O1
+# For tests: the tiles of AVX-512 on a machine that has only AVX2.  With -O3 or -g the compiler takes minutes for some.
+ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi -O1 -g0
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 # The engine counts bits and multiplies bytes with two more instructions (infer/kernels/isa.h).
-ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
+ISA_infer_avx512  = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
+# Its tiles in tests use more of AVX-512 than fused multiply-adds.
+ISA_infer_sixteen = $(if $(filter infer/%,$<),-include tests/support/avx512.h)
 
 # $(call objects,SOURCES): the objects of sources, of kernels one per instruction set.
 objects = $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_kernel.c,$1)) \

@@ -25,7 +25,7 @@
 static inline float fma_of_floats(float a, float b, float c) { return fmaf(a, b, c); }
 
 /* a b + c in each lane. */
-#if VL == 16 && !defined(__AVX512F__)
+#if defined(QG_SIXTEEN_LANES)
 /* For tests.  The compiler takes minutes if loops have both halves. */
 static __attribute__((noinline, unused)) vf fma_of(vf a, vf b, vf c)
 {

@@ -1,6 +1,6 @@
 /* tests/support/avx512.h — the intrinsics of AVX-512 that kernels use, lane by lane, for machines without AVX-512.
  *
- * Included before a kernel that is compiled with QG_SIXTEEN_LANES (the Makefile's ISA_sixteen).  An intrinsic that is missing here
+ * Included before a kernel that is compiled with QG_SIXTEEN_LANES (the Makefile's ISA_infer_sixteen).  An intrinsic that is missing here
  * does not compile there.  Definitions: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
  */
 #ifndef TESTS_AVX512_H
@@ -21,7 +21,6 @@ typedef union lanes512 {
     int32_t  i32[16];
     uint64_t u64[8];
     uint8_t  u8[64];
-    __m256   half[2];
 } lanes512;
 
 #define EACH(n, statement)                  \
@@ -30,7 +29,8 @@ typedef union lanes512 {
             statement;                      \
         }                                   \
     while (0)
-#define EMULATED(type) static __attribute__((unused)) type
+/* Not inlined: the compiler would take minutes for tiles. */
+#define EMULATED(type) static __attribute__((noinline, unused)) type
 #define LANES(x, T)    lanes512 x = { .T = x##_ }
 
 EMULATED(__m512) e_loadu_ps(const void *p) { lanes512 r; __builtin_memcpy(&r, p, 64); return r.f; }
@@ -50,13 +50,6 @@ EMULATED(__m512) e_min_ps(__m512 a_, __m512 b_)
     LANES(a, f); LANES(b, f);
     EACH(16, a.f32[l] = a.f32[l] < b.f32[l] ? a.f32[l] : b.f32[l]);
     return a.f;
-}
-
-EMULATED(__m512) e_fmadd_ps(__m512 a_, __m512 b_, __m512 c_)
-{
-    LANES(a, f); LANES(b, f); LANES(c, f);
-    EACH(2, c.half[l] = _mm256_fmadd_ps(a.half[l], b.half[l], c.half[l]));
-    return c.f;
 }
 
 /* Of _CMP_GE_OQ. */
@@ -170,7 +163,6 @@ EMULATED(__m256i) e_cvtepi64_epi32(__m512i a_)
 #define _mm512_cvtepi32_epi8     e_cvtepi32_epi8
 #define _mm512_cvtepi64_epi32    e_cvtepi64_epi32
 #define _mm512_cvtepu8_epi32     e_cvtepu8_epi32
-#define _mm512_fmadd_ps          e_fmadd_ps
 #define _mm512_loadu_ps          e_loadu_ps
 #define _mm512_loadu_si512       e_loadu_si512
 #define _mm512_mask_add_epi8     e_mask_add_epi8
