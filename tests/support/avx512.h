@@ -1,7 +1,9 @@
-/* tests/support/avx512.h — the intrinsics of AVX-512 that kernels use, lane by lane, for machines without AVX-512.
+/* tests/support/avx512.h — the intrinsics of AVX-512 that the engine's kernels use, lane by lane, for machines
+ * without AVX-512.
  *
- * Included before a kernel that is compiled with QG_SIXTEEN_LANES (the Makefile's ISA_infer_sixteen).  An intrinsic that is missing here
- * does not compile there.  Definitions: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+ * Included before kernels that are compiled with QG_SIXTEEN_LANES (the Makefile's ISA_infer_sixteen).  With an
+ * intrinsic that is missing here, these do not compile.  Definitions: Intel 64 and IA-32 Architectures Software
+ * Developer's Manual, volume 2.
  */
 #ifndef TESTS_AVX512_H
 #define TESTS_AVX512_H
@@ -92,7 +94,12 @@ EMULATED(__mmask16) e_movepi32_mask(__m512i a_)
     return (__mmask16)bits;
 }
 
-EMULATED(__m512i) e_movm_epi8(uint64_t k) { lanes512 r; EACH(64, r.u8[l] = k >> l & 1 ? 255 : 0); return r.i; }
+EMULATED(__m512i) e_movm_epi8(uint64_t k)
+{
+    lanes512 r;
+    EACH(64, r.u8[l] = k >> l & 1 ? 255 : 0);
+    return r.i;
+}
 
 EMULATED(uint64_t) e_test_epi8_mask(__m512i a_, __m512i b_)
 {
