@@ -1,9 +1,9 @@
-/* tests/support/avx512.h — the intrinsics of AVX-512 that the engine's kernels use, lane by lane, for machines
- * without AVX-512.
+/* tests/support/avx512.h — the intrinsics of AVX-512 that the engine's kernels use, lane by lane, for
+ * machines without AVX-512.
  *
- * Included before kernels that are compiled with QG_SIXTEEN_LANES (the Makefile's ISA_infer_sixteen).  With an
- * intrinsic that is missing here, these do not compile.  Definitions: Intel 64 and IA-32 Architectures Software
- * Developer's Manual, volume 2.
+ * Included before kernels that are compiled with QG_SIXTEEN_LANES (the Makefile's ISA_infer_sixteen).  With
+ * an intrinsic that is missing here, these do not compile.  Definitions: Intel 64 and IA-32 Architectures
+ * Software Developer's Manual, volume 2.
  */
 #ifndef TESTS_AVX512_H
 #define TESTS_AVX512_H
