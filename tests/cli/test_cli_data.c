@@ -35,8 +35,8 @@ static void test_refusals(void **state)
     assert_refuses(TRAIN "--normalise channel:x=1", 2,
                    "channel: unknown option 'x'; available: mean, deviation");
     assert_refuses(TRAIN "--augment pad=0", 2, "augmentation: pad is 0, not in 1..4096");
-    assert_refuses(TRAIN "--augment flip,rotate", 2, "augmentation: unknown option 'rotate'; available: pad");
-    assert_refuses(TRAIN "--augment border=reflect", 2, "border has no effect with pad=0; it requires pad=1..4096");
+    assert_refuses(TRAIN "--augment flip,shear", 2, "unknown option 'shear'; available: rotate, scale, pad");
+    assert_refuses(TRAIN "--augment border=reflect", 2, "border has no effect without rotate, scale or pad");
     assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "border 'mirror' is not one of zero|reflect|repeat");
     assert_refuses(TRAIN "--augment pad=16 --out @/none", 1, "images of 16x16 can be padded by 0..15, not by 16");
 }
