@@ -29,6 +29,8 @@ static qg_status configure(exporter *e, bool *usage)
     *usage = true;
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
+    if (format_of(e) != QG_EXPORT_ONNX && !strcmp(config_text(e->asked, "input-layout"), "nchw"))
+        return qg_fail(QG_EARG, "--input-layout nchw needs --to onnx");
     *usage = false;
     const qg_status status = output_check(config_text(e->asked, "out"), kinds[format_of(e)]);
     if (status) return status;

@@ -10,7 +10,7 @@ log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
 trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
+trap 'trap "" TERM; kill 0; exit 1' HUP INT TERM    # the rows that run beside, too
 
 SANITIZERS='-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-omit-frame-pointer'
 # Small frames: a sanitizer makes every build larger, and only lines of code are needed.
@@ -118,10 +118,9 @@ tiny_on() {
     [ "$here" = "$there" ] || { echo "examples/tiny.c: error: prints $there, not $here"; return 1; }
 }
 
-# All sources of the library compile with another compiler, the tests of the engine and of exp, log, .. run, and examples/tiny.c is
-# the same: engine_on NAME CC [EMULATOR..].  What
-# the headers of other libraries declare does not depend on the system, so those of this one serve; tests/support/small has
-# what the tests need of cmocka.
+# All sources of the library compile with another compiler, the tests of the engine and of exp, log, .. run, and
+# examples/tiny.c is the same: engine_on NAME CC [EMULATOR..].  What the headers of other libraries declare does not depend
+# on the system, so those of this one serve; tests/support/small has what the tests need of cmocka.
 engine_on() {
     name=$1 cross=$2; shift 2
     has "$cross" || { skip "no $cross"; return; }
@@ -203,18 +202,18 @@ lane() {
     done
 }
 
-# Rows that use one core most of the time run beside those that use all.  Both find the build complete.
-make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all test-programs >"$log/build.log" 2>&1 ||
+# Rows that use one core most of the time, and not the log of the tests in BUILD, run beside the others.
+make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all examples test-programs >"$log/build.log" 2>&1 ||
     { tail -n 40 "$log/build.log"; exit 1; }
 wide= narrow=
 for name in ${ROWS:-$every}; do
     rm -f "$log/$name.status"
     case $name in
-    memcheck | aarch64 | musl | python | api | debian | one-core | other) narrow="$narrow $name" ;;
+    memcheck | aarch64 | musl | python | api | debian | other) narrow="$narrow $name" ;;
     *) wide="$wide $name" ;;
     esac
 done
-lane $narrow &
+(trap 'rm -rf "$scratch"' EXIT; trap 'exit 1' HUP TERM; lane $narrow) &
 lane $wide
 wait
 for name in ${ROWS:-$every}; do

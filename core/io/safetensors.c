@@ -292,7 +292,7 @@ static qg_status read_header(qg_archive *a)
     if (s) return s;
     const uint64_t length = qg_get_u64(prefix);
     if (length > MAX_HEADER || length > a->file.left)
-        return qg_fail(QG_EFORMAT, "'%s' is malformed: a header of %ju bytes in a file of %zu", path,
+        return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu", path,
                        (uintmax_t)length, size);
     a->header = malloc(length ? (size_t)length : 1);
     if (!a->header) return qg_fail(QG_EMEM, "out of memory: %ju bytes of '%s'", (uintmax_t)length, path);

@@ -132,10 +132,10 @@ INLINE void expand(int bits, const qg__int8_product *p, const bytes *w, int8_t *
 {
     const qg__alphabet a      = qg__alphabet_of(p->w);
     const bytes        lowest = (bytes){ 0 } + (uint8_t)qg__lowest(a);
-    const int          shift  = qg__step(a) - 1;
+    const int          shift  = qg__step(a) - 1, fields = 8 / bits;
     for (size_t n = rounds_of(&p->g) * (size_t)bits; n > 0; n--, w++)
         UNROLL
-        for (int f = 0; f < 8 / bits; f += VECTORS, to += VECTORS * BYTES) {
+        for (int f = 0; f < fields; f += VECTORS, to += VECTORS * BYTES) {
             bytes values[VECTORS];
             UNROLL
             for (int v = 0; v < VECTORS; v++)

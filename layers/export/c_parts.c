@@ -60,7 +60,7 @@ const char *const qg__c_parts[QG__C_PARTS] = {
         "    int zeros, sides;                   /* rows begin with a zero point; positive and negative\n"
         "                                           weights have sums of their own */\n"
         "    const uint8_t *weights;             /* [oc][kh][kw][c / groups], low bits first, in bytes */\n"
-        "    const float *float_weights;         /* the same */\n"
+        "    const float *numbers;               /* the same of float weights */\n"
         "\n"
         "    /* Results z = a sum + b, or a sum - an negative + b [oc] each, then max(z, 0) with relu. */\n"
         "    const float *a, *an, *b;\n"

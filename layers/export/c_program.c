@@ -137,7 +137,8 @@ static bool is_taken(const qg__c_program *p, const char *name)
     return false;
 }
 
-/* A name whose other characters become _, and with a number if another one becomes the same. */
+/* A layer's name as an identifier: what is no letter or digit becomes _, a leading digit gets an n, and a
+ * name that is taken a number. */
 static char *identifier(qg__c_program *p, const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

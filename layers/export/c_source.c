@@ -75,7 +75,7 @@ static void put_product_arrays(printer *to, const qg__c_stage *t)
     const size_t           oc = (size_t)r->oc, odds = (size_t)t->odds;
     const float           *a  = t->s->floats;
     if (r->w_count) put_array(to, t->name, U8, "weights", oc * qg__row_bytes(r), t->weights);
-    else put_array(to, t->name, F32, "float_weights", oc * qg__row_numbers(r), t->s->w);
+    else put_array(to, t->name, F32, "numbers", oc * qg__row_numbers(r), t->s->w);
     if (t->result == QG__C_BY_LEAST) {
         put_array(to, t->name, I32, "least", oc * (size_t)t->thresholds, t->least);
         if (t->any_falls) put_array(to, t->name, I8, "falls", oc, t->falls);
@@ -196,7 +196,7 @@ static void put_product(printer *to, const qg__c_stage *t)
         WORD('n') = function_of(t, name), WORD('x') = inputs[in].x, WORD('y') = results[out].y,
         WORD('i') = inputs[in].name,      WORD('w') = inputs[in].w, WORD('t') = inputs[in].sum,
         WORD('s') = second,               WORD('v') = value,
-        WORD('r') = in == QG__C_FLOATS ? "l->float_weights + (size_t)o * (size_t)taps(l)" : "unpack(l, o)",
+        WORD('r') = in == QG__C_FLOATS ? "l->numbers + (size_t)o * (size_t)taps(l)" : "unpack(l, o)",
     };
     put_text(to, qg__c_product, word);
 }

@@ -143,7 +143,7 @@ static void bytes_are_read_as_in_training(void **state)
 /* Names of layers become identifiers, which differ from each other and from those of the file itself. */
 static void names_of_layers_do_not_meet(void **state)
 {
-    static const char *const names[] = { "image", "a_2", "a_b", "a-b", "a",
+    static const char *const names[] = { "image", "a_2", "a_b", "a-b", "a_numbers",
                                          "quantize", "codes_to", "7", "a b" };
     static const float       zero[1], one[1] = { 1 };
     unsigned char            byte[N * 4];

@@ -37,7 +37,6 @@ typedef union lanes512 {
 
 EMULATED(__m512) e_loadu_ps(const void *p) { lanes512 r; __builtin_memcpy(&r, p, 64); return r.f; }
 EMULATED(__m512i) e_loadu_si512(const void *p) { lanes512 r; __builtin_memcpy(&r, p, 64); return r.i; }
-EMULATED(__m512) e_set1_ps(float a) { lanes512 r; EACH(16, r.f32[l] = a); return r.f; }
 EMULATED(__m512i) e_set1_epi8(char a) { lanes512 r; EACH(64, r.u8[l] = (uint8_t)a); return r.i; }
 
 EMULATED(__m512) e_max_ps(__m512 a_, __m512 b_)
@@ -54,7 +53,7 @@ EMULATED(__m512) e_min_ps(__m512 a_, __m512 b_)
     return a.f;
 }
 
-/* Of _CMP_GE_OQ. */
+/* Only of _CMP_GE_OQ. */
 EMULATED(__mmask16) e_cmp_ps_mask(__m512 a_, __m512 b_, int how)
 {
     LANES(a, f); LANES(b, f);
@@ -62,20 +61,6 @@ EMULATED(__mmask16) e_cmp_ps_mask(__m512 a_, __m512 b_, int how)
     if (how != _CMP_GE_OQ) __builtin_trap();
     EACH(16, bits |= (unsigned)(a.f32[l] >= b.f32[l]) << l);
     return (__mmask16)bits;
-}
-
-EMULATED(__m512) e_mask_blend_ps(__mmask16 k, __m512 a_, __m512 b_)
-{
-    LANES(a, f); LANES(b, f);
-    EACH(16, a.f32[l] = k >> l & 1 ? b.f32[l] : a.f32[l]);
-    return a.f;
-}
-
-EMULATED(__m512) e_maskz_mov_ps(__mmask16 k, __m512 a_)
-{
-    LANES(a, f);
-    EACH(16, a.f32[l] = k >> l & 1 ? a.f32[l] : 0.0f);
-    return a.f;
 }
 
 EMULATED(__m512) e_permutexvar_ps(__m512i i_, __m512 a_)
@@ -94,26 +79,12 @@ EMULATED(__mmask16) e_movepi32_mask(__m512i a_)
     return (__mmask16)bits;
 }
 
-EMULATED(__m512i) e_movm_epi8(uint64_t k)
-{
-    lanes512 r;
-    EACH(64, r.u8[l] = k >> l & 1 ? 255 : 0);
-    return r.i;
-}
-
 EMULATED(uint64_t) e_test_epi8_mask(__m512i a_, __m512i b_)
 {
     LANES(a, i); LANES(b, i);
     uint64_t bits = 0;
     EACH(64, bits |= (uint64_t)((a.u8[l] & b.u8[l]) != 0) << l);
     return bits;
-}
-
-EMULATED(__m512i) e_mask_add_epi8(__m512i from_, uint64_t k, __m512i a_, __m512i b_)
-{
-    LANES(from, i); LANES(a, i); LANES(b, i);
-    EACH(64, from.u8[l] = k >> l & 1 ? (uint8_t)(a.u8[l] + b.u8[l]) : from.u8[l]);
-    return from.i;
 }
 
 EMULATED(__m512i) e_popcnt_epi64(__m512i a_)
@@ -172,17 +143,12 @@ EMULATED(__m256i) e_cvtepi64_epi32(__m512i a_)
 #define _mm512_cvtepu8_epi32     e_cvtepu8_epi32
 #define _mm512_loadu_ps          e_loadu_ps
 #define _mm512_loadu_si512       e_loadu_si512
-#define _mm512_mask_add_epi8     e_mask_add_epi8
-#define _mm512_mask_blend_ps     e_mask_blend_ps
-#define _mm512_maskz_mov_ps      e_maskz_mov_ps
 #define _mm512_max_ps            e_max_ps
 #define _mm512_min_ps            e_min_ps
 #define _mm512_movepi32_mask     e_movepi32_mask
-#define _mm512_movm_epi8         e_movm_epi8
 #define _mm512_permutexvar_ps    e_permutexvar_ps
 #define _mm512_popcnt_epi64      e_popcnt_epi64
 #define _mm512_set1_epi8         e_set1_epi8
-#define _mm512_set1_ps           e_set1_ps
 #define _mm512_ternarylogic_epi64 e_ternarylogic_epi64
 #define _mm512_test_epi8_mask    e_test_epi8_mask
 
