@@ -32,8 +32,6 @@ kernels() {
         SKIP='test_fma test_conv_kernel test_dense_kernel test_depthwise_kernel test_kernels test_export
               test_canonical test_text test_heap test_exhausted' tests
 }
-# Tests of long computations that depend on neither the user nor the locale; one core they get in other rows as well.
-computed='test_export test_kernels test_conv_kernel test_canonical test_evaluate test_cli_tiny check_accuracy check_examples check_course'
 # Tests with the compilers of this machine, in another build.
 tests_in() { name=$1; shift; make --no-print-directory BUILD="$build/$name" "$@" test && digests "$build/$name"; }
 # Four checks look at the accuracy, the speed and the output of programs that other tests run under the sanitizers as well.
@@ -183,7 +181,7 @@ row() {
     one-core)   one_core make --no-print-directory test ;;
     nobody)     as_nobody make --no-print-directory test ;;
     de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;
-    other)      (export SKIP="$computed" && in_locale tr_TR as_nobody taskset -c 0 make --no-print-directory test) ;;
+    other)      in_locale tr_TR as_nobody taskset -c 0 make --no-print-directory test ;;
     *)          echo "no row '$1'; available: $every"; return 2 ;;
     esac
 }

@@ -56,6 +56,10 @@ static inline qg__alphabet qg__ternary(void)
     return a;
 }
 
+/* Bits of a code in memory that is shifted and masked, not taken plane by plane: a power of 2; 0: no
+ * alphabet. */
+static inline int qg__field_bits(qg__alphabet a) { return a.bits == 3 ? 4 : a.bits; }
+
 /* value = qg__offset + sum over j of qg__factor(j) * plane j, in every alphabet. */
 static inline int qg__factor(qg__alphabet a, int j)
 {

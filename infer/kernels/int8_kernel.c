@@ -44,8 +44,8 @@ static size_t rounds_of(const qg__geometry *g)
 /* Bits of a packed weight: 8, or 1, 2 or 4 of an alphabet. */
 static int bits_of_weight(qg__codes w)
 {
-    const int planes = qg__alphabet_of(w).bits;
-    return planes == 0 ? 8 : planes == 3 ? 4 : planes;
+    const int bits = qg__field_bits(qg__alphabet_of(w));
+    return bits ? bits : 8;
 }
 
 /* Of the codes of a block, and of the block as it is packed. */

@@ -21,8 +21,8 @@ typedef enum form { FLOATS = 0, CODES_1 = 1, CODES_2 = 2, CODES_4 = 4, CODES_8 =
 
 static form form_of(qg__codes w)
 {
-    const int bits = qg__alphabet_of(w).bits;
-    return bits ? (form)(bits == 3 ? 4 : bits) : are_bytes(w) ? CODES_8 : FLOATS;
+    const int bits = qg__field_bits(qg__alphabet_of(w));
+    return bits ? (form)bits : are_bytes(w) ? CODES_8 : FLOATS;
 }
 
 /* Channels that share a word, and their bytes of all outputs of a block. */
@@ -323,11 +323,12 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
         return;
     }
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
-        const decoder d = decoder_of(p, at.first);
-        at.outputs      = least(p->g.oc - at.first, OUTPUTS);
-        at.w            = weights == FLOATS ? (const float *)(const void *)block : scratch;
-        if (at.outputs <= VL) expand(weights, p->zero != NULL, 1, qg__row(&p->g), &d, block, scratch);
-        else expand(weights, p->zero != NULL, VECTORS, qg__row(&p->g), &d, block, scratch);
+        at.outputs = least(p->g.oc - at.first, OUTPUTS);
+        at.w       = weights == FLOATS ? (const float *)(const void *)block : scratch;
+        if (weights != FLOATS) {
+            const decoder d = decoder_of(p, at.first);
+            expand(weights, p->zero != NULL, vectors_at(p, at.first), qg__row(&p->g), &d, block, scratch);
+        }
         qg__lines(&p->g, n, run_line, &at);
     }
 }

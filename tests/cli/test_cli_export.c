@@ -146,6 +146,7 @@ static void test_onnx_files(void **state)
     assert_refuses("export --run @/run --to onnx -o @/net.qg", 1, "net.qg' is not an ONNX file of qgrad");
     assert_refuses("export --run @/run -o @/net.onnx", 1, "net.onnx' is not a packed net");
     assert_refuses("export --run @/run --input-layout chw -o @/net.onnx", 2, "'chw' is not one of nhwc|nchw");
+    assert_refuses("export --run @/run --to c --input-layout nchw -o @/net.c", 2, "--input-layout nchw needs --to onnx");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
