@@ -18,7 +18,7 @@ static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXP
 typedef struct exporter {
     config        *asked;
     qg_run        *run;
-    run_export     of;
+    qg_run_export  of;
     size_t         net_bytes, bytes;
 } exporter;
 
@@ -93,7 +93,7 @@ static int export_run(exporter *e)
     bool      usage;
     qg_status status = configure(e, &usage);
     if (status) return options_report("qgrad export", usage);
-    if (run_export_of(e->run, &e->of) || write_file(e)) return qg_print_error("qgrad export");
+    if (qg_run_export_of(e->run, &e->of) || write_file(e)) return qg_print_error("qgrad export");
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }

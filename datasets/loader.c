@@ -104,17 +104,28 @@ static qg_status normalise(qg_loader *l)
     return QG_OK;
 }
 
+qg_loader_spec qg__loader_validates(const qg_loader *l)
+{
+    return (qg_loader_spec){ .batch       = l->spec.batch,
+                             .seed        = l->spec.seed,
+                             .in_order    = true,
+                             .normalise   = l->spec.normalise,
+                             .preprocess  = &l->preprocess,
+                             .cache_bytes = l->spec.cache_bytes };
+}
+
 /* A loader of what l has held out. */
 static qg_status open_validation(qg_loader *l, qg__dataset held)
 {
-    const qg_loader_spec spec = { .batch      = l->spec.batch,
-                                  .seed       = l->spec.seed,
-                                  .in_order   = true,
-                                  .normalise  = l->spec.normalise,
-                                  .preprocess = &l->preprocess,
-                                  .cache_bytes = l->spec.cache_bytes };
-    l->validation = qg__loader_new(held, spec);
+    l->validation = qg__loader_new(held, qg__loader_validates(l));
     return l->validation ? QG_OK : qg_errcode();
+}
+
+void qg__loader_adopt(qg_loader *l, qg_loader *validation)
+{
+    const uint64_t digest[] = { l->digest, validation->digest };
+    l->digest               = qg_hash(QG_HASH_BASIS, digest, sizeof digest);
+    l->validation           = validation;
 }
 
 static qg_status load_files(qg_loader *l, bool divides)

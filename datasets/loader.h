@@ -106,7 +106,9 @@ typedef struct qg_loader_spec {
  *     synthetic        noise [8192][28][28][1] and [1024][28][28][1]; needs no files
  *     folder:32x32x3   qg_folder of dir/train and dir/test
  *     arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy,classes=10
- *                      qg_npy of these files in dir; a split that is not opened may be missing
+ *                      qg_npy of these files in dir; a split that is not opened may be missing.
+ *                      With validation= and validation-labels=, qg_loader_validation of the
+ *                      training images, from which none are then held out
  *
  * mnist:classes=0+1+7 keeps these classes, as .classes does; all others except folder and arrays
  * have the same key.

@@ -54,9 +54,11 @@ qg_status qg__data_check_classes(const qg__data *d, const char *dir)
 
 /* --- arrays ------------------------------------------------------------------------------- */
 
-/* By qg__data.file, and by the index of the split. */
+/* By qg__data.file: two for each split. */
 enum { IMAGES, LABELS };
-static const char *const array_names[QG__ARRAY_FILES] = { "train", "train-labels", "test", "test-labels" };
+enum { TRAIN, TEST, VALIDATION, SPLITS };
+static const char *const array_names[QG__ARRAY_FILES] = { "train", "train-labels", "test", "test-labels", "validation",
+                                                          "validation-labels" };
 
 static const qg_key array_keys[] = {
     { .name = "classes", .max = QG_MAX_CLASSES, .is = QG_KEY_WHOLE, .about = "how many; 0: as many as the labels need" },
@@ -73,11 +75,11 @@ static bool has_files(const qg__data *d)
 void qg__data_forget_files(qg__data *d) { memset(d->file, 0, sizeof d->file); }
 
 /* The path of a file; NULL: none is given, or it is too long. */
-static const char *array_path(const qg__data *d, const char *dir, bool test, int what,
+static const char *array_path(const qg__data *d, const char *dir, int split, int what,
                               char path[QG__PATH_BYTES])
 {
-    const char *name = d->file[2 * test + what];
-    if (!*name && has_files(d)) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * test + what]);
+    const char *name = d->file[2 * split + what];
+    if (!*name && has_files(d)) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * split + what]);
     else if (!*name)
         qg_fail(QG_EARG, "arrays: a checkpoint does not choose files to read; name them with --data, or a "
                 "run by its directory, whose config.toml names them");
@@ -86,28 +88,43 @@ static const char *array_path(const qg__data *d, const char *dir, bool test, int
     return path;
 }
 
-/* Both splits have the classes that the labels of either need. */
+/* All splits have the classes that the labels of any need. */
 static qg_status count_classes(const qg__data *d, const char *dir, int *classes)
 {
     char path[QG__PATH_BYTES];
     int  n;
     *classes = d->classes;
-    for (int test = 0; test < 2 && !d->classes; test++) {
-        if (!*d->file[2 * test + LABELS]) continue;
-        const qg_status status = array_path(d, dir, test, LABELS, path) ? qg__npy_classes(path, &n) : QG_EARG;
+    for (int split = 0; split < SPLITS && !d->classes; split++) {
+        if (!*d->file[2 * split + LABELS]) continue;
+        const qg_status status = array_path(d, dir, split, LABELS, path) ? qg__npy_classes(path, &n) : QG_EARG;
         if (status) return status;
         if (n > *classes) *classes = n;
     }
     return QG_OK;
 }
 
-static qg_loader *open_arrays(const qg__data *d, const char *dir, bool test, qg_loader_spec spec)
+static qg_loader *open_split(const qg__data *d, const char *dir, int split, qg_loader_spec spec)
 {
     char path[2][QG__PATH_BYTES];
     int  classes;
     for (int i = 0; i < 2; i++)
-        if (!array_path(d, dir, test, i, path[i])) return NULL;
-    return count_classes(d, dir, &classes) ? NULL : qg_npy(path[IMAGES], path[LABELS], classes, spec);
+        if (!array_path(d, dir, split, i, path[i])) return NULL;
+    qg_loader *l = count_classes(d, dir, &classes) ? NULL : qg_npy(path[IMAGES], path[LABELS], classes, spec);
+    if (!l && qg_errcode() == QG_ESHAPE) (void)qg_fail(QG_ESHAPE, "%s: %s", array_names[2 * split], qg_errmsg());
+    return l;
+}
+
+static qg_loader *open_arrays(const qg__data *d, const char *dir, bool test, qg_loader_spec spec)
+{
+    const bool validates = !test && *d->file[2 * VALIDATION];
+    if (validates && (spec.validation.images || spec.validation.share != 0))
+        return qg__refuse(QG_EARG, "validation: arrays has validation images already, so no others are held out");
+    qg_loader *l = open_split(d, dir, test ? TEST : TRAIN, spec);
+    if (!l || !validates) return l;
+    qg_loader *validation = open_split(d, dir, VALIDATION, qg__loader_validates(l));
+    if (validation) return qg__loader_adopt(l, validation), l;
+    qg_loader_free(l);
+    return NULL;
 }
 
 /* Takes "key=value" if it names a file. */
@@ -142,7 +159,7 @@ static qg_status parse_arrays(qg__data *d, const char *text, char *canonical, si
         if (strncmp(text, "classes=", 8) || *rest)
             return qg_fail(QG_EARG,
                            "arrays: unknown option '%.*s'; available: train, train-labels, test, "
-                           "test-labels, classes",
+                           "test-labels, validation, validation-labels, classes",
                            (int)(n < 64 ? n : 64), text);
         snprintf(rest, sizeof rest, "%.*s", (int)n, text);
     }
@@ -246,8 +263,8 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
     char     path[QG__PATH_BYTES];
     qg_shape s = d->image;
     if (d->open != open_arrays || s.h) return s;
-    for (int test = 0; test < 2; test++)
-        if (*d->file[2 * test + IMAGES] && array_path(d, dir, test, IMAGES, path) &&
+    for (int split = 0; split < SPLITS; split++)
+        if (*d->file[2 * split + IMAGES] && array_path(d, dir, split, IMAGES, path) &&
             !qg__npy_shape(path, &s)) {
             s.n = 1;
             return s;

@@ -5,7 +5,7 @@
 #include "core/io/paths.h"
 #include "datasets/loader.h"
 
-enum { QG__ARRAY_FILES = 4, QG__ARRAY_BYTES = 256, QG__DATA_TEXT = 2048 };
+enum { QG__ARRAY_FILES = 6, QG__ARRAY_BYTES = 256, QG__DATA_TEXT = 2048 };
 
 /* What a text names: "mnist", with chosen classes "mnist:classes=0+1+7", "folder:HxWxC",
  * "arrays:train=FILE,..". */

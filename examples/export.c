@@ -16,12 +16,11 @@ int main(int argc, char **argv)
     qg_run              *run  = qg_run_open(argc > 1 ? argv[1] : "runs/clothes", QG_RUN_BEST);
     const char          *to   = argc > 2 ? argv[2] : "clothes.qg";
     qg_net              *net  = run ? qg_run_net(run) : NULL;
-    const qg_preprocess *same = net ? qg_run_preprocess(run) : NULL;
-    qg_export_spec       spec = { .step = net ? qg_run_steps(run) : 0 };
+    qg_run_export        of;
     unsigned char       *file;
     size_t               bytes, room;
-    if (!net || qg_preprocess_numbers(same, &spec.numbers, &spec.mean, &spec.deviation) ||
-        qg_export(net, to, spec) || qg_export_bytes(net, spec, &file, &bytes))
+    if (!net || qg_run_export_of(run, &of) || qg_export(net, to, of.spec) ||
+        qg_export_bytes(net, of.spec, &file, &bytes))
         return qg_print_error("export");
 
     const qg_infer *engine = NULL;
@@ -36,7 +35,7 @@ int main(int argc, char **argv)
     void        *context = aligned_alloc(64, n);
     qg_tape     *tape    = qg_tape_new();
     qg_loader   *test    = qg_data_test(qg_run_get(run, "data"), qg_run_get(run, "data-dir"),
-                                        (qg_loader_spec){ .batch = BATCH, .preprocess = same });
+                                        (qg_loader_spec){ .batch = BATCH, .preprocess = qg_run_preprocess(run) });
     int          images  = 0, equal = 0;
     if (!scores || !context || !tape || !test) return qg_print_error("export");
     for (qg_batch b; qg_loader_next(test, &b); images += b.n) {

@@ -139,11 +139,11 @@ engine_on() {
 aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
 musl() { engine_on musl musl-gcc; }
 
-# examples/python against NumPy's formulas.
+# The Python package against NumPy's formulas and the command line.
 python() {
     python=${PYTHON:-/usr/bin/python3}
     "$python" -c 'import numpy' 2>/dev/null || { skip "no NumPy for $python"; return; }
-    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all && QGRAD_LIB="$build" "$python" tests/python/test_qgrad.py "$build/qgrad"
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all && QGRAD_LIB="$build" "$python" tests/python/test_package.py "$build/qgrad"
 }
 
 api() {

@@ -19,6 +19,7 @@
 #define QG_RUNS_H
 
 #include "datasets/loader.h"
+#include "layers/export/export.h"
 #include "train/evaluate.h"
 #include "train/fit.h"
 #include "train/recipe.h"
@@ -127,6 +128,40 @@ qg_status   qg_run_result(const char *dir, qg_fit_result *result);
  * QG_EARG: no such column. */
 const double *qg_run_column(qg_run *r, const char *name, int *epochs);
 const char *qg_run_column_name(qg_run *r, int i);     /* from 0; NULL: no such column, or failed */
+
+/* --- what its net contains ----------------------------------------------------------------- */
+
+/* Weight i of the run's net, in the order of its layers: those of convolutions and dense layers.  It belongs to
+ * the net.  {0}: there are at most i, or qg_run_net fails. */
+typedef struct qg_run_weight {
+    const char  *layer;             /* "conv1" */
+    qg_shape     shape;             /* [out][kh][kw][in]; of a dense layer [out][1][1][in], in of all pixels */
+    const float *latent;            /* as it is trained */
+} qg_run_weight;
+qg_run_weight qg_run_weight_at(qg_run *r, int i);
+
+/* The same as the net computes with it: value, and the integer codes of value.
+ *
+ * Shapes   value and code: that of the weight.
+ * Range    *bits: of a code; 0: the weight has no codes, and code is unchanged.
+ * Fails    As qg_run_net and its quantizer; QG_EARG: there is no weight i. */
+QG_MUST_CHECK
+qg_status   qg_run_weight_quantized(qg_run *r, int i, float *value, int32_t *code, int *bits);
+
+/* What qg_export writes of a run besides its net: how images are normalised, and notes: model, data, class-names,
+ * digest, file.
+ *
+ *     qg_run_export e;
+ *     if (qg_run_export_of(run, &e) || qg_export(qg_run_net(run), "net.qg", e.spec)) .. */
+typedef struct qg_run_export {
+    char           digest[17];      /* of the weights */
+    qg_note        note[5];
+    qg_export_spec spec;            /* of a packed file; borrows from the run and from this struct */
+} qg_run_export;
+
+/* Fails as qg_run_predict, and with QG_EARG: images are normalised as no file can express. */
+QG_MUST_CHECK
+qg_status   qg_run_export_of(qg_run *r, qg_run_export *e);
 
 /* --- quantization after training ---------------------------------------------------------- */
 

@@ -57,28 +57,3 @@ qg_run *run_open(const config *asked)
     if (r) qg_set_threads(config_text(asked, "threads") ? config_integer(asked, "threads") : threads ? atoi(threads) : 0);
     return r;
 }
-
-static void note(run_export *e, const char *key, const char *value)
-{
-    if (value) e->note[e->spec.notes++] = (qg_note){ key, value };
-}
-
-/* As --data takes it; without the paths of files. */
-static const char *data_note(const char *data) { return run_data_names_files(data) ? "arrays" : data; }
-
-qg_status run_export_of(qg_run *r, run_export *e)
-{
-    *e = (run_export){ .spec = { .note = e->note } };
-    const qg_status status = qg_run_predict(r, 0, NULL, NULL);
-    if (status) return status;
-    if (qg_preprocess_numbers(qg_run_preprocess(r), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
-        return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s", qg_run_directory(r), qg_errmsg());
-    run_digest(r, e->digest);
-    note(e, "model", qg_run_get(r, "model"));
-    if (!qg_run_config(r)) note(e, "data", data_note(qg_run_get(r, "data")));
-    note(e, "class-names", qg_run_note(r, "class-names"));
-    note(e, "digest", e->digest);
-    note(e, "file", run_file_name(r));
-    e->spec.step = qg_run_steps(r);
-    return QG_OK;
-}

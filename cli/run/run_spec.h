@@ -4,7 +4,6 @@
 
 #include "cli/config/config.h"
 #include "core/io/paths.h"
-#include "layers/export/export.h"
 #include "train/runs.h"
 
 typedef enum run_file { RUN_CONFIG, RUN_METRICS, RUN_RESULT, RUN_LAST, RUN_BEST, RUN_WHITENING, RUN_FILES } run_file;
@@ -34,16 +33,5 @@ const char *run_data_name(const char *data, char name[64]);
 /* Opens the run that --run names, with the weights that --best chooses, and sets the threads: --threads, or as many as it was
  * trained with.  Fails with NULL, as qg_run_open. */
 qg_run     *run_open(const config *asked);
-
-/* What a file of its net has of a run besides the net: how images are normalised, and where the net comes from. */
-typedef struct run_export {
-    char           digest[17];
-    qg_note        note[5];
-    qg_export_spec spec;        /* of a packed file, for qg_export; borrows from r and from this struct */
-} run_export;
-
-/* Fails as qg_run_predict, and with QG_EARG: images are normalised as no file can express. */
-QG_MUST_CHECK
-qg_status   run_export_of(qg_run *r, run_export *e);
 
 #endif

@@ -63,12 +63,12 @@ static bool is_first(const results *all, const logged_run *r)
 static qg_status export_net(const logged_run *r, qg_run *run, row_net *n)
 {
     char       digest[17];
-    run_export e;
+    qg_run_export e;
     run_digest(run, digest);
     if (strcmp(digest, r->result.digest))
         return qg_fail(QG_EFORMAT, "%s: has digest %s, but result.json has %s", qg_run_file(run), digest,
                        r->result.digest);
-    qg_status status = run_export_of(run, &e);
+    qg_status status = qg_run_export_of(run, &e);
     if (!status) status = qg_export_bytes(qg_run_net(run), e.spec, &n->file, &n->bytes);
     if (!status) status = look(n, qg_run_file(run), digest);
     if (status != QG_EARG) return status;

@@ -1,4 +1,5 @@
-"""examples/python/qgrad.py against NumPy's formulas: test_qgrad.py PROGRAM, with $QGRAD_LIB.  Ends with "N passed, M failed"."""
+"""The Python package against NumPy's formulas and the command line: test_package.py PROGRAM, with $QGRAD_LIB.  Ends with
+"N passed, M failed"."""
 import json
 import os
 import struct
@@ -10,7 +11,7 @@ import traceback
 import numpy as np
 
 root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(root, "examples", "python"))
+sys.path.insert(0, os.path.join(root, "python"))
 import qgrad  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -24,7 +25,7 @@ SUMS = dict(rtol=2e-6, atol=1e-7)
 
 
 def both(scheme, role, array, gradient):
-    z = qgrad.Quantizer(scheme, role, array.shape)
+    z = qgrad.Quantizer(scheme, array.shape, role)
     return z, z.forward(array), z.backward(gradient)
 
 
@@ -42,7 +43,7 @@ def test_ttq():
     above, below = w > delta, w < -delta
     for scheme, slope, root in (("ttq:as=paper,threshold=0.05", np.where(above, 0.3, np.where(below, 0.2, 1)), 1),
                                 ("ttq:threshold=0.05", 1, np.sqrt(w.size))):
-        z = qgrad.Quantizer(scheme, "weight", w.shape)
+        z = qgrad.Quantizer(scheme, w.shape)
         z.forward(w)                                    # the default's scales start from the first weights
         z.learned["wp"][:], z.learned["wn"][:] = 0.3, 0.2
         q, d = z.forward(w), z.backward(dw)
@@ -91,7 +92,7 @@ def test_lsq():
 
 
 def test_observed_range():
-    z = qgrad.Quantizer("fake_quant:range=observed", "input", x.shape)
+    z = qgrad.Quantizer("fake_quant:range=observed", x.shape, "input")
     np.testing.assert_array_equal(z.forward(x, train=False), x)     # nothing observed yet
     q = z.forward(x)
     scale = (np.float64(x.max()) - x.min()) / 255
@@ -110,7 +111,7 @@ def refuses(error, part, function, *arguments):
 
 
 def test_types():
-    z = qgrad.Quantizer("sign", "input", (2, 3))
+    z = qgrad.Quantizer("sign", (2, 3), "input")
     for dtype in ("f2", "f8", "i8", "u1"):
         np.testing.assert_array_equal(z.forward(np.ones((2, 3), dtype)), np.ones((2, 3)))
     for dtype in ("?", "c8", "O", "U3"):
@@ -119,30 +120,16 @@ def test_types():
 
 
 def test_other_axes_and_errors():
-    z = qgrad.Quantizer("twn:per-channel=yes", "weight", (3, 50))
+    z = qgrad.Quantizer("twn:per-channel=yes", (3, 50))
     rows = rng.normal(0, 1, (3, 50)).astype("f4") * np.array([[1], [10], [100]], "f4")
     q = z.forward(rows)
     assert [len(np.unique(np.abs(r[r != 0]))) for r in q] == [1, 1, 1]
     for scheme, role, part in (("tnw", "weight", "unknown scheme"), ("twn", "input", "not for inputs"),
                                ("twn:threshold=99", "weight", "threshold")):
-        try:
-            qgrad.Quantizer(scheme, role, (4, 4))
-        except qgrad.Error as e:
-            assert part in str(e), e
-        else:
-            raise AssertionError(scheme)
-    try:
-        z.backward(rows), z.backward(rows)
-    except qgrad.Error as e:
-        assert "no forward" in str(e), e
-    else:
-        raise AssertionError("two backwards")
-    try:
-        z.forward(rows.T)
-    except ValueError:
-        pass
-    else:
-        raise AssertionError("another shape")
+        refuses(ValueError, part, qgrad.Quantizer, scheme, (4, 4), role)
+    z.backward(rows)
+    refuses(RuntimeError, "no forward", z.backward, rows)
+    refuses(ValueError, "x has the shape (50, 3), not (3, 50)", z.forward, rows.T)
 
 
 def tensors(path):
@@ -170,26 +157,46 @@ def test_packed_net():
     ternary = np.where(kept, np.sign(weight), 0) * np.abs(weight[kept]).mean(dtype="f8")
     images = rng.integers(0, 256, (5, 28, 28, 1), "u1")
     want = (images.reshape(5, -1) / 255.0) @ ternary.T + all_["fc1.bias"]
-    assert net.input == (28, 28, 1) and net.scores == 10
-    np.testing.assert_allclose(net.run(images), want, rtol=1e-4, atol=1e-4)          # sums of 784 floats
-    np.testing.assert_allclose(net.run(images.astype("f4") / np.float32(255)), want, rtol=1e-4, atol=1e-4)
-    assert net.run(images[:0]).shape == (0, 10)
+    assert net.shape == (28, 28, 1) and net.classes == 10
+    np.testing.assert_allclose(net.predict(images), want, rtol=1e-4, atol=1e-4)          # sums of 784 floats
     floats = images / 255.0
-    for dtype in ("f8", "f2", ">f4", "longdouble"):
-        np.testing.assert_allclose(net.run(floats.astype(dtype)), want, rtol=1e-2 if dtype == "f2" else 1e-4, atol=1e-2 if dtype == "f2" else 1e-4)
-    # Bytes in another type would be taken for floats that are normalised.
+    for dtype in ("f8", "f4", "f2", ">f4", "longdouble"):
+        np.testing.assert_array_equal(net.predict(floats.astype(dtype)), net.predict(images))
+        loose = 1e-2 if dtype == "f2" else 1e-4
+        np.testing.assert_allclose(net.predict(floats.astype(dtype), normalised=True), want, rtol=loose, atol=loose)
+    np.testing.assert_array_equal(net.predict(images[..., 0]), net.predict(images))
+    assert net.predict(images[:0]).shape == (0, 10)
+    # Bytes in another type may be anything.
     for wrong in [images.astype(t) for t in ("i8", "i4", "i2", "u2", "u4", "u8", "i1", "?", "c8", "O", "U3")] + [images.tolist()]:
-        refuses(TypeError, "pass uint8 for bytes", net.run, wrong)
+        refuses(TypeError, "pass images as uint8", net.predict, wrong)
     for value in (np.nan, np.inf, -np.inf):
         floats[4, 27, 27, 0] = value
-        refuses(qgrad.Error, "not finite", net.run, floats)
+        refuses(FloatingPointError, "not finite", net.predict, floats, True)
+        refuses(ValueError, "floats in 0..1", net.predict, floats)
     damaged[len(damaged) // 2] ^= 1
     for bad in (b"", bytes(damaged), bytes(damaged[:100])):
-        try:
-            qgrad.Net(bad)
-        except qgrad.Error:
-            continue
-        raise AssertionError("a damaged file is loaded")
+        refuses(ValueError, "", qgrad.Net, bad)
+
+
+def test_layouts():
+    """The structs of the package are those of the headers."""
+    from qgrad import _c
+    lines = ['#include <stddef.h>', '#include <stdio.h>', '#include "qgrad.h"', '#include "infer/infer.h"', "int main(void) {"]
+    want = []
+    for name, struct_ in _c.STRUCTS.items():
+        lines.append('printf("%%zu\\n", sizeof(%s));' % name)
+        want.append(("sizeof " + name, _c.ctypes.sizeof(struct_)))
+        for field, *_ in struct_._fields_:
+            lines.append('printf("%%zu\\n", offsetof(%s, %s));' % (name, field))
+            want.append((name + "." + field, getattr(struct_, field).offset))
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "layouts.c"), "w") as f:
+            f.write("\n".join(lines + ["return 0; }"]))
+        subprocess.run(["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I", root, f.name, "-o", f.name[:-2]], check=True)
+        found = subprocess.run([f.name[:-2]], check=True, capture_output=True, text=True).stdout.split()
+    for (what, here), there in zip(want, found):
+        assert here == int(there), "%s is %d, not %s" % (what, here, there)
+    assert len(want) == len(found) > 100
 
 
 passed = failed = 0

@@ -1,0 +1,198 @@
+"""The C library by ctypes: its structs and functions, its failures as exceptions, and arrays as it takes them.
+
+The library is looked for in $QGRAD_LIB, in this package (a wheel), and where the system keeps libraries."""
+import ctypes
+import ctypes.util
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint,
+                    c_uint64, c_void_p)
+
+import numpy as np
+
+
+class Shape(Structure):
+    _fields_ = [(axis, c_int) for axis in "nhwc"]
+
+
+class QuantizerEntry(Structure):
+    _fields_ = [("name", c_char_p), ("n", c_int), ("value", POINTER(c_float)), ("gradient", POINTER(c_float))]
+
+
+class RecipeKey(Structure):
+    _fields_ = [("name", c_char_p), ("kind", c_int), ("is", c_uint), ("value", c_char_p), ("min", c_double), ("max", c_double),
+                ("fallback", c_char_p), ("absent", c_char_p), ("help", c_char_p)]
+
+
+class Progress(Structure):
+    _fields_ = [("epoch", c_uint64), ("epochs", c_uint64), ("batch", c_uint64), ("batches", c_uint64), ("loss", c_double),
+                ("accuracy", c_double), ("images_per_second", c_double), ("seconds_left", c_double)]
+
+
+class Epoch(Structure):
+    _fields_ = [("epoch", c_double), ("lr", c_double), ("train_loss", c_double), ("train_accuracy", c_double),
+                ("test_loss", c_double), ("test_accuracy", c_double), ("validation_loss", c_double),
+                ("validation_accuracy", c_double), ("images_per_second", c_double), ("seconds", c_double), ("digest", c_char * 17)]
+
+
+ON_STEP = CFUNCTYPE(None, c_void_p, POINTER(Progress))
+ON_EPOCH = CFUNCTYPE(None, c_void_p, POINTER(Epoch), c_void_p)
+ON_NOTICE = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+
+class Events(Structure):
+    _fields_ = [("user", c_void_p), ("begin", ON_STEP), ("step", ON_STEP), ("epoch", ON_EPOCH), ("notice", ON_NOTICE),
+                ("scores", c_void_p)]
+
+
+class Schedule(Structure):
+    _fields_ = [("kind", c_int), ("factor", c_float), ("milestone", c_float * 8), ("n_milestones", c_int), ("every", c_float),
+                ("warmup", c_float)]
+
+
+class Teacher(Structure):
+    _fields_ = [("net", c_void_p), ("steps", c_uint64), ("temperature", c_float), ("weight", c_float)]
+
+
+class FitSpec(Structure):
+    _fields_ = [("dir", c_char_p), ("mode", c_int), ("config", c_char_p), ("train", c_void_p), ("test", c_void_p),
+                ("validation", c_void_p), ("optim", c_void_p), ("epochs", c_int), ("seed", c_uint64), ("lr", c_double),
+                ("schedule", Schedule), ("patience", c_int), ("label_smoothing", c_float), ("clip_norm", c_float),
+                ("ema_decay", c_float), ("init", c_char_p), ("init_except", c_char_p), ("freeze", c_char_p), ("teacher", Teacher),
+                ("keep_running_statistics", c_bool), ("budget", c_double), ("stop", POINTER(c_int)), ("events", Events),
+                ("loss", c_void_p), ("same", c_void_p), ("user", c_void_p), ("file", c_char_p), ("renew_file", c_bool),
+                ("about", c_void_p), ("abouts", c_int)]
+
+
+class Training(Structure):
+    _fields_ = [("recipe", c_void_p), ("train", c_void_p), ("test", c_void_p), ("net", c_void_p), ("optim", c_void_p),
+                ("fit", FitSpec), ("init_arrays", c_int), ("init_kept", c_char_p), ("init_unused", c_char_p)]
+
+
+class RunWeight(Structure):
+    _fields_ = [("layer", c_char_p), ("shape", Shape), ("latent", POINTER(c_float))]
+
+
+class Note(Structure):
+    _fields_ = [("key", c_char_p), ("value", c_char_p)]
+
+
+class ExportSpec(Structure):
+    _fields_ = [("format", c_int), ("step", c_uint64), ("numbers", c_int), ("mean", c_void_p), ("deviation", c_void_p),
+                ("floats_only", c_bool), ("nchw", c_bool), ("notes", c_int), ("note", c_void_p)]
+
+
+class RunExport(Structure):
+    _fields_ = [("digest", c_char * 17), ("note", Note * 5), ("spec", ExportSpec)]
+
+
+class QuantizeSpec(Structure):
+    _fields_ = [("dir", c_char_p), ("changes", c_void_p), ("images", c_int)]
+
+
+class Quantized(Structure):
+    _fields_ = [("images", c_int), ("tested", c_uint64), ("accuracy_before", c_double), ("accuracy", c_double),
+                ("loss_before", c_double), ("loss", c_double), ("misfit", c_bool)]
+
+
+class InferShape(Structure):
+    _fields_ = [(axis, c_int) for axis in "hwc"]
+
+
+# The structs of the headers that these are; tests/python compares their layouts with a C compiler's.
+STRUCTS = {"qg_shape": Shape, "qg_quantizer_entry": QuantizerEntry, "qg_recipe_key": RecipeKey, "qg_fit_progress": Progress,
+           "qg_epoch": Epoch, "qg_fit_events": Events, "qg_schedule": Schedule, "qg_fit_teacher": Teacher, "qg_fit_spec": FitSpec,
+           "qg_training": Training, "qg_run_weight": RunWeight, "qg_note": Note, "qg_export_spec": ExportSpec,
+           "qg_run_export": RunExport, "qg_run_quantize_spec": QuantizeSpec, "qg_run_quantized": Quantized,
+           "qg_infer_shape": InferShape}
+
+_p, _text = c_void_p, c_char_p
+_functions = {
+    "qg_errmsg": (_text,), "qg_errcode": (c_int,), "qg_commit": (_text,),
+    "qg_quantizer_parse": (_p, _text, c_int, Shape), "qg_quantizer_free": (None, _p),
+    "qg_quantizer_forward": (c_int, _p, c_int, _p, _p), "qg_quantizer_backward": (c_int, _p, _p, _p),
+    "qg_quantizer_learned": (QuantizerEntry, _p, c_int),
+    "qg_recipe_new": (_p,), "qg_recipe_free": (None, _p), "qg_recipe_set": (c_int, _p, _text, _text),
+    "qg_recipe_build": (POINTER(Training), _p, FitSpec), "qg_training_free": (None, POINTER(Training)),
+    "qg_loader_warning": (_text, _p), "qg_fit": (c_int, _p, FitSpec, _p),
+    "qg_run_open": (_p, _text, c_int), "qg_run_close": (None, _p), "qg_run_file": (_text, _p), "qg_run_directory": (_text, _p),
+    "qg_run_get": (_text, _p, _text), "qg_run_image": (Shape, _p), "qg_run_classes": (c_int, _p), "qg_run_class": (_text, _p, c_int),
+    "qg_run_net": (_p, _p), "qg_run_predict": (c_int, _p, c_int, _p, _p),
+    "qg_run_column": (POINTER(c_double), _p, _text, POINTER(c_int)), "qg_run_column_name": (_text, _p, c_int),
+    "qg_run_weight_at": (RunWeight, _p, c_int), "qg_run_weight_quantized": (c_int, _p, c_int, _p, _p, POINTER(c_int)),
+    "qg_run_export_of": (c_int, _p, POINTER(RunExport)), "qg_export": (c_int, _p, _text, ExportSpec),
+    "qg_run_quantize": (c_int, _p, QuantizeSpec, POINTER(Quantized)),
+    "qg_infer_message": (_text, c_int), "qg_infer_size": (c_int, _p, c_size_t, POINTER(c_size_t)),
+    "qg_infer_load": (c_int, _p, c_size_t, _p, c_size_t, POINTER(_p)), "qg_infer_input": (InferShape, _p),
+    "qg_infer_scores": (c_int, _p), "qg_infer_note": (_text, _p, _text), "qg_infer_context_bytes": (c_size_t, _p, c_int),
+    "qg_infer_run": (c_int, _p, c_int, _p, _p, _p, c_size_t), "qg_infer_run_bytes": (c_int, _p, c_int, _p, _p, _p, c_size_t),
+}
+
+
+def _load():
+    here = os.path.dirname(os.path.abspath(__file__))
+    for directory in (os.environ.get("QGRAD_LIB"), here):
+        path = os.path.join(directory, "libqgrad.so") if directory else ""
+        if os.path.exists(path):
+            return ctypes.CDLL(path)
+    path = ctypes.util.find_library("qgrad")
+    if not path:
+        raise ImportError("libqgrad.so is neither in $QGRAD_LIB nor in %s nor installed" % here)
+    return ctypes.CDLL(path)
+
+
+lib = _load()
+for _name, (_result, *_arguments) in _functions.items():
+    getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
+
+# By qg_status.
+_exceptions = (None, MemoryError, ValueError, ValueError, OSError, ValueError, RuntimeError, FloatingPointError)
+
+
+def failure():
+    """The exception for the last failure of the library in this thread."""
+    return _exceptions[lib.qg_errcode()](lib.qg_errmsg().decode())
+
+
+def check(status):
+    if status:
+        raise failure()
+
+
+def pointer(p):
+    """p, of a function that returns NULL on failure."""
+    if not p:
+        raise failure()
+    return p
+
+
+def path(p):
+    return os.fsencode(os.fspath(p))
+
+
+def text(value, name):
+    """The text of a value of an option: "0.1", "true"."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value))
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    raise TypeError("%s is of the type %s, not a string, number or bool" % (name, type(value).__name__))
+
+
+def image_bytes(x, what):
+    """x as contiguous uint8 [n][h][w][c].  Bytes stay as they are.  Floats must be in 0..1, and become the nearest of the 256
+    values k / 255, so x / 255 of bytes gives these bytes again.  Without a last axis, images have one channel."""
+    x = np.asarray(x)
+    if x.dtype != np.uint8 and x.dtype.kind != "f":
+        raise TypeError("%s has the type %s: pass images as uint8, 0..255, or as floats in 0..1" % (what, x.dtype))
+    if x.ndim not in (3, 4):
+        raise ValueError("%s has the shape %s: pass images as (n, height, width) or (n, height, width, channels)" % (what, x.shape))
+    if x.dtype.kind == "f":
+        if x.size and not (x.min() >= 0 and x.max() <= 1):
+            raise ValueError("%s has floats from %g to %g: pass floats in 0..1, or uint8; the option normalise standardises them"
+                             % (what, x.min(), x.max()))
+        x = np.rint(x * x.dtype.type(255)).astype(np.uint8)
+    return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])

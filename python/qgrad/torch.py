@@ -1,0 +1,103 @@
+"""Quantizers as modules of PyTorch, on the CPU, with the values and gradients of the library, to the last bit.
+
+    import qgrad.torch
+    self.quantize = qgrad.torch.Quantizer("ttq", self.conv.weight.shape)
+    y = torch.nn.functional.conv2d(x, self.quantize(self.conv.weight))"""
+from typing import Sequence
+
+import numpy as np
+import torch
+
+from . import quantizer
+
+
+def _to_c(x):
+    """Channels last: [out][in][kh][kw] to [out][kh][kw][in], [n][c][h][w] to [n][h][w][c]."""
+    return x.movedim(1, -1).contiguous() if x.dim() > 2 else x.contiguous()
+
+
+def _from_c(x):
+    return x.movedim(-1, 1) if x.dim() > 2 else x
+
+
+class _Apply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, module, *learned):
+        channels_last = _to_c(x.detach())
+        z = module._quantizer(tuple(channels_last.shape))
+        module._give(z)
+        y = z.forward(channels_last.numpy(), train=module.training)
+        module._take(z)
+        z.calls += 1
+        ctx.z, ctx.call, ctx.module = z, z.calls, module
+        return _from_c(torch.from_numpy(y))
+
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.call != ctx.z.calls:
+            raise RuntimeError("%r: its backward comes after another forward; use a Quantizer for each tensor" % ctx.module)
+        dx = ctx.z.backward(_to_c(dy).numpy())
+        gradients = ctx.z.gradients
+        return (_from_c(torch.from_numpy(dx)), None, *(torch.from_numpy(gradients[name]) for name, _ in ctx.module.named_parameters()))
+
+
+class Quantizer(torch.nn.Module):
+    """A scheme, as the options weight, input and gradient spell it.  What it learns are parameters of the module; what it
+    tracks are buffers.
+
+    shape   of the tensor, as PyTorch has it: a weight [out][in][kh][kw] or [out][in], an input [n][c][h][w] or [n][c] with any n
+    role    "weight", "input" or "gradient"
+
+    Learned values begin as the scheme says, with the first tensor.  In eval() nothing changes, and there is no gradient."""
+
+    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):
+        super().__init__()
+        self.scheme, self.role, self._of = scheme, role, {}
+        shape = tuple(int(n) for n in shape)
+        if not 1 <= len(shape) <= 4:
+            raise ValueError("shape is %s, but tensors have 1 to 4 axes" % (shape,))
+        self.shape = shape
+        z = self._quantizer(shape[:1] + shape[2:] + shape[1:2])
+        trained = {e.name.decode() for e in z._entries() if e.gradient}
+        for name, value in z.learned.items():
+            value = torch.from_numpy(value.copy())
+            if name in trained:
+                self.register_parameter(name, torch.nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+
+    def _quantizer(self, shape):
+        """That for tensors of this shape, channels last."""
+        if shape not in self._of:
+            self._of[shape] = quantizer.Quantizer(self.scheme, shape, self.role)
+            self._of[shape].calls = 0
+        return self._of[shape]
+
+    def _values(self):
+        yield from self.named_parameters(recurse=False)
+        yield from self.named_buffers(recurse=False)
+
+    def _give(self, z):
+        learned = z.learned
+        for name, value in self._values():
+            learned[name][:] = value.detach().numpy()
+
+    def _take(self, z):
+        learned = z.learned
+        for name, value in self._values():
+            if not np.array_equal(learned[name], value.detach().numpy()):
+                value.detach().copy_(torch.from_numpy(learned[name]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype != torch.float32 or x.device.type != "cpu":
+            raise TypeError("%r: x is %s on %s, but quantizers compute in float32 on the cpu" % (self, x.dtype, x.device))
+        expected = self.shape if self.role == "weight" else (x.shape[0],) + self.shape[1:]
+        if tuple(x.shape) != expected:
+            raise ValueError("%r: x has the shape %s" % (self, tuple(x.shape)))
+        return _Apply.apply(x, self, *self.parameters(recurse=False))
+
+    def extra_repr(self) -> str:
+        return "%r, %s, %r" % (self.scheme, self.shape, self.role)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_of": {}}             # for copy and pickle: the library's quantizers are made anew

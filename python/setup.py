@@ -1,0 +1,34 @@
+"""Builds libqgrad.so by make and puts it into the package.  No file of it depends on the version of Python."""
+import os
+import re
+import shutil
+import subprocess
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+from wheel.bdist_wheel import bdist_wheel
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+with open(os.path.join(root, "qgrad.h")) as f:
+    version = re.search(r'QGRAD_VERSION "(.*)"', f.read()).group(1)
+
+
+class BuildLibrary(build_py):
+    def run(self):
+        super().run()
+        library = os.path.join("build", "libqgrad.so." + version)
+        subprocess.check_call(["make", "-C", root, "-j%d" % (os.cpu_count() or 1), "BUILD=build", library])
+        shutil.copyfile(os.path.join(root, library), os.path.join(self.build_lib, "qgrad", "libqgrad.so"))
+
+
+class Wheel(bdist_wheel):
+    def get_tag(self):
+        return ("py3", "none") + super().get_tag()[2:]
+
+
+class WithLibrary(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(version=version, distclass=WithLibrary, cmdclass={"build_py": BuildLibrary, "bdist_wheel": Wheel})
