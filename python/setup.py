@@ -31,4 +31,8 @@ class WithLibrary(Distribution):
         return True
 
 
-setup(version=version, distclass=WithLibrary, cmdclass={"build_py": BuildLibrary, "bdist_wheel": Wheel})
+# What is built goes to build/, as all else.
+place = {"build": {"build_base": os.path.join(root, "build", "python")}, "egg_info": {"egg_base": os.path.join(root, "build")}}
+os.makedirs(os.path.join(root, "build"), exist_ok=True)
+
+setup(version=version, options=place, distclass=WithLibrary, cmdclass={"build_py": BuildLibrary, "bdist_wheel": Wheel})
