@@ -109,16 +109,17 @@ static qg_loader *open_split(const qg__data *d, const char *dir, int split, qg_l
     int  classes;
     for (int i = 0; i < 2; i++)
         if (!array_path(d, dir, split, i, path[i])) return NULL;
-    qg_loader *l = count_classes(d, dir, &classes) ? NULL : qg_npy(path[IMAGES], path[LABELS], classes, spec);
-    if (!l && qg_errcode() == QG_ESHAPE) (void)qg_fail(QG_ESHAPE, "%s: %s", array_names[2 * split], qg_errmsg());
-    return l;
+    if (count_classes(d, dir, &classes)) return NULL;
+    qg_loader *l = qg_npy(path[IMAGES], path[LABELS], classes, spec);
+    if (l || qg_errcode() != QG_ESHAPE) return l;
+    return qg__refuse(QG_ESHAPE, "%s: %s", array_names[2 * split], qg_errmsg());
 }
 
 static qg_loader *open_arrays(const qg__data *d, const char *dir, bool test, qg_loader_spec spec)
 {
     const bool validates = !test && *d->file[2 * VALIDATION];
     if (validates && (spec.validation.images || spec.validation.share != 0))
-        return qg__refuse(QG_EARG, "validation: arrays has validation images already, so no others are held out");
+        return qg__refuse(QG_EARG, "validation: arrays has such images already, so no others are held out");
     qg_loader *l = open_split(d, dir, test ? TEST : TRAIN, spec);
     if (!l || !validates) return l;
     qg_loader *validation = open_split(d, dir, VALIDATION, qg__loader_validates(l));
