@@ -84,8 +84,8 @@ uint64_t  qg__loader_class_digest(const qg_loader *l);
 /* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 
-/* How validation images from elsewhere are loaded for l; l takes their loader over (qg_loader_validation), and their digest into
- * its own. */
+/* How validation images from elsewhere are loaded for l; l takes their loader over (qg_loader_validation),
+ * and their digest into its own. */
 qg_loader_spec qg__loader_validates(const qg_loader *l);
 void           qg__loader_adopt(qg_loader *l, qg_loader *validation);
 

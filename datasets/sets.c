@@ -57,8 +57,8 @@ qg_status qg__data_check_classes(const qg__data *d, const char *dir)
 /* By qg__data.file: two for each split. */
 enum { IMAGES, LABELS };
 enum { TRAIN, TEST, VALIDATION, SPLITS };
-static const char *const array_names[QG__ARRAY_FILES] = { "train", "train-labels", "test", "test-labels", "validation",
-                                                          "validation-labels" };
+static const char *const array_names[QG__ARRAY_FILES] = { "train", "train-labels", "test", "test-labels",
+                                                          "validation", "validation-labels" };
 
 static const qg_key array_keys[] = {
     { .name = "classes", .max = QG_MAX_CLASSES, .is = QG_KEY_WHOLE, .about = "how many; 0: as many as the labels need" },
@@ -96,7 +96,8 @@ static qg_status count_classes(const qg__data *d, const char *dir, int *classes)
     *classes = d->classes;
     for (int split = 0; split < SPLITS && !d->classes; split++) {
         if (!*d->file[2 * split + LABELS]) continue;
-        const qg_status status = array_path(d, dir, split, LABELS, path) ? qg__npy_classes(path, &n) : QG_EARG;
+        if (!array_path(d, dir, split, LABELS, path)) return QG_EARG;
+        const qg_status status = qg__npy_classes(path, &n);
         if (status) return status;
         if (n > *classes) *classes = n;
     }

@@ -35,7 +35,8 @@ int main(int argc, char **argv)
     void        *context = aligned_alloc(64, n);
     qg_tape     *tape    = qg_tape_new();
     qg_loader   *test    = qg_data_test(qg_run_get(run, "data"), qg_run_get(run, "data-dir"),
-                                        (qg_loader_spec){ .batch = BATCH, .preprocess = qg_run_preprocess(run) });
+                                        (qg_loader_spec){ .batch      = BATCH,
+                                                          .preprocess = qg_run_preprocess(run) });
     int          images  = 0, equal = 0;
     if (!scores || !context || !tape || !test) return qg_print_error("export");
     for (qg_batch b; qg_loader_next(test, &b); images += b.n) {
