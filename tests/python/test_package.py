@@ -178,6 +178,37 @@ def test_packed_net():
         refuses(ValueError, "", qgrad.Net, bad)
 
 
+def test_torch():
+    """Modules have the values, the gradients and the learned values of quantizers on arrays, channels last."""
+    try:
+        import torch
+    except ImportError:
+        print("no PyTorch: its modules are not tested")
+        return
+    import qgrad.torch
+    last = (0, 2, 3, 1)
+    for scheme, role in (("ttq", "weight"), ("lsq:bits=4", "weight"), ("xnor", "weight"), ("dorefa:bits=2", "weight"),
+                         ("fake_quant:range=learned,per-channel=yes", "weight"), ("lsq:bits=2", "input"), ("pact:bits=3", "input"),
+                         ("fake_quant:range=observed", "input"), ("sign", "input"), ("dorefa:bits=6", "gradient")):
+        shape = (8, 4, 3, 3)
+        module, z = qgrad.torch.Quantizer(scheme, shape, role), qgrad.Quantizer(scheme, (8, 3, 3, 4), role)
+        for _ in range(3):                              # learned values begin in the first step, ranges move in the others
+            x, dy = (rng.normal(0, 1, shape).astype("f4") for _ in range(2))
+            t = torch.tensor(x, requires_grad=True)
+            y = module(t)
+            y.backward(torch.from_numpy(dy))
+            np.testing.assert_array_equal(y.detach().numpy().transpose(last), z.forward(x.transpose(last)))
+            np.testing.assert_array_equal(t.grad.numpy().transpose(last), z.backward(dy.transpose(last)))
+            for name, parameter in module.named_parameters():
+                np.testing.assert_array_equal(parameter.grad.numpy(), z.gradients[name])
+                with torch.no_grad():
+                    parameter -= 0.01 * parameter.grad
+                    parameter.grad = None
+                z.learned[name][:] = parameter.detach().numpy()
+            for name, value in module.state_dict().items():
+                np.testing.assert_array_equal(value.numpy(), z.learned[name])
+
+
 def test_layouts():
     """The structs of the package are those of the headers."""
     from qgrad import _c
