@@ -253,7 +253,7 @@ static qg_status warn(const char *path, qg__dataset *set)
     const qg_shape s = set->shape;
     if ((s.h != 1 && s.h != 3) || s.w <= 4 || s.c <= 4) return QG_OK;
     return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels; if its axes are "
-                            "n, c, h, w, save x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
+                            "n, c, h, w, use x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
 }
 
 /* --- labels ------------------------------------------------------------------------------- */

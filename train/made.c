@@ -76,7 +76,8 @@ static qg_status write_files(qg__made *m)
 
 qg_status qg__made_check_dir(const char *dir)
 {
-    bool            exists;
+    bool exists;
+    if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
     const qg_status status = qg__file_exists_in(QG_BY_PATH, dir, &exists);
     return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists", dir);
 }

@@ -4,6 +4,7 @@ The library is looked for in $QGRAD_LIB, in this package (a wheel), and where th
 import ctypes
 import ctypes.util
 import os
+import re
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint,
                     c_uint64, c_void_p)
 
@@ -149,8 +150,9 @@ _exceptions = (None, MemoryError, ValueError, ValueError, OSError, ValueError, R
 
 
 def failure():
-    """The exception for the last failure of the library in this thread."""
-    return _exceptions[lib.qg_errcode()](lib.qg_errmsg().decode())
+    """The exception for the last failure of the library in this thread; it calls options as fit does."""
+    message = re.sub(r"(?<![^\s(])--([a-z][a-z-]*)", lambda m: m[1].replace("-", "_"), lib.qg_errmsg().decode())
+    return _exceptions[lib.qg_errcode()](message)
 
 
 def check(status):
@@ -165,8 +167,21 @@ def pointer(p):
     return p
 
 
+class Handle:
+    """Owns memory of the library."""
+
+    def __reduce_ex__(self, _):
+        raise TypeError("a %s can be neither copied nor pickled" % type(self).__name__)
+
+
+def c_string(b):
+    if b"\0" in b:
+        raise ValueError("%r has a null byte" % os.fsdecode(b))
+    return b
+
+
 def path(p):
-    return os.fsencode(os.fspath(p))
+    return c_string(os.fsencode(p))
 
 
 def text(value, name):

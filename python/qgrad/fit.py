@@ -1,11 +1,13 @@
 """Training."""
+import contextlib
 import ctypes
+import difflib
 import hashlib
+import numbers
 import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Union
@@ -16,21 +18,30 @@ from . import _c
 from .run import Run
 
 Images = Tuple[Any, Any]
-FLAG, LIST = 0, 6                   # of qg_recipe_kind
+LIST = 6                            # of qg_recipe_kind
 RESUME, NEW, FORCE = 0, 1, 2        # of qg_fit_mode
+MOST_CLASSES = 65535                # QG_MAX_CLASSES
+
+
+def _keys():
+    keys, i = ctypes.cast(_c.lib.qg_recipe_keys, ctypes.POINTER(_c.RecipeKey)), 0
+    table = {}
+    while keys[i].name:
+        if keys[i].help:
+            table[keys[i].name.decode().replace("-", "_")] = keys[i]
+        i += 1
+    return table
 
 
 def options() -> Dict[str, str]:
     """The options of fit, with what each means; a value in [] is its default.  Those of the command line, with _ for -."""
-    keys, i = ctypes.cast(_c.lib.qg_recipe_keys, ctypes.POINTER(_c.RecipeKey)), 0
-    table = {}
-    while keys[i].name:
-        k = keys[i]
-        if k.help:
-            default = " [%s]" % k.fallback.decode() if k.fallback else ""
-            table[k.name.decode().replace("-", "_")] = " ".join(k.help.decode().split()) + default
-        i += 1
-    return table
+    return {name: " ".join(k.help.decode().split()) + (" [%s]" % k.fallback.decode() if k.fallback else "")
+            for name, k in _keys().items()}
+
+
+def _expect(name, value, kinds, what):
+    if not isinstance(value, kinds):
+        raise TypeError("%s is of the type %s, not %s" % (name, type(value).__name__, what))
 
 
 class Recipe:
@@ -38,13 +49,16 @@ class Recipe:
 
     def __init__(self, given):
         self.p = _c.pointer(_c.lib.qg_recipe_new())
-        known = options()
+        known = _keys()
         for name, value in given.items():
             if name not in known:
-                raise TypeError("no option is called %r; qgrad.options() lists them" % name)
-            for item in value if isinstance(value, (list, tuple)) else [value]:
+                near = difflib.get_close_matches(name, known, 1)
+                raise TypeError("no option is called %r; qgrad.options() lists them%s" %
+                                (name, "; did you mean %s?" % near[0] if near else ""))
+            for item in value if isinstance(value, (list, tuple)) and known[name].kind == LIST else [value]:
                 if item is not None:
-                    _c.check(_c.lib.qg_recipe_set(self.p, name.replace("_", "-").encode(), _c.text(item, name).encode()))
+                    item = _c.c_string(_c.text(item, name).encode())
+                    _c.check(_c.lib.qg_recipe_set(self.p, name.replace("_", "-").encode(), item))
 
     def __del__(self):
         if getattr(self, "p", None):
@@ -54,7 +68,7 @@ class Recipe:
 # --- images ------------------------------------------------------------------------------------
 
 
-def _labels(y, what, images):
+def _labels(y, what, images, classes):
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] > 1:
         raise ValueError("%s has the shape %s: pass the number of the class of each image, such as %s.argmax(1)" % (what, y.shape, what))
@@ -62,14 +76,23 @@ def _labels(y, what, images):
         raise TypeError("%s has the type %s: labels are integers, 0 .. classes - 1" % (what, y.dtype))
     if y.size != len(images) or y.ndim > 2:
         raise ValueError("%s has the shape %s for %d images" % (what, y.shape, len(images)))
-    return np.ascontiguousarray(y.reshape(-1))
+    most = (classes or MOST_CLASSES) - 1
+    if y.min() < 0 or y.max() > most:
+        raise ValueError("%s has labels from %d to %d, not in 0..%d" % (what, y.min(), y.max(), most))
+    return np.ascontiguousarray(y.reshape(-1), "<i8")
 
 
-def _pair(pair, what):
+def _pair(pair, names, classes):
+    images = _c.image_bytes(pair[0], names[0])
+    if not len(images):
+        raise ValueError("%s has no images" % names[0])
+    return images, _labels(pair[1], names[1], images, classes)
+
+
+def _named_pair(pair, name, classes):
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise TypeError("%s is a pair of images and labels, (x, y)" % what)
-    images = _c.image_bytes(pair[0], what + "[0]")
-    return images, _labels(pair[1], what + "[1]", images)
+        raise TypeError("%s is a pair of images and labels, (x, y)" % name)
+    return _pair(pair, (name + "[0]", name + "[1]"), classes)
 
 
 def _hold_out(x, y):
@@ -83,22 +106,34 @@ def _hold_out(x, y):
 
 def _store(array, directory):
     """Writes the array to a file that is called by its digest, unless it is there."""
-    name = hashlib.blake2b(array.tobytes() + repr((array.shape, array.dtype.str)).encode(), digest_size=8).hexdigest() + ".npy"
-    if not os.path.exists(os.path.join(directory, name)):
-        with tempfile.NamedTemporaryFile(dir=directory, delete=False) as f:
-            np.save(f, array)
-        os.replace(f.name, os.path.join(directory, name))
+    digest = hashlib.blake2b(repr((array.shape, array.dtype.str)).encode(), digest_size=8)
+    digest.update(array.reshape(-1).view("u1"))
+    name = digest.hexdigest() + ".npy"
+    path = os.path.join(directory, name)
+    part = "%s.%d-%d" % (path, os.getpid(), threading.get_ident())
+    if not os.path.exists(path):
+        try:
+            with open(part, "wb") as f:
+                np.save(f, array)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(part)
+            raise
     return name
 
 
 def _data(x, y, test, validation, classes, directory):
     """The options data and data_dir."""
-    splits = {}
-    train = _pair((x, y), "x and y")
+    if classes is not None and not 1 <= classes <= MOST_CLASSES:
+        raise ValueError("classes is %d, not in 1..%d" % (classes, MOST_CLASSES))
+    splits = {"train": _pair((x, y), ("x", "y"), classes)}
     if isinstance(validation, (tuple, list)):
-        splits["validation"] = _pair(validation, "validation")
-    train, splits["test"] = (train, _pair(test, "test")) if test is not None else _hold_out(*train)
-    splits["train"] = train
+        splits["validation"] = _named_pair(validation, "validation", classes)
+    if test is not None:
+        splits["test"] = _named_pair(test, "test", classes)
+    else:
+        splits["train"], splits["test"] = _hold_out(*splits["train"])
     os.makedirs(directory, exist_ok=True)
     files = []
     for split in sorted(splits):
@@ -107,6 +142,13 @@ def _data(x, y, test, validation, classes, directory):
     if classes is not None:
         files.append("classes=%d" % classes)
     return {"data": "arrays:" + ",".join(files), "data_dir": os.path.abspath(directory)}
+
+
+def _other_arrays(message, place):
+    """The error for a run that has other arrays, by its message, which names their files."""
+    was, now = (dict(re.findall(r"([a-z-]+)=([^,]+\.npy)", part)) for part in message.split(" in the run, but "))
+    others = [split for split in {**was, **now} if was.get(split) != now.get(split)]
+    return ValueError("%s: not those of the run in %s, which keeps its initial images and labels" % (", ".join(others), place))
 
 
 # --- the run -----------------------------------------------------------------------------------
@@ -129,7 +171,7 @@ class _Watch:
     """What happens during a run: progress is printed, the caller's function called, and Ctrl-C noticed."""
 
     def __init__(self, progress, callback):
-        self.progress, self.callback, self.line = progress, callback, progress and sys.stdout.isatty()
+        self.progress, self.callback, self.line = progress, callback, progress and sys.stdout and sys.stdout.isatty()
         self.stop, self.error, self.interrupted, self.epochs = ctypes.c_int(0), None, False, 0
         self.events = _c.Events(step=_c.ON_STEP(self._safe(self._step)), begin=_c.ON_STEP(self._safe(self._step)),
                                 epoch=_c.ON_EPOCH(self._safe(self._epoch)), notice=_c.ON_NOTICE(self._safe(self._notice)))
@@ -162,7 +204,7 @@ class _Watch:
             self.callback(row)
 
     def _notice(self, _, what, text):
-        warnings.warn(text.decode(), stacklevel=3)
+        warnings.warn(text.decode(), stacklevel=5)
 
     def _interrupt(self, *_):
         self.interrupted, self.stop.value = True, 1
@@ -184,10 +226,9 @@ def _train(recipe, place, mode, init, budget, progress, callback):
                           init=None if init is None else _c.path(init), stop=ctypes.pointer(watch.stop), events=watch.events)
         training = _c.pointer(_c.lib.qg_recipe_build(recipe.p, spec))
         try:
-            for loader in (training[0].train, training[0].test):
-                warning = _c.lib.qg_loader_warning(loader)
-                if warning:
-                    warnings.warn(warning.decode(), stacklevel=3)
+            found = [_c.lib.qg_loader_warning(loader) for loader in (training[0].train, training[0].test)]
+            for warning in {re.sub(r"^'.*\.npy'", "x", warning.decode()) for warning in found if warning}:
+                warnings.warn(warning, stacklevel=3)
             status = _c.lib.qg_fit(training[0].net, training[0].fit, None)
             error = _c.failure() if status else watch.error
         finally:
@@ -225,18 +266,24 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
                 schedule, augment, seed, threads, ..; options() lists them all
 
     Ctrl-C saves the run and raises KeyboardInterrupt; fit with the same arguments, out and resume=True goes on."""
+    _expect("net", net, str, "a string")
+    _expect("budget", budget, numbers.Real, "a number")
+    _expect("classes", classes, (numbers.Integral, type(None)), "a whole number")
+    _expect("callback", callback, (Callable, type(None)), "a function")
+    if "model" in given:
+        raise TypeError("the model is the first argument, net")
     if resume and force:
         raise ValueError("resume and force exclude each other")
     if resume and out is None:
         raise ValueError("resume needs out, the directory of the run")
-    if (x is None) == ("data" not in given) or (x is None) != (y is None):
-        raise TypeError("pass images and labels, x and y, or the option data")
+    if (x is None) == ("data" not in given) or (x is None) != (y is None) or (x is not None and "data_dir" in given):
+        raise TypeError("pass images and labels, x and y, or the options data and data_dir")
     if x is None and (test is not None or isinstance(validation, (tuple, list)) or classes is not None):
         raise TypeError("test, validation and classes belong to arrays: data has its own")
     if validation is not None and not isinstance(validation, (tuple, list)):
         given["validation"] = validation
     if out is not None:
-        out = os.fspath(out)
+        out = os.fsdecode(out)
     Recipe({"model": net, **given})                     # what is wrong with an option is found before anything is written
     if x is not None:
         directory = os.path.join("runs" if out is None else os.path.dirname(out) or ".", "arrays")
@@ -244,8 +291,11 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     place = _free_directory(net, given.get("weight", "float")) if out is None else out
     try:
         _train(Recipe({"model": net, **given}), place, RESUME if resume else FORCE if force else NEW, init, budget, progress, callback)
-    except BaseException:
-        if out is None and not os.listdir(place):
-            os.rmdir(place)
+    except BaseException as error:
+        if out is None:
+            with contextlib.suppress(OSError):          # unless it has files
+                os.rmdir(place)
+        if str(error).startswith("data is arrays:") and x is not None:
+            raise _other_arrays(str(error), place) from None
         raise
-    return Run.open(place)
+    return Run(place)

@@ -1,5 +1,6 @@
 """Packed nets, by the engine."""
 import ctypes
+import os
 from typing import Optional
 
 import numpy as np
@@ -20,9 +21,10 @@ class Net:
 
     def __init__(self, file):
         if not isinstance(file, (bytes, bytearray)):
-            with open(file, "rb") as f:
+            with open(os.fspath(file), "rb") as f:
                 file = f.read()
-        image = np.frombuffer(bytes(file), np.uint8)
+        self._file = bytes(file)
+        image = np.frombuffer(self._file, np.uint8)
         size, net = ctypes.c_size_t(), ctypes.c_void_p()
         self._check(_c.lib.qg_infer_size(image.ctypes.data, len(image), ctypes.byref(size)))
         self._memory = _aligned(size.value)
@@ -31,6 +33,9 @@ class Net:
         shape = _c.lib.qg_infer_input(self._net)
         self.shape = (shape.h, shape.w, shape.c)
         self.classes = _c.lib.qg_infer_scores(self._net)
+
+    def __reduce__(self):
+        return Net, (self._file,)           # for copy and pickle
 
     @staticmethod
     def _check(status):

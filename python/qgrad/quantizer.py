@@ -1,4 +1,6 @@
 """Quantizers on arrays."""
+import ctypes
+import operator
 from typing import Dict, Iterator, Sequence
 
 import numpy as np
@@ -17,7 +19,7 @@ def _floats(x, shape, what):
     return np.ascontiguousarray(x, np.float32)
 
 
-class Quantizer:
+class Quantizer(_c.Handle):
     """A scheme, as the options weight, input and gradient spell it, for arrays of one shape: weights [out][kh][kw][in], other
     tensors [n][h][w][c].  Two axes are [out][in] and [n][c].
 
@@ -28,17 +30,17 @@ class Quantizer:
     It computes what a layer computes, to the last bit.  One thread at a time may use it."""
 
     def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):
-        self._z = None
+        self._z, self._trains = None, False
         if not isinstance(scheme, str):
             raise TypeError("scheme is of the type %s, not a string" % type(scheme).__name__)
         if role not in ROLES:
             raise ValueError("role is %r, not one of %s" % (role, ", ".join(ROLES)))
-        self.scheme, self.role, self.shape = scheme, role, tuple(int(n) for n in shape)
-        if not 1 <= len(self.shape) <= 4:
-            raise ValueError("shape is %s, but arrays have 1 to 4 axes" % (self.shape,))
+        self.scheme, self.role, self.shape = scheme, role, tuple(operator.index(n) for n in shape)
+        if not 1 <= len(self.shape) <= 4 or not all(0 < n < 2**31 for n in self.shape):
+            raise ValueError("shape is %s, but arrays have 1 to 4 axes, each of at least 1" % (self.shape,))
         s = self.shape
         four = s if len(s) == 4 else s[:1] + (1,) * (4 - len(s)) + s[1:]
-        self._z = _c.pointer(_c.lib.qg_quantizer_parse(scheme.encode(), ROLES[role], _c.Shape(*four)))
+        self._z = _c.pointer(_c.lib.qg_quantizer_parse(_c.c_string(scheme.encode()), ROLES[role], _c.Shape(*four)))
 
     def __del__(self):
         if getattr(self, "_z", None):
@@ -52,11 +54,14 @@ class Quantizer:
         x = _floats(x, self.shape, "x")
         y = np.empty_like(x)
         _c.check(_c.lib.qg_quantizer_forward(self._z, 0 if train else 1, x.ctypes.data, y.ctypes.data))
+        self._trains = train
         return y
 
     def backward(self, dy) -> np.ndarray:
         """dL/dx for dL/dq = dy; once after each forward."""
-        dy = _floats(dy, self.shape, "dy")
+        if not self._trains:
+            raise RuntimeError("%r: backward comes once after each forward with train" % self)
+        dy, self._trains = _floats(dy, self.shape, "dy"), False
         dx = np.empty_like(dy)
         _c.check(_c.lib.qg_quantizer_backward(self._z, dy.ctypes.data, dx.ctypes.data))
         return dx
@@ -72,8 +77,13 @@ class Quantizer:
 
     @property
     def learned(self) -> Dict[str, np.ndarray]:
-        """What the scheme learns or tracks, by name: arrays that may be written, and live as long as this object."""
-        return {e.name.decode(): np.ctypeslib.as_array(e.value, (e.n,)) for e in self._entries()}
+        """What the scheme learns or tracks, by name: arrays that may be written."""
+        return {e.name.decode(): self._array(e) for e in self._entries()}
+
+    def _array(self, entry):
+        memory = (ctypes.c_float * entry.n).from_address(ctypes.addressof(entry.value.contents))
+        memory.owner = self             # it lives while the array does
+        return np.frombuffer(memory, np.float32)
 
     @property
     def gradients(self) -> Dict[str, np.ndarray]:

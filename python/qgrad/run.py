@@ -1,4 +1,5 @@
 """Runs that have been trained: by fit, by the command line, or by a program."""
+import contextlib
 import ctypes
 import json
 import os
@@ -10,6 +11,7 @@ import numpy as np
 from . import _c
 
 WEIGHTS = {"last": 0, "best": 1, "start": 2}        # of qg_run_weights
+QUANTIZE = "weight input first_last layer fold_batchnorm seed data_dir threads cache freeze".split()
 FORMATS = {"packed": 0, "onnx": 1, "c": 2}          # of qg_export_format
 
 
@@ -21,27 +23,33 @@ class Weight(NamedTuple):
     bits: int                       # of a code
 
 
-class Run:
+class Run(_c.Handle):
     """A run and its net, with its last weights, or those of the best epoch, or those that it began with.
 
-        with qgrad.Run.open("runs/mine", weights="best") as run:
-            labels = run.predict(x).argmax(1)"""
+        with qgrad.Run("runs/mine", weights="best") as run:
+            labels = run.predict(x).argmax(1)
 
-    def __init__(self, p):
-        self._p, self._lock = p, threading.Lock()       # the library allows one thread at a time
+    path    a directory, or a checkpoint that was copied from one
+
+    Several threads may use it; one waits for another."""
+
+    def __init__(self, path, weights: str = "last"):
+        self._p, self._lock = None, threading.RLock()
+        if weights not in WEIGHTS:
+            raise ValueError("weights is %r, not one of %s" % (weights, ", ".join(WEIGHTS)))
+        self._p = _c.pointer(_c.lib.qg_run_open(_c.path(path), WEIGHTS[weights]))
 
     @classmethod
     def open(cls, path, weights: str = "last") -> "Run":
-        """The run in a directory, or a checkpoint that was copied from one."""
-        if weights not in WEIGHTS:
-            raise ValueError("weights is %r, not one of %s" % (weights, ", ".join(WEIGHTS)))
-        return cls(_c.pointer(_c.lib.qg_run_open(_c.path(path), WEIGHTS[weights])))
+        """The same as Run(path, weights)."""
+        return cls(path, weights)
 
     def close(self) -> None:
         """Frees the net; the run on the disk stays."""
-        p, self._p = self._p, None
-        if p:
-            _c.lib.qg_run_close(p)
+        with self._lock:
+            p, self._p = self._p, None
+            if p:
+                _c.lib.qg_run_close(p)
 
     def __enter__(self):
         return self
@@ -52,23 +60,29 @@ class Run:
     __del__ = close
 
     def __repr__(self):
-        return "qgrad.Run.open(%r)" % self.path if self._p else "<closed qgrad.Run>"
+        return "qgrad.Run(%r)" % self.path if self._p else "<closed qgrad.Run>"
 
-    @property
-    def _open(self):
-        if not self._p:
-            raise ValueError("the run is closed")
-        return self._p
+    @contextlib.contextmanager
+    def _use(self, net=False):
+        """The run, for one thread at a time, as the library demands; with its net."""
+        with self._lock:
+            if not self._p:
+                raise ValueError("the run is closed")
+            if net:
+                _c.pointer(_c.lib.qg_run_net(self._p))
+            yield self._p
 
     @property
     def path(self) -> str:
         """Its directory."""
-        return os.fsdecode(_c.lib.qg_run_directory(self._open))
+        with self._use() as p:
+            return os.fsdecode(_c.lib.qg_run_directory(p))
 
     def get(self, option: str) -> Optional[str]:
         """The value of an option with which it was trained: run.get("weight")."""
-        value = _c.lib.qg_run_get(self._open, option.replace("_", "-").encode())
-        return None if value is None else value.decode()
+        with self._use() as p:
+            value = _c.lib.qg_run_get(p, option.replace("_", "-").encode())
+            return None if value is None else value.decode()
 
     @property
     def result(self) -> Dict[str, Any]:
@@ -79,76 +93,84 @@ class Run:
     @property
     def shape(self) -> Tuple[int, int, int]:
         """Of an image: height, width, channels."""
-        s = _c.lib.qg_run_image(self._open)
-        return s.h, s.w, s.c
+        with self._use() as p:
+            s = _c.lib.qg_run_image(p)
+            return s.h, s.w, s.c
 
     @property
     def classes(self) -> List[str]:
         """Their names."""
-        return [_c.lib.qg_run_class(self._open, k).decode() for k in range(_c.lib.qg_run_classes(self._open))]
+        with self._use() as p:
+            return [_c.lib.qg_run_class(p, k).decode() for k in range(_c.lib.qg_run_classes(p))]
 
     def metrics(self) -> Dict[str, np.ndarray]:
         """The columns of metrics.csv: losses, accuracies, learned values; a number per epoch, NaN where there is none."""
         columns, i, epochs = {}, 0, ctypes.c_int()
-        with self._lock:
+        with self._use() as p:
             while True:
-                name = _c.lib.qg_run_column_name(self._open, i)
+                name = _c.lib.qg_run_column_name(p, i)
                 if name is None and i == 0:
                     raise _c.failure()
                 if name is None:
                     return columns
                 if name != b"digest":           # a text
-                    column = _c.pointer(_c.lib.qg_run_column(self._p, name, ctypes.byref(epochs)))
+                    column = _c.pointer(_c.lib.qg_run_column(p, name, ctypes.byref(epochs)))
                     columns[name.decode()] = np.array(column[:epochs.value])
                 i += 1
 
     def predict(self, x) -> np.ndarray:
         """Scores [n][classes] of images [n][h][w][c], uint8 or floats in 0..1 (see fit)."""
         x = _c.image_bytes(x, "x")
-        with self._lock:
-            _c.pointer(_c.lib.qg_run_net(self._open))
+        with self._use(net=True) as p:
             if x.shape[1:] != self.shape:
                 raise ValueError("x has images of %s, but the run is for %s" % (x.shape[1:], self.shape))
-            scores = np.empty((len(x), _c.lib.qg_run_classes(self._p)), np.float32)
-            _c.check(_c.lib.qg_run_predict(self._p, len(x), x.ctypes.data, scores.ctypes.data))
+            scores = np.empty((len(x), _c.lib.qg_run_classes(p)), np.float32)
+            _c.check(_c.lib.qg_run_predict(p, len(x), x.ctypes.data, scores.ctypes.data))
         return scores
 
     def weights(self) -> Dict[str, Weight]:
         """The weights of convolutions and dense layers, by the names of the layers."""
         weights, bits = {}, ctypes.c_int()
-        with self._lock:
-            _c.pointer(_c.lib.qg_run_net(self._open))
+        with self._use(net=True) as p:
             while True:
-                w = _c.lib.qg_run_weight_at(self._p, len(weights))
+                w = _c.lib.qg_run_weight_at(p, len(weights))
                 if not w.layer:
                     return weights
                 s = w.shape
                 shape = (s.n, s.c) if s.h == s.w == 1 else (s.n, s.h, s.w, s.c)
                 value, codes = np.empty(shape, np.float32), np.empty(shape, np.int32)
-                _c.check(_c.lib.qg_run_weight_quantized(self._p, len(weights), value.ctypes.data, codes.ctypes.data, ctypes.byref(bits)))
+                _c.check(_c.lib.qg_run_weight_quantized(p, len(weights), value.ctypes.data, codes.ctypes.data, ctypes.byref(bits)))
                 weights[w.layer.decode()] = Weight(np.ctypeslib.as_array(w.latent, shape).copy(), value,
                                                    codes if bits.value else None, bits.value)
 
-    def export(self, path, to: str = "packed", input_layout: str = "nhwc") -> str:
-        """Writes the net as a file for Net and the engine, for ONNX Runtime ("onnx"), or as a file of C ("c"); with
-        input_layout "nchw", an ONNX net takes floats in 0..1, [n][c][h][w].  Returns the path."""
+    def export(self, path, to: Optional[str] = None, input_layout: str = "nhwc") -> str:
+        """Writes the net as a file for Net and the engine ("packed"), for ONNX Runtime ("onnx"), or as a file of C ("c"); by
+        default as the suffix .onnx or .c says, else packed.  With input_layout "nchw", an ONNX net takes floats in 0..1,
+        [n][c][h][w].  Returns the path."""
+        suffix = os.path.splitext(os.fsdecode(path))[1][1:]
+        to = to or (suffix if suffix in FORMATS else "packed")
         if to not in FORMATS:
             raise ValueError("to is %r, not one of %s" % (to, ", ".join(FORMATS)))
         if input_layout not in ("nhwc", "nchw") or (input_layout == "nchw" and to != "onnx"):
             raise ValueError("input_layout is %r, but it is nhwc, or with to='onnx' nchw" % input_layout)
         of = _c.RunExport()
-        with self._lock:
-            _c.check(_c.lib.qg_run_export_of(self._open, ctypes.byref(of)))
+        with self._use() as p:
+            _c.check(_c.lib.qg_run_export_of(p, ctypes.byref(of)))
             of.spec.format, of.spec.nchw = FORMATS[to], input_layout == "nchw"
-            _c.check(_c.lib.qg_export(_c.lib.qg_run_net(self._p), _c.path(path), of.spec))
+            _c.check(_c.lib.qg_export(_c.lib.qg_run_net(p), _c.path(path), of.spec))
         return os.fspath(path)
 
     def quantize(self, out, images: int = 0, **given) -> "Run":
         """Makes a run in the new directory out, with quantizers where this one has none, calibrated on some of its training
-        images, without training.  Without weight, input and layer: inputs, and weights that are floats, get 8 bits."""
+        images, without training.  Without weight, input and layer: inputs, and weights that are floats, get 8 bits.
+
+        given   those of fit that can change here: weight, input, layer, first_last, fold_batchnorm, freeze, .."""
         from .fit import Recipe
+        for name in given:
+            if name not in QUANTIZE:
+                raise TypeError("quantize has no option %r; its options are %s" % (name, ", ".join(QUANTIZE)))
         changes, quantized = Recipe(given), _c.Quantized()
         spec = _c.QuantizeSpec(dir=_c.path(out), changes=changes.p, images=images)
-        with self._lock:
-            _c.check(_c.lib.qg_run_quantize(self._open, spec, ctypes.byref(quantized)))
-        return Run.open(out)
+        with self._use() as p:
+            _c.check(_c.lib.qg_run_quantize(p, spec, ctypes.byref(quantized)))
+        return Run(out)

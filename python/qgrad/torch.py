@@ -29,11 +29,14 @@ class _Apply(torch.autograd.Function):
         y = z.forward(channels_last.numpy(), train=module.training)
         module._take(z)
         z.calls += 1
-        ctx.z, ctx.call, ctx.module = z, z.calls, module
+        ctx.z, ctx.call, ctx.module, ctx.trains = z, z.calls, module, module.training
         return _from_c(torch.from_numpy(y))
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
+        if not ctx.trains:
+            raise RuntimeError("%r: its forward in eval() has no gradient" % ctx.module)
         if ctx.call != ctx.z.calls:
             raise RuntimeError("%r: its backward comes after another forward; use a Quantizer for each tensor" % ctx.module)
         dx = ctx.z.backward(_to_c(dy).numpy())
@@ -53,10 +56,7 @@ class Quantizer(torch.nn.Module):
     def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):
         super().__init__()
         self.scheme, self.role, self._of = scheme, role, {}
-        shape = tuple(int(n) for n in shape)
-        if not 1 <= len(shape) <= 4:
-            raise ValueError("shape is %s, but tensors have 1 to 4 axes" % (shape,))
-        self.shape = shape
+        self.shape = shape = tuple(shape)
         z = self._quantizer(shape[:1] + shape[2:] + shape[1:2])
         trained = {e.name.decode() for e in z._entries() if e.gradient}
         for name, value in z.learned.items():
@@ -89,9 +89,11 @@ class Quantizer(torch.nn.Module):
                 value.detach().copy_(torch.from_numpy(learned[name]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not isinstance(x, torch.Tensor):
+            raise TypeError("%r: x is of the type %s, not a tensor" % (self, type(x).__name__))
         if x.dtype != torch.float32 or x.device.type != "cpu":
             raise TypeError("%r: x is %s on %s, but quantizers compute in float32 on the cpu" % (self, x.dtype, x.device))
-        expected = self.shape if self.role == "weight" else (x.shape[0],) + self.shape[1:]
+        expected = self.shape if self.role == "weight" else tuple(x.shape[:1]) + self.shape[1:]
         if tuple(x.shape) != expected:
             raise ValueError("%r: x has the shape %s" % (self, tuple(x.shape)))
         return _Apply.apply(x, self, *self.parameters(recurse=False))

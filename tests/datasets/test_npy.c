@@ -151,7 +151,7 @@ static void axes_in_another_order_are_warned_about(void **state)
     assert_non_null(
         strstr(qg_loader_warning(l),
                "x.npy' has images of height 1, width 5 and 5 channels; if its axes are n, c, h, w, "
-               "save x.transpose(0, 2, 3, 1)"));
+               "use x.transpose(0, 2, 3, 1)"));
     qg_loader_free(l);
     qg_shape s;
     assert_ok(qg__npy_shape(in_room("x.npy"), &s));

@@ -128,7 +128,7 @@ def test_other_axes_and_errors():
                                ("twn:threshold=99", "weight", "threshold")):
         refuses(ValueError, part, qgrad.Quantizer, scheme, (4, 4), role)
     z.backward(rows)
-    refuses(RuntimeError, "no forward", z.backward, rows)
+    refuses(RuntimeError, "once after each forward", z.backward, rows)
     refuses(ValueError, "x has the shape (50, 3), not (3, 50)", z.forward, rows.T)
 
 
