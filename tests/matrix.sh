@@ -143,7 +143,8 @@ musl() { engine_on musl musl-gcc; }
 python() {
     python=${PYTHON:-/usr/bin/python3}
     "$python" -c 'import numpy' 2>/dev/null || { skip "no NumPy for $python"; return; }
-    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all && QGRAD_LIB="$build" "$python" tests/python/test_package.py "$build/qgrad"
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all || return
+    for t in package mistakes; do QGRAD_LIB="$build" "$python" "tests/python/test_$t.py" "$build/qgrad" || return; done
 }
 
 api() {

@@ -6,13 +6,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import traceback
 
 import numpy as np
+from support import refuses, root, run_tests
 
-root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(root, "python"))
-import qgrad  # noqa: E402
+import qgrad
 
 PROGRAM = os.path.abspath(sys.argv[1])
 rng = np.random.default_rng(7)
@@ -99,15 +97,6 @@ def test_observed_range():
     assert np.abs(q - np.clip(x, q.min(), q.max())).max() <= scale / 2 * (1 + 1e-5)     # half a step
     assert len(np.unique(q)) <= 256
     assert "min" in z.learned and "min" not in z.gradients
-
-
-def refuses(error, part, function, *arguments):
-    try:
-        function(*arguments)
-    except error as e:
-        assert part in str(e), e
-    else:
-        raise AssertionError("not refused: %s" % part)
 
 
 def test_types():
@@ -230,16 +219,4 @@ def test_layouts():
     assert len(want) == len(found) > 100
 
 
-passed = failed = 0
-for name, test in sorted(globals().items()):
-    if not name.startswith("test_"):
-        continue
-    try:
-        test()
-        passed += 1
-    except Exception:
-        failed += 1
-        print(name)
-        traceback.print_exc(file=sys.stdout)
-print("%d passed, %d failed" % (passed, failed))
-sys.exit(failed > 0)
+run_tests(globals())
