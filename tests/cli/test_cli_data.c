@@ -439,7 +439,8 @@ static void write_arrays(const char *images, const char *labels, uint64_t key)
 }
 
 #define ARRAYS "arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy"
-#define OF_ARRAYS "train --model 8C3-BN-R-MP2-2 --data " ARRAYS " --epochs 8 --batch 8 --optimizer adam "
+#define OF_ARRAYS "train --model 8C3-BN-R-MP2-2 --epochs 8 --batch 8 --optimizer adam --data " ARRAYS
+#define VALIDATED OF_ARRAYS ",validation=e.npy"
 
 static void test_arrays_are_learned(void **state)
 {
@@ -447,7 +448,7 @@ static void test_arrays_are_learned(void **state)
     assert_int_equal(mkdir(at("np"), 0700), 0);
     write_arrays("np/a.npy", "np/b.npy", 1);
     write_arrays("np/c.npy", "np/d.npy", 2);
-    assert_status(OF_ARRAYS "--data-dir @/np --out @/arrays --json", 0);
+    assert_status(OF_ARRAYS " --data-dir @/np --out @/arrays --json", 0);
     assert_true(last_number("test_accuracy") == 1 && last_number("test_images") == 40);
     slurp(at("arrays/config.toml"), config, sizeof config);
     assert_non_null(strstr(config, "data = \"" ARRAYS "\"\n"));
@@ -465,11 +466,41 @@ static void test_arrays_are_learned(void **state)
     assert_refuses("train --model lenet5 --data arrays:train=a,train=b", 2, "arrays: train is given twice");
     assert_refuses("train --model lenet5 --data arrays:train=", 2, "arrays: the path of train is empty");
     assert_refuses("train --model lenet5 --data arrays:images=a", 2,
-                   "arrays: unknown option 'images=a'; available: train, train-labels, test, test-labels, classes");
+                   "arrays: unknown option 'images=a'; available: train, train-labels, test, test-labels, "
+                   "validation, validation-labels, classes");
     assert_refuses("train --model lenet5 --data arrays:test=a,test-labels=b,classes=x", 2, "arrays: classes 'x' is not a number");
     assert_refuses("train --model lenet5 --data arrays:test=a,test-labels=b", 1, "arrays: train is missing");
-    assert_refuses(OF_ARRAYS "--data-dir @/no --out @/none", 1, "no/");
+    assert_refuses(OF_ARRAYS " --data-dir @/no --out @/none", 1, "no/");
     assert_refuses("summary --model lenet5 --data arrays:test=@/no,test-labels=@/no", 2, "the size of the images is unknown; pass --image");
+}
+
+/* Validation images of their own, where the command line could hold some out. */
+static void test_arrays_of_validation(void **state)
+{
+    char metrics[TEXT_BYTES];
+    uint8_t small[40 * 36] = { 0 };
+    assert_int_equal(mkdir(at("np"), 0700), 0);
+    write_arrays("np/a.npy", "np/b.npy", 1);
+    write_arrays("np/c.npy", "np/d.npy", 2);
+    write_arrays("np/e.npy", "np/f.npy", 3);
+    write_npy("np/small.npy", "|u1", "40, 6, 6", small, sizeof small);
+    assert_status(VALIDATED ",validation-labels=f.npy --data-dir @/np --out @/run --json", 0);
+    assert_true(last_number("validation_images") == 40 && last_number("best_validation_accuracy") == 1);
+    slurp(at("run/metrics.csv"), metrics, sizeof metrics);
+    assert_non_null(strstr(metrics, ",validation_loss,validation_accuracy,"));
+    assert_null(strstr(metrics, "test_loss"));
+    assert_status("eval --run @/run --json", 0);
+    assert_true(last_number("test_accuracy") == 1);
+
+    assert_refuses(VALIDATED " --data-dir @/np --out @/none", 2,
+                   "arrays: validation needs validation-labels");
+    assert_refuses(VALIDATED ",validation-labels=f.npy --validation 10 --data-dir @/np --out @/none", 1,
+                   "validation: arrays has such images already, so no others are held out");
+    assert_refuses(OF_ARRAYS ",validation=small.npy,validation-labels=f.npy --data-dir @/np --out @/none", 1,
+                   "validation: images of 6x6x1 cannot be preprocessed as images of 12x12x1");
+    assert_int_equal(access(at("none"), F_OK), -1);
+    write_arrays("np/e.npy", "np/f.npy", 4);
+    assert_refuses("train --resume --out @/run --epochs 9", 1, "arrays: the images have digest ");
 }
 
 /* As Matlab counts them: with three outputs one is never right, which is said of the training images alone. */
@@ -690,6 +721,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_folder_larger_than_its_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_arrays_of_validation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labels_from_one_are_warned_about, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),

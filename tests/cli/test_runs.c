@@ -188,12 +188,85 @@ static void test_a_run_is_quantized(void **state)
     run_shell("for f in config.toml last.safetensors best.safetensors metrics.csv; do cmp @/verb/$f @/here/$f; done");
     assert_int_equal(qg_run_quantize(r, spec, &q), QG_ESTATE);
     assert_non_null(strstr(qg_errmsg(), "already exists"));
+    *dir = '\0';
+    assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "the path of a directory is empty"));
     snprintf(dir, sizeof dir, "%s", at("other"));
     assert_ok(qg_recipe_set(changes, "layer", "conv9:weight=ttq"));
     assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
     assert_true(q.misfit);
     qg_recipe_free(changes);
     qg_run_close(r);
+}
+
+/* The weights of the small net, in the order of its layers. */
+enum { CONV1, CONV2, FC1, FC2, WEIGHTS, MOST = 40 * 12 * 16 };
+static float   value[MOST];
+static int32_t code[MOST];
+
+static qg_run_weight read_weight(qg_run *r, int i, int *bits)
+{
+    const qg_run_weight w = qg_run_weight_at(r, i);
+    assert_non_null(w.layer);
+    assert_in_range(qg_count(w.shape), 1, MOST);
+    for (int k = 0; k < MOST; k++) code[k] = 99;
+    assert_ok(qg_run_weight_quantized(r, i, value, code, bits));
+    return w;
+}
+
+/* The mean of |x| in row o. */
+static double mean(const float *x, qg_shape s, int o)
+{
+    double    sum = 0;
+    const int row = (int)qg_row(s);
+    for (int k = 0; k < row; k++) sum += fabs(x[o * row + k]);
+    return sum / row;
+}
+
+/* Ternary weights with one scale each, and a layer that keeps floats. */
+static void test_a_run_shows_its_weights(void **state)
+{
+    static const char *const names[WEIGHTS] = { "conv1", "conv2", "fc1", "fc2" };
+    int bits;
+    assert_runs(TRAIN "--epochs 1 --layer fc2:weight=float --out @/run");
+    qg_run *r = qg_run_open(at("run"), QG_RUN_LAST);
+    for (int i = 0; i < WEIGHTS; i++) {
+        const qg_run_weight w = read_weight(r, i, &bits);
+        float a = 0;
+        assert_string_equal(w.layer, names[i]);
+        for (size_t k = 0; k < qg_count(w.shape); k++) a = fmaxf(a, fabsf(value[k]));
+        assert_int_equal(bits, i == FC2 ? 0 : 2);
+        for (size_t k = 0; k < qg_count(w.shape); k++) {
+            if (bits) assert_true(value[k] == a * (float)code[k] && (float)code[k] * w.latent[k] >= 0);
+            else
+                assert_true(value[k] == w.latent[k] && code[k] == 99);
+        }
+    }
+    assert_int_equal(qg_run_weight_at(r, FC2).shape.c, 40);
+    assert_null(qg_run_weight_at(r, WEIGHTS).layer);
+    assert_null(qg_run_weight_at(r, -1).layer);
+    assert_int_equal(qg_run_weight_quantized(r, WEIGHTS, value, code, &bits), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "run: has no weight 4"));
+    qg_run_close(r);
+}
+
+/* With its batch norm folded in, a row has another scale. */
+static void test_a_run_shows_folded_weights(void **state)
+{
+    int bits, others = 0;
+    for (int folds = 0; folds < 2; folds++) {
+        assert_runs("%s", folds ? TRAIN "--weight binary-channel --epochs 1 --out @/folded --fold-batchnorm"
+                                : TRAIN "--weight binary-channel --epochs 1 --out @/plain");
+        qg_run             *r = qg_run_open(at(folds ? "folded" : "plain"), QG_RUN_LAST);
+        const qg_run_weight w = read_weight(r, CONV2, &bits);
+        for (int o = 0; o < w.shape.n; o++) {
+            const double ratio = mean(value, w.shape, o) / mean(w.latent, w.shape, o);
+            if (!folds) assert_true(fabs(ratio - 1) < 1e-5);        /* sums of 90 floats */
+            others += fabs(ratio - 1) > 0.01;
+        }
+        qg_run_close(r);
+    }
+    assert_true(others > 6);
 }
 
 /* Bytes of a set, and what is counted of scores that are known. */
@@ -231,6 +304,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_run_knows_its_first_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_run_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_is_quantized, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_shows_its_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_shows_folded_weights, set_up, tear_down),
         cmocka_unit_test(test_scores_that_are_known_are_assessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
