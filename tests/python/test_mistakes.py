@@ -57,7 +57,10 @@ def test_images():
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         qgrad.fit("3", np.zeros((30, 3, 8, 8), "u1"), y[:30], epochs=1, progress=False, out="nchw")
-    assert "x.transpose(0, 2, 3, 1)" in str(given[0].message) and given[0].filename == __file__, given[0]
+        fit(x // 255, out="dark")
+    said = "\n".join(str(w.message) for w in given)
+    assert "use x.transpose(0, 2, 3, 1)" in said and "white is 255" in said, said
+    assert given[0].filename == __file__
 
 
 def test_labels():
