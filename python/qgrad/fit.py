@@ -115,6 +115,8 @@ def _store(array, directory):
         try:
             with open(part, "wb") as f:
                 np.save(f, array)
+                f.flush()
+                os.fsync(f.fileno())        # a power failure leaves no half of it under its name
             os.replace(part, path)
         except BaseException:
             with contextlib.suppress(OSError):
