@@ -11,93 +11,48 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_d
 import numpy as np
 
 
-class Shape(Structure):
-    _fields_ = [(axis, c_int) for axis in "nhwc"]
+def _struct(fields):
+    return type("Struct", (Structure,), {"_fields_": fields})
 
 
-class QuantizerEntry(Structure):
-    _fields_ = [("name", c_char_p), ("n", c_int), ("value", POINTER(c_float)), ("gradient", POINTER(c_float))]
+def _of(kind, names):
+    return [(name, kind) for name in names.split()]
 
 
-class RecipeKey(Structure):
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("is", c_uint), ("value", c_char_p), ("min", c_double), ("max", c_double),
-                ("fallback", c_char_p), ("absent", c_char_p), ("help", c_char_p)]
-
-
-class Progress(Structure):
-    _fields_ = [("epoch", c_uint64), ("epochs", c_uint64), ("batch", c_uint64), ("batches", c_uint64), ("loss", c_double),
-                ("accuracy", c_double), ("images_per_second", c_double), ("seconds_left", c_double)]
-
-
-class Epoch(Structure):
-    _fields_ = [("epoch", c_double), ("lr", c_double), ("train_loss", c_double), ("train_accuracy", c_double),
-                ("test_loss", c_double), ("test_accuracy", c_double), ("validation_loss", c_double),
-                ("validation_accuracy", c_double), ("images_per_second", c_double), ("seconds", c_double), ("digest", c_char * 17)]
-
+Shape = _struct(_of(c_int, "n h w c"))
+QuantizerEntry = _struct([("name", c_char_p), ("n", c_int)] + _of(POINTER(c_float), "value gradient"))
+RecipeKey = _struct([("name", c_char_p), ("kind", c_int), ("is", c_uint), ("value", c_char_p), ("min", c_double), ("max", c_double)] +
+                    _of(c_char_p, "fallback absent help"))
+Progress = _struct(_of(c_uint64, "epoch epochs batch batches") + _of(c_double, "loss accuracy images_per_second seconds_left"))
+Epoch = _struct(_of(c_double, "epoch lr train_loss train_accuracy test_loss test_accuracy validation_loss validation_accuracy "
+                    "images_per_second seconds") + [("digest", c_char * 17)])
 
 ON_STEP = CFUNCTYPE(None, c_void_p, POINTER(Progress))
 ON_EPOCH = CFUNCTYPE(None, c_void_p, POINTER(Epoch), c_void_p)
 ON_NOTICE = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
-
-class Events(Structure):
-    _fields_ = [("user", c_void_p), ("begin", ON_STEP), ("step", ON_STEP), ("epoch", ON_EPOCH), ("notice", ON_NOTICE),
-                ("scores", c_void_p)]
-
-
-class Schedule(Structure):
-    _fields_ = [("kind", c_int), ("factor", c_float), ("milestone", c_float * 8), ("n_milestones", c_int), ("every", c_float),
-                ("warmup", c_float)]
-
-
-class Teacher(Structure):
-    _fields_ = [("net", c_void_p), ("steps", c_uint64), ("temperature", c_float), ("weight", c_float)]
-
-
-class FitSpec(Structure):
-    _fields_ = [("dir", c_char_p), ("mode", c_int), ("config", c_char_p), ("train", c_void_p), ("test", c_void_p),
-                ("validation", c_void_p), ("optim", c_void_p), ("epochs", c_int), ("seed", c_uint64), ("lr", c_double),
-                ("schedule", Schedule), ("patience", c_int), ("label_smoothing", c_float), ("clip_norm", c_float),
-                ("ema_decay", c_float), ("init", c_char_p), ("init_except", c_char_p), ("freeze", c_char_p), ("teacher", Teacher),
-                ("keep_running_statistics", c_bool), ("budget", c_double), ("stop", POINTER(c_int)), ("events", Events),
-                ("loss", c_void_p), ("same", c_void_p), ("user", c_void_p), ("file", c_char_p), ("renew_file", c_bool),
-                ("about", c_void_p), ("abouts", c_int)]
-
-
-class Training(Structure):
-    _fields_ = [("recipe", c_void_p), ("train", c_void_p), ("test", c_void_p), ("net", c_void_p), ("optim", c_void_p),
-                ("fit", FitSpec), ("init_arrays", c_int), ("init_kept", c_char_p), ("init_unused", c_char_p)]
-
-
-class RunWeight(Structure):
-    _fields_ = [("layer", c_char_p), ("shape", Shape), ("latent", POINTER(c_float))]
-
-
-class Note(Structure):
-    _fields_ = [("key", c_char_p), ("value", c_char_p)]
-
-
-class ExportSpec(Structure):
-    _fields_ = [("format", c_int), ("step", c_uint64), ("numbers", c_int), ("mean", c_void_p), ("deviation", c_void_p),
-                ("floats_only", c_bool), ("nchw", c_bool), ("notes", c_int), ("note", c_void_p)]
-
-
-class RunExport(Structure):
-    _fields_ = [("digest", c_char * 17), ("note", Note * 5), ("spec", ExportSpec)]
-
-
-class QuantizeSpec(Structure):
-    _fields_ = [("dir", c_char_p), ("changes", c_void_p), ("images", c_int)]
-
-
-class Quantized(Structure):
-    _fields_ = [("images", c_int), ("tested", c_uint64), ("accuracy_before", c_double), ("accuracy", c_double),
-                ("loss_before", c_double), ("loss", c_double), ("misfit", c_bool)]
-
-
-class InferShape(Structure):
-    _fields_ = [(axis, c_int) for axis in "hwc"]
-
+Events = _struct([("user", c_void_p), ("begin", ON_STEP), ("step", ON_STEP), ("epoch", ON_EPOCH), ("notice", ON_NOTICE),
+                  ("scores", c_void_p)])
+Schedule = _struct([("kind", c_int), ("factor", c_float), ("milestone", c_float * 8), ("n_milestones", c_int), ("every", c_float),
+                    ("warmup", c_float)])
+Teacher = _struct([("net", c_void_p), ("steps", c_uint64), ("temperature", c_float), ("weight", c_float)])
+FitSpec = _struct([("dir", c_char_p), ("mode", c_int), ("config", c_char_p)] + _of(c_void_p, "train test validation optim") +
+                  [("epochs", c_int), ("seed", c_uint64), ("lr", c_double), ("schedule", Schedule), ("patience", c_int)] +
+                  _of(c_float, "label_smoothing clip_norm ema_decay") + _of(c_char_p, "init init_except freeze") +
+                  [("teacher", Teacher), ("keep_running_statistics", c_bool), ("budget", c_double), ("stop", POINTER(c_int)),
+                   ("events", Events)] + _of(c_void_p, "loss same user") +
+                  [("file", c_char_p), ("renew_file", c_bool), ("about", c_void_p), ("abouts", c_int)])
+Training = _struct(_of(c_void_p, "recipe train test net optim") + [("fit", FitSpec), ("init_arrays", c_int)] +
+                   _of(c_char_p, "init_kept init_unused"))
+RunWeight = _struct([("layer", c_char_p), ("shape", Shape), ("latent", POINTER(c_float))])
+Note = _struct(_of(c_char_p, "key value"))
+ExportSpec = _struct([("format", c_int), ("step", c_uint64), ("numbers", c_int), ("mean", c_void_p), ("deviation", c_void_p),
+                      ("floats_only", c_bool), ("nchw", c_bool), ("notes", c_int), ("note", c_void_p)])
+RunExport = _struct([("digest", c_char * 17), ("note", Note * 5), ("spec", ExportSpec)])
+QuantizeSpec = _struct([("dir", c_char_p), ("changes", c_void_p), ("images", c_int)])
+Quantized = _struct([("images", c_int), ("tested", c_uint64)] + _of(c_double, "accuracy_before accuracy loss_before loss") +
+                    [("misfit", c_bool)])
+InferShape = _struct(_of(c_int, "h w c"))
 
 # The structs of the headers that these are; tests/python compares their layouts with a C compiler's.
 STRUCTS = {"qg_shape": Shape, "qg_quantizer_entry": QuantizerEntry, "qg_recipe_key": RecipeKey, "qg_fit_progress": Progress,

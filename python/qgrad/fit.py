@@ -97,9 +97,11 @@ def _named_pair(pair, name, classes):
 
 def _hold_out(x, y):
     """Every tenth image of each class, for tests."""
-    held = np.sort(np.argsort(y, kind="stable")[9::10])
+    order = np.argsort(y, kind="stable")
+    rank = np.arange(len(y)) - np.searchsorted(y[order], y[order])      # within its class
+    held = np.sort(order[rank % 10 == 9])
     if not len(held):
-        raise ValueError("%d images are too few to hold some out for tests: pass test=(x, y)" % len(x))
+        raise ValueError("no class has ten images, to hold one out for tests: pass test=(x, y)")
     kept = np.delete(np.arange(len(x)), held)
     return (x[kept], y[kept]), (x[held], y[held])
 
@@ -243,11 +245,12 @@ def _train(recipe, place, mode, init, budget, progress, callback):
         raise KeyboardInterrupt("%s is saved; fit(.., out=%r, resume=True) goes on" % (place, place))
 
 
-def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: Union[Images, str, int, None] = None,
+def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: Union[Images, str, float, None] = None,
         out: Union[str, os.PathLike, None] = None, resume: bool = False, force: bool = False, init: Optional[str] = None,
         budget: float = 0, callback: Optional[Callable[[Dict[str, Any]], Any]] = None, progress: bool = True,
         classes: Optional[int] = None, **given) -> Run:
-    """Trains a net and returns its run.  The weights are those of `qgrad train` with the same options, to the last bit.
+    """Trains a net and returns its run, with the last weights; Run.open(run.path, "best") has those of the best epoch.  The
+    weights are those of `qgrad train` with the same options, to the last bit.
 
         run = qgrad.fit("lenet5", x, y, test=(xt, yt), weight="twn", epochs=3)
         run = qgrad.fit("32C5-BN-R-MP2-10", x, y, weight="lsq:bits=2", input="lsq:bits=2", layer=["conv1:weight=float"])
@@ -258,7 +261,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
                 the nearest k / 255; the option normalise says what becomes of them.  [n][h][w] has one channel.  x and y may
                 have any strides, and are not changed
     test        a pair of images and labels.  Without it, every tenth image of each class of x is held out
-    validation  chooses the best epoch in place of the test images: such a pair, or how many to hold out, 5000 or "10%"
+    validation  chooses the best epoch in place of the test images: such a pair, or how many to hold out, 5000, 0.1 or "10%"
     out         the run directory; by default a new one in runs/.  Images are stored beside it, in arrays/, once
     resume      continue the run in out, or begin it;   force: rename the run in out and begin again
     init        the directory of a run, or a safetensors file, to start from
@@ -285,9 +288,11 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     if x is None and (test is not None or isinstance(validation, (tuple, list)) or classes is not None):
         raise TypeError("test, validation and classes belong to arrays: data has its own")
     if validation is not None and not isinstance(validation, (tuple, list)):
-        given["validation"] = validation
+        given["validation"] = "%r%%" % (100 * validation) if isinstance(validation, float) else validation
     if out is not None:
         out = os.fsdecode(out)
+        if os.path.basename(os.path.normpath(out)) == "arrays":
+            raise ValueError("out is %r, but images are stored in a directory of this name" % out)
     Recipe({"model": net, **given})                     # what is wrong with an option is found before anything is written
     if x is not None:
         directory = os.path.join("runs" if out is None else os.path.dirname(out) or ".", "arrays")

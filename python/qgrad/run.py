@@ -16,7 +16,7 @@ FORMATS = {"packed": 0, "onnx": 1, "c": 2}          # of qg_export_format
 
 
 class Weight(NamedTuple):
-    """The weight of a layer, [out][kh][kw][in], of a dense layer [out][in]."""
+    """The weight of a layer, [out][kh][kw][in]; [out][in] of a dense layer and of a 1 x 1 convolution."""
     latent: np.ndarray              # as it is trained
     value: np.ndarray               # as the net computes with it: quantized, with a batch norm folded in
     codes: Optional[np.ndarray]     # the integers of value, int32; None: it has none
@@ -98,8 +98,8 @@ class Run(_c.Handle):
             return s.h, s.w, s.c
 
     @property
-    def classes(self) -> List[str]:
-        """Their names."""
+    def class_names(self) -> List[str]:
+        """What the classes are called; their numbers, if nobody has named them."""
         with self._use() as p:
             return [_c.lib.qg_run_class(p, k).decode() for k in range(_c.lib.qg_run_classes(p))]
 

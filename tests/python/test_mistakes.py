@@ -210,7 +210,7 @@ def test_runs():
     refuses(ValueError, "damaged", fit, out="damaged", epochs=2, resume=True)
     run.close()
     run.close()
-    for call in (run.metrics, run.weights, lambda: run.path, lambda: run.classes, lambda: run.predict(x), lambda: run.export("net")):
+    for call in (run.metrics, run.weights, lambda: run.path, lambda: run.class_names, lambda: run.predict(x), lambda: run.export("net")):
         refuses(ValueError, "the run is closed", call)
 
 
@@ -252,12 +252,11 @@ def test_handles():
             pass
 
     for _ in range(10):
-        run = qgrad.Run("handle")
-        threads = [threading.Thread(target=use, args=(run,)) for _ in range(2)]
-        for t in threads:
-            t.start()
-        run.classes, run.metrics(), run.weights()
-        run.close()
+        with qgrad.Run("handle") as run:
+            threads = [threading.Thread(target=use, args=(run,)) for _ in range(2)]
+            for t in threads:
+                t.start()
+            run.class_names, run.metrics(), run.weights()
         for t in threads:
             t.join()
     assert not wrong
