@@ -52,7 +52,7 @@ def test_images():
     for wrong in (x.reshape(90, -1), x[None], x[0, 0, 0], np.uint8(3)):
         refuses_fit(ValueError, "x has the shape", x=wrong)
     refuses_fit(ValueError, "x has no images", x=x[:0], y=y[:0])
-    refuses_fit(ValueError, "too few to hold some out", x=x[:9], y=y[:9])
+    refuses_fit(ValueError, "no class has ten images", x=x[:9], y=y[:9])
     refuses_fit(ValueError, "window of 2x2 is larger than its input", x=x.transpose(0, 3, 1, 2))
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -88,7 +88,7 @@ def test_other_splits():
     refuses_fit(TypeError, "test is a pair", test="test")
     refuses_fit(ValueError, "test images are 4x8x1, training images 8x8x1", test=(x[:, :4], y))
     refuses_fit(ValueError, "validation: images of 4x8x1", validation=(x[:, :4], y))
-    refuses_fit(ValueError, "neither a number of images nor a percentage", validation=0.1)
+    refuses_fit(ValueError, "neither a number of images nor a percentage", validation="tenth")
     refuses_fit(ValueError, "the classes can spare at most", validation=90)
     refuses_fit(TypeError, "validation is of the type ndarray", validation=x)
 
