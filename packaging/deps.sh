@@ -46,9 +46,10 @@ install() {
 # Without these, make check skips what needs them, so each is installed if it can be.
 install_more() {
     for program in musl-gcc aarch64-linux-gnu-gcc qemu-aarch64 cmake doxygen groff; do has $program || missing=$program; done
-    /usr/bin/python3 -c 'import numpy, torch, ensurepip' >/dev/null 2>&1 || missing=torch
+    /usr/bin/python3 -c 'import numpy, torch, ensurepip, nbclient, ipykernel, matplotlib' >/dev/null 2>&1 || missing=torch
     [ "$missing" ] || return 0
-    set -- shellcheck musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy python3-torch python3-venv groff-base
+    set -- shellcheck musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy python3-torch python3-venv groff-base \
+        python3-nbclient python3-ipykernel python3-matplotlib
     echo "make check would run more checks with $*.  Installing them"
     for package; do
         ${sudo}env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $package >/dev/null 2>&1 ||

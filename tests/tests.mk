@@ -1,7 +1,7 @@
 # The test programs, the checks that go beyond them, and measurements.
 
 .PHONY: test-programs check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage
-.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-export check-c check-training
+.PHONY: bench bench-infer infer-peers torch check-originals check-pytorch check-notebooks check-export check-c check-training
 
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
@@ -58,6 +58,7 @@ check-rest:   ## make check without make test
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	@sh tests/page.sh $(BUILD)
 	+@$(SUB) check-pytorch
+	+@$(SUB) check-notebooks
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
 
 check-matrix:   ## the tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS="tsan nobody" selects
@@ -141,6 +142,11 @@ $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(CLI_OBJ) $(BUILD)/tests/originals/flat.o
 check-pytorch: deps   ## imports nets of PyTorch and compares their scores; needs python3-torch, and safetensors from pip
 	+@$(SUB) all
 	@sh tests/pytorch/run.sh $(BUILD)/pytorch $(BUILD)
+
+# NOTEBOOKS=--write stores what they print.
+check-notebooks: deps   ## executes the notebooks of examples/ and compares what they print with what they have stored
+	+@$(SUB) $(BUILD)/libqgrad.so.$(VERSION)
+	@$(PYTHON) tests/notebooks.py $(BUILD) $(NOTEBOOKS)
 
 check-export: data   ## nets of every scheme and model in ONNX Runtime, natively and in WASM (docs/export.md)
 	+@$(SUB) $(BUILD)/tests/export/nets $(SHARED_LIBRARIES)
