@@ -118,12 +118,13 @@ static bool is_of_the_library(const qg_layer_type *type)
 /* Whether a is what the text of b says. */
 static bool is_same(qg_quant a, qg_quant b)
 {
-    double     of_a[QG_MAX_KEYS] = { 0 }, of_b[QG_MAX_KEYS] = { 0 };
+    double of_a[QG_MAX_KEYS] = { 0 }, of_b[QG_MAX_KEYS] = { 0 };
     if (a.scheme != b.scheme || a.bits != b.bits || a.per_channel != b.per_channel) return false;
     qg__quant_values(a, of_a);
     qg__quant_values(b, of_b);
-    const bool named = !a.surrogate.slope || qg__surrogate_word(a.surrogate) >= 0;
-    return named && !a.surrogate.whole && !memcmp(of_a, of_b, sizeof of_a);
+    const qg_surrogate s     = a.surrogate;
+    const bool         named = !s.slope || s.slope == b.surrogate.slope || qg__surrogate_word(s) >= 0;
+    return named && s.to == b.surrogate.to && !s.whole && !memcmp(of_a, of_b, sizeof of_a);
 }
 
 /* Steps that the text of a scheme does not contain. */

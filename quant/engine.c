@@ -2,6 +2,7 @@
 #include "quant/engine.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/slices.h"
@@ -313,6 +314,7 @@ static void standardised_run(const work *w, const qg_mix *m, size_t n, const flo
         scaled[i] = m->through * dy[i];
         g[i]      = 0.0f;
     }
+    for (size_t i = 0; m->within > 0.0f && i < n; i++) scaled[i] = fabsf(z[i]) > m->within ? 0.0f : scaled[i];
     w->s.slope(w->s.arg, n, z, scaled, g);
 }
 
@@ -343,8 +345,10 @@ static qg_mix mix_of(const work *w, size_t channel)
 {
     const qg_constants k = w->k ? w->k[channel] : constants_of(w, channel);
     double             sum[QG_FORM_SUMS] = { 0.0 };
-    if (w->b->q.scheme->mixes_sums) backward_channel(w, channel, &k, NULL, sum);
-    return w->b->q.scheme->mix(w->b->q, span_of(w, channel), &k, sum);
+    qg_quant           q = w->b->q;
+    q.surrogate = w->s;
+    if (q.scheme->mixes_sums) backward_channel(w, channel, &k, NULL, sum);
+    return q.scheme->mix(q, span_of(w, channel), &k, sum);
 }
 
 static void mix_channels(void *context, size_t first, size_t count)
@@ -385,9 +389,8 @@ void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg
         if (c.depth != 1) qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
         else if (m.standardised) standardised_row(&w, 0, m);
         else qg__in_blocks(n, QG_BLOCK, mix_block, &w);
-        return;
-    }
-    if (s.slope) {
+        w.dx = NULL;
+    } else if (s.slope) {
         if (dx && s.whole) s.whole(s.arg, c, x, dy, dx);
         else if (dx) qg__surrogate_slope(s, n, x, dy, dx);
         w.dx = NULL;

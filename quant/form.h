@@ -136,6 +136,7 @@ typedef struct qg_mix {
     float  through, direct, coupled;
     bool   standardised;
     float  mean, inverse, added;
+    float  within;              /* g is 0 where |z| is greater; 0: nowhere */
     double freedom;             /* of the deviation: n, or n - 1 */
 } qg_mix;
 

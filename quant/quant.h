@@ -166,6 +166,16 @@ typedef struct qg_adabin_spec {
 } qg_adabin_spec;
 qg_quant qg_adabin(qg_adabin_spec spec);
 
+/* {-a, +a}, a learned per output channel: the signs of standardised weights, where large weights receive no
+ * gradient.  The caller sets the pace of tau: .surrogate.steps of the quantizer.    quant/schemes/recu.c */
+typedef struct qg_recu_spec {
+    float tau, final_tau;       /* the quantile at which weights are large, at first and at last: 0.51 .. 0.9999;
+                                   0: 0.85 and 0.99 */
+    bool  plain_scale;          /* learn a; else a sqrt(number of weights of the channel) */
+    bool  as_paper;             /* plain */
+} qg_recu_spec;
+qg_quant qg_recu(qg_recu_spec spec);
+
 /* {-1, +1} without latent weights.  The weights start as the signs of the initial weights; only qg_bop
  * (optim/optim.h) can train them, by flipping them. */
 qg_quant qg_bop_weight(void);

@@ -106,8 +106,8 @@ static qg_status check_form(qg_quant q)
     }
     if (trained > QG_FORM_SUMS)
         return qg_fail(QG_EARG, "%s: trains %d values, a form has sums for %d", scheme->name, trained, QG_FORM_SUMS);
-    if (trained && scheme->mix)
-        return qg_fail(QG_EARG, "%s: a scheme with mix cannot train values", scheme->name);
+    if (trained && scheme->mix && q.role == QG_INPUT)
+        return qg_fail(QG_EARG, "%s: a scheme with mix cannot train values of inputs", scheme->name);
     if (q.per_channel && scheme->activation && !scheme->ops[1].backward)
         return qg_fail(QG_EARG, "%s: its op is that of an activation, which has one scale, not one per channel",
                        scheme->name);

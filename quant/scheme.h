@@ -130,8 +130,9 @@ struct qg_scheme {
 
     /* --- with a form (quant/form.h) --- */
 
-    /* Unless apply is set, the entries of learned with a gradient come first, at most QG_FORM_SUMS of them and none
-     * together with mix, and a scheme with activation has one for values per channel in ops[1], or is not per channel. */
+    /* Unless apply is set, the entries of learned with a gradient come first, at most QG_FORM_SUMS of them and
+     * for inputs none together with mix, and a scheme with activation has one for values per channel in ops[1],
+     * or is not per channel. */
     const qg_form *form;
     qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
 
@@ -151,8 +152,8 @@ struct qg_scheme {
     /* Whether the learned values are initialised; learned[i] are the values of entry i.  NULL: always. */
     bool         (*ready)(qg_quant q, const float *const *learned);
 
-    /* The gradient of a span, if it is not dy s'(x).  sum holds the sums of the form if mixes_sums, else 0.
-     * NULL: dy s'(x). */
+    /* The gradient of a span, if it is not dy s'(x).  sum holds the sums of the form if mixes_sums, else 0, and q the
+     * surrogate at the step.  NULL: dy s'(x). */
     qg_mix       (*mix)(qg_quant q, qg_span x, const qg_constants *k, const double *sum);
     bool           mixes_sums;
 

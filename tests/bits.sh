@@ -235,6 +235,7 @@ trainings() {
     t bop $L --weight bop --optimizer bop --gamma 0.01 --threshold 1e-7
     t irnet $L --weight irnet --input sign:surrogate=annealed-tanh
     t adabin $L --weight adabin
+    t recu $L --weight recu --input sign:surrogate=approx-sign
     t lsq-w4 $L --weight lsq:bits=4
     t lsq-channel $L --weight lsq:bits=3,per-channel=yes
     t lsq-w2-clip $L --weight lsq:bits=2,surrogate=clip
@@ -254,7 +255,7 @@ trainings() {
     t qdq-given $L --weight qdq:bits=4,range=given,min=-0.2,max=0.3
 
     # The rules of the sources, and each option whose default is not theirs.
-    for w in twn binary binary-channel ste-tern ttq dorefa xnor magnitude-aware binaryconnect bnn irnet adabin fake_quant lsq unit qdq; do
+    for w in twn binary binary-channel ste-tern ttq dorefa xnor magnitude-aware binaryconnect bnn irnet adabin recu fake_quant lsq unit qdq; do
         t "$w-as-paper" $L --weight "$w:as=paper" --first-last quantized --reestimate-batchnorm off
     done
     for x in sign xnor dorefa fake_quant lsq pact linear unit qdq; do

@@ -272,7 +272,7 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
       .help = "quantizer of the gradients of the layers' outputs" },
     [QG__KEY_FIRST_LAST] = { "first-last", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "float|quantized",
       .help = "float: do not quantize the first and last layers; default: float with\n"
-              "dorefa, xnor, bnn, binaryconnect, ste-tern, unit, irnet and adabin, else quantized" },
+              "dorefa, xnor, bnn, binaryconnect, ste-tern, unit, irnet, adabin and recu, else quantized" },
     [QG__KEY_LAYER] = { "layer", QG_RECIPE_LIST, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "LAYER:weight=SCHEME",
       .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
     [QG__KEY_QUANTIZE_AFTER] = { "quantize-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "N|Nepochs", .fallback = "0",

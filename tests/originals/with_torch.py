@@ -173,6 +173,15 @@ def adabin(w, t):
     return Signs.apply((w - centre) / distance, t) * distance + centre
 
 
+def recu(w, a, tau):
+    """Q is that of each filter; in the authors' code, whose factor is 2 sqrt 2 in z, it is that of the layer."""
+    z = w - w.mean(1, keepdim=True)
+    z = z / torch.sqrt(z.var(1, keepdim=True) + 1e-5) * 8 ** 0.5
+    q = (-z.abs().mean(1, keepdim=True) * np.log(2 - 2 * tau)).detach()
+    z = torch.clamp(z, -q, q)
+    return (z + (torch.sign(z) - z).detach()) * a
+
+
 def dorefa_times_max(w, bits):
     t, n = torch.tanh(w), 2 ** bits - 1
     m = t.abs().max().detach()
@@ -200,6 +209,24 @@ def weights_of_papers(t, rng, size):
                     return y.reshape(shape), dx.reshape(shape)
                 row.compare(text, theirs, ours, {"w": x}, [Declared("tie-rounding", close, 0)], 1e-5,
                             [np.abs(v).max() for v in theirs])
+    with t.row("scheme recu, y, dw, da", f"{NAME}, autograd of the authors' formula", "1e-5 of the largest") as row:
+        for _, tau in itertools.product(range(5), (0.6, 0.85, 0.99)):
+            shape = (7, size(3000))
+            x = (rng.standard_normal(shape) * 0.05 + 0.02 * rng.standard_normal((7, 1))).astype(F)
+            a, g = rng.uniform(0.1, 1, 7).astype(F), rng.standard_normal(shape).astype(F)
+            z = x - x.mean(1, keepdims=True, dtype=np.float64)
+            most = -np.abs(z).mean(1, keepdims=True) * np.log(2 - 2 * tau)
+            theirs = [v.astype(F) for v in asked(lambda w, s: recu(w, s, tau), x.astype(np.float64), g.astype(np.float64),
+                                                 a.astype(np.float64)[:, None])]
+
+            def ours():
+                flat = (7, 1, 1, -1)
+                y, dx, d, _ = qgrad.scheme(f"recu:tau={tau},scale=plain", x.reshape(flat), g.reshape(flat), qgrad.WEIGHT, a)
+                return y.reshape(shape), dx.reshape(shape), d[:, None]
+            row.compare(f"tau {tau}", theirs, ours, {"w": x},
+                        [Declared("tie-rounding", np.abs(z) < 1e-8, 0),
+                         Declared("mask-rounded", np.abs(np.abs(z) - most) < 1e-7, 1)], 1e-5,
+                        [np.abs(v).max() for v in theirs])
     with t.row("scheme lsq:per-channel=yes, y, dx, ds", f"{NAME}, _fake_quantize_learnable_per_channel_affine",
                "y, dx bits except at ties, ds 1e-5") as row:
         for _, bits in itertools.product(range(5), (2, 3, 4, 8)):

@@ -46,6 +46,7 @@ const tested_scheme tested_weights[TESTED_WEIGHTS] = {
     { &qg__lsq_scheme, "bits=3,per-channel=yes", true },
     { &qg__irnet_scheme, "", true },
     { &qg__adabin_scheme, "", true },
+    { &qg__recu_scheme, "", true },
 };
 
 const tested_scheme tested_inputs[TESTED_INPUTS] = {
