@@ -32,6 +32,7 @@ static const qg_key net_keys[] = {
     { .name = "quantize-weights-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
     { .name = "quantize-inputs-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
     { .name = "batchnorm-per-rank", .is = QG_KEY_FLAG },
+    { .name = "initial-weights", .words = "glorot|he" },
     { .name = NULL }
 };
 static const qg_field net_fields[] = {
@@ -43,6 +44,7 @@ static const qg_field net_fields[] = {
     { QG_FIELD_STEPS, offsetof(qg_net_spec, quantize_weights_after) },
     { QG_FIELD_STEPS, offsetof(qg_net_spec, quantize_inputs_after) },
     { QG_FIELD_BOOL, offsetof(qg_net_spec, batchnorm_per_rank) },
+    { QG_FIELD_INT, offsetof(qg_net_spec, initial_weights) },
 };
 
 static double field(const void *from, qg_field f)

@@ -32,9 +32,16 @@
 typedef struct qg_net   qg_net;
 typedef struct qg_layer qg_layer;           /* layers/layer.h; owned by its net */
 
+/* How the initial weights of products are drawn.  Fan in are the weights of one output. */
+typedef enum qg_initial_weights {
+    QG_INITIAL_GLOROT,      /* uniform in +-sqrt(6 / (fan in + fan out))     [Glorot, Bengio 2010, eq. 16] */
+    QG_INITIAL_HE           /* normal with variance 2 / fan in      [He 2015, arXiv:1502.01852v1, eq. 10] */
+} qg_initial_weights;
+
 typedef struct qg_net_spec {
     int      height, width, channels;       /* of one input image */
     uint64_t seed;                          /* of the initial weights */
+    qg_initial_weights initial_weights;
     bool     fold_batchnorm;                /* into the quantized weight before it; see above */
     uint64_t freeze_batchnorm_after;        /* steps; training then uses the running statistics
                                                and no longer updates them.  0: never */
@@ -132,9 +139,8 @@ qg_layer *qg_net_mark_output(qg_layer *l);  /* returns l.  The program reads its
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is
  * an error, unless it is the last or marked by qg_net_mark_output.  Initially the weights of
- * products are uniform in +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1,
- * slopes are those of qg_prelu_spec, the rest is 0.  The net owns the parameters.  NULL on
- * failure. */
+ * products are those of .initial_weights, gamma is 1, slopes are those of qg_prelu_spec, the rest
+ * is 0.  The net owns the parameters.  NULL on failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 

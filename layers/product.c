@@ -76,14 +76,19 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
     return s ? s : qg_slot_declare(l, &p->gradient_slot, QG_GRADIENT, l->out);
 }
 
-/* Weights uniform in +-sqrt(6 / (fan in + fan out)), weight i drawn from (key, i).
- *                                                        [Glorot, Bengio 2010, eq. 16] */
+/* Weight i is drawn from (key, i), as qg_initial_weights says. */
+static void draw(uint64_t key, qg_initial_weights initial, double fan_in, double fan_out, size_t n, float *w)
+{
+    const float bound = (float)sqrt(6.0 / (fan_in + fan_out)), deviation = (float)sqrt(2.0 / fan_in);
+    for (size_t i = 0; i < n; i++)
+        w[i] = initial == QG_INITIAL_HE ? deviation * qg_normal(key, i)
+                                        : bound * (2.0f * qg_uniform(key, i) - 1.0f);
+}
+
 static void start(qg_product *p, uint64_t key, double fan_out)
 {
-    const qg_shape w     = p->weight->shape;
-    const float    bound = (float)sqrt(6.0 / ((double)qg_row(w) + fan_out));
-    for (size_t i = 0, n = qg_count(w); i < n; i++)
-        p->weight->value[i] = bound * (2.0f * qg_uniform(key, i) - 1.0f);
+    const qg_shape w = p->weight->shape;
+    draw(key, p->layer.net->spec.initial_weights, (double)qg_row(w), fan_out, qg_count(w), p->weight->value);
     qg_param_project(p->weight);
     qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
     qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });

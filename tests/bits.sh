@@ -269,6 +269,7 @@ trainings() {
     t fake-sum $L --weight fake_quant:gradient=sum --input fake_quant:gradient=sum
     t unit-absolute $L --weight unit:bits=2,relative=no --first-last quantized
     t first-last-float $L --weight twn --first-last float
+    t he $L --weight twn --initial-weights he
 
     # Inputs.
     t in-sign $L --weight binary --input sign

@@ -45,6 +45,7 @@ static qg_net *declare(const qg_recipe *r, qg_shape images, int classes)
         .channels               = images.c,
         .classes                = classes || r->model.type == &qg_model_text ? classes : ANY,
         .seed                   = r->seed,
+        .initial_weights        = r->initial_weights,
         .weight                 = paced(r->weight, steps),
         .input                  = paced(r->input, steps),
         .gradient               = r->gradient,

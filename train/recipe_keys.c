@@ -352,6 +352,9 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
     [QG__KEY_RECIPE] = { "recipe", QG_RECIPE_TEXT, 0, "NAME",
       .help = "read options from examples/recipes/NAME.toml, here or where qgrad\n"
               "is installed" },
+    [QG__KEY_INITIAL_WEIGHTS] = { "initial-weights", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "glorot|he", .absent = "glorot",
+      .help = "how weights are drawn: uniform, variance 2 / (fan in + fan out), or\n"
+              "normal, variance 2 / fan in; default: glorot" },
     [QG__KEY_INIT_EXCEPT] = { "init-except", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
       .help = "layers that do not start from --init, as in conv1,fc2" },
     [QG__KEY_FREEZE] = { "freeze", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
@@ -434,6 +437,7 @@ const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS] = {
     [QG__KEY_THREADS] = { AT(threads) },
     [QG__KEY_CACHE] = { AT(cache), parse_bytes },
     [QG__KEY_RECIPE] = { AT(named), parse_recipe },
+    [QG__KEY_INITIAL_WEIGHTS] = { AT(initial_weights) },
     [QG__KEY_INIT_EXCEPT] = { AT(init_except) },
     [QG__KEY_FREEZE] = { AT(freeze) },
     [QG__KEY_TEACHER] = { AT(teacher_run) },

@@ -20,7 +20,7 @@ enum qg__recipe_key {
     QG__KEY_BETA2, QG__KEY_GAMMA, QG__KEY_THRESHOLD, QG__KEY_WEIGHT_DECAY, QG__KEY_CLIP_NORM,
     QG__KEY_EMA, QG__KEY_NORM_DECAY, QG__KEY_NORM_LR_SCALE, QG__KEY_QUANTIZER_DECAY,
     QG__KEY_QUANTIZER_LR_SCALE, QG__KEY_SCHEDULE, QG__KEY_SEED, QG__KEY_DATA_DIR, QG__KEY_THREADS,
-    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE, QG__KEY_TEACHER,
+    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INITIAL_WEIGHTS, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE, QG__KEY_TEACHER,
     QG__KEY_DISTIL, QG__KEY_DATA_DIGEST, QG__KEY_CLASS_DIGEST, QG__KEY_EPOCH_STEPS, QG__KEY_RANKS,
     QG__KEY_INIT_DIGEST, QG__KEY_TEACHER_DIGEST, QG__KEY_INIT_RECIPE, QG__KEY_REPRODUCES,
     QG__KEY_REPORTED, QG__KEY_PROVENANCE, QG__KEY_DEVIATIONS, QG__KEY_DEFAULTS,
@@ -106,6 +106,7 @@ struct qg_recipe {                          /* {0} is empty */
     qg__exceptions   exceptions;
     int              epochs, batch, threads;
     uint64_t         seed;
+    qg_initial_weights initial_weights;
     double           lr;
     qg_schedule      schedule;
     qg__delay        quantize_after, quantize_weights_after, freeze_batchnorm_after;

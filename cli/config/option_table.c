@@ -190,7 +190,8 @@ const verb_option step_options[] = {
 
 const verb_option training_options[] = {
     { "validation", .first = true }, { "reestimate-batchnorm" }, { "epochs", .first = true }, { "patience" }, { "ema" },
-    { "data-dir", .first = true }, { "budget", .first = true }, { "watch" }, { "init", .first = true }, { "init-except" },
+    { "data-dir", .first = true }, { "budget", .first = true }, { "watch" }, { "initial-weights" }, { "init", .first = true },
+    { "init-except" },
     { "freeze" }, { "teacher" }, { "distil" }, { NULL }
 };
 

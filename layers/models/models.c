@@ -134,6 +134,7 @@ qg_net_spec qg__model_net(const qg_model_spec *spec)
                           .width                  = spec->width,
                           .channels               = spec->channels,
                           .seed                   = spec->seed,
+                          .initial_weights        = spec->initial_weights,
                           .fold_batchnorm         = spec->fold_batchnorm,
                           .batchnorm_per_rank     = spec->batchnorm_per_rank,
                           .freeze_batchnorm_after = spec->freeze_batchnorm_after,

@@ -46,6 +46,7 @@ typedef enum qg_first_last {
 typedef struct qg_model_spec {
     int              height, width, channels, classes;
     uint64_t         seed;
+    qg_initial_weights initial_weights;
     qg_quant         weight;        /* of every product */
     qg_quant         input;         /* of every product but the first, which reads the image; tfc, sfc
                                        and lfc quantize the image too */

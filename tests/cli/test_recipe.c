@@ -66,6 +66,28 @@ static void test_a_recipe_starts_from_other_weights(void **state)
     qg_recipe_free(r);
 }
 
+/* glorot is what runs without the key have, and he draws other weights. */
+static void test_a_recipe_chooses_the_initial_weights(void **state)
+{
+    static const char *const words[] = { NULL, "glorot", "he" };
+    const qg_recipe_key     *key     = qg_recipe_keys;
+    uint64_t                 digest[3];
+    qg_recipe               *plain = small();
+    while (strcmp(key->name, "initial-weights")) key++;
+    for (int i = 0; i < 3; i++) {
+        qg_recipe *r = small();
+        assert_ok(qg_recipe_set(r, "initial-weights", words[i]));
+        qg_net *net = qg_recipe_net(r, (qg_shape){ 1, 28, 28, 1 }, 10);
+        if (!net) fail_msg("%s", qg_errmsg());
+        digest[i] = qg_params_digest(qg_net_params(net));
+        assert_true(qg_recipe_difference(r, plain, NULL) == (i == 2 ? key : NULL));
+        qg_net_free(net);
+        qg_recipe_free(r);
+    }
+    assert_true(digest[0] == digest[1] && digest[1] != digest[2]);
+    qg_recipe_free(plain);
+}
+
 static void test_values_are_what_was_set_or_follows(void **state)
 {
     qg_recipe *r = qg_recipe_new();
@@ -179,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_program_trains_as_the_command_line),
         cmocka_unit_test(test_a_recipe_starts_from_other_weights),
+        cmocka_unit_test(test_a_recipe_chooses_the_initial_weights),
         cmocka_unit_test(test_values_are_what_was_set_or_follows),
         cmocka_unit_test(test_what_is_set_precedes_a_file),
         cmocka_unit_test(test_the_first_failure_is_kept),

@@ -85,7 +85,8 @@ static void every_model_returns(void **state)
 static void every_layer_returns(void **state)
 {
     qg_net *net = qg_net_new((qg_net_spec){ .height = 16, .width = 12, .channels = 3, .seed = 9, .freeze_batchnorm_after = 7,
-                                            .quantize_weights_after = 2, .quantize_inputs_after = 1 });
+                                            .quantize_weights_after = 2, .quantize_inputs_after = 1,
+                                            .initial_weights = QG_INITIAL_HE });
     qg_net_affine(net, 2, -1);
     qg_layer *stem = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .kernel_w = 5, .pad = 2, .no_bias = true, .name = "my stem \xc3\xa9" });
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = 1e-4f, .momentum = 0.15f, .no_scale = true, .freeze_after = 3 });
@@ -116,7 +117,8 @@ static void every_layer_returns(void **state)
     assert_non_null(stem);
     char *text = text_of(net);
     assert_string_equal(text,
-        "net(height=16,width=12,channels=3,freeze-batchnorm-after=7,quantize-weights-after=2,quantize-inputs-after=1) seed=9\n"
+        "net(height=16,width=12,channels=3,freeze-batchnorm-after=7,quantize-weights-after=2,"
+        "quantize-inputs-after=1,initial-weights=he) seed=9\n"
         "affine1 affine(scale=2,shift=-1)\n"
         "\"my stem \xc3\xa9\" conv2d(out=8,kernel=3,kernel-w=5,pad=2,no-bias)\n"
         "bn1 batchnorm(eps=0.0001,momentum=0.15,no-scale,freeze-after=3)\n"

@@ -138,6 +138,35 @@ static void initial_weights_have_the_papers_bound(void **state)
     qg_net_free(net);
 }
 
+/* Of n normal draws with variance v, the means of x, x^2 and x^4 have deviations of sqrt(v / n), v sqrt(2 / n)
+ * and v^2 sqrt(96 / n); each is within five of them.  The mean x^4 of uniform draws is 1.8 v^2, not 3 v^2. */
+static void initial_weights_may_be_normal(void **state)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = 16, .seed = 3,
+                                            .initial_weights = QG_INITIAL_HE });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .kernel_w = 5 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 256, .kernel = 3, .groups = QG_DEPTHWISE });
+    qg_net_dense(net, (qg_dense_spec){ .out = 20 });
+    qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    const struct { const char *name; double in; } fans[] = {
+        { "conv1.weight", 3 * 5 * 16 }, { "conv2.weight", 3 * 3 }, { "fc1.weight", 5 * 3 * 256 },
+    };
+    for (int i = 0; i < 3; i++) {
+        const qg_param *w = qg_params_find(p, fans[i].name);
+        const double    v = 2 / fans[i].in, n = (double)qg_count(w->shape);
+        double          sum = 0, squares = 0, fourth = 0;
+        for (size_t k = 0; k < qg_count(w->shape); k++) {
+            const double square = (double)w->value[k] * (double)w->value[k];
+            sum += (double)w->value[k], squares += square, fourth += square * square;
+        }
+        assert_true(fabs(sum / n) < 5 * sqrt(v / n));
+        assert_true(fabs(squares / n / v - 1) < 5 * sqrt(2 / n));
+        assert_true(fabs(fourth / n / v / v - 3) < 5 * sqrt(96 / n));
+    }
+    qg_net_free(net);
+}
+
 /* --- files --------------------------------------------------------------------------------- */
 
 static const char *path;
@@ -274,6 +303,7 @@ int main(void)
         cmocka_unit_test(layers_draw_for_themselves),
         cmocka_unit_test(quantizing_a_layer_leaves_all_initial_weights),
         cmocka_unit_test(initial_weights_have_the_papers_bound),
+        cmocka_unit_test(initial_weights_may_be_normal),
         cmocka_unit_test(a_net_survives_its_file),
         cmocka_unit_test(weights_are_saved_with_the_rank_of_their_layer),
         cmocka_unit_test(there_is_no_state_before_build),
