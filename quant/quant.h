@@ -197,6 +197,10 @@ typedef struct qg_xnor_activation_spec {
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
 
+/* {b - a, b + a}, both learned, with the slope of approx-sign.  Nets with such inputs are evaluated in floats, and
+ * cannot be exported.                                                     quant/schemes/adabin_input.c */
+qg_quant qg_adabin_activation(void);
+
 /* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/reference/dorefa.h */
 typedef struct qg_dorefa_activation_spec {
     int          bits;          /* 1 .. 16; 0: 2; 32: clip to [0, 1] without rounding */

@@ -275,6 +275,7 @@ trainings() {
     t in-sign $L --weight binary --input sign
     t in-sign-tanh $L --weight binary --input sign:surrogate=annealed-tanh
     t in-xnor $L --weight xnor --input xnor
+    t in-adabin $L --weight adabin --input adabin
     t in-xnor-unscaled $L --weight xnor --input xnor:scale=off,surrogate=clip,surrogate-arg=0.5
     t in-dorefa $L --weight dorefa:bits=1 --input dorefa:bits=2
     t in-dorefa-up $L --weight dorefa:bits=1 --input dorefa:bits=4,ties=up

@@ -52,7 +52,7 @@ static float first_value(const char *name)
     static const struct {
         const char *name;
         float       value;
-    } first[] = { { "min", -1 }, { "step", 0.5f }, { "wp", 0.7f }, { "wn", 1.2f } };
+    } first[] = { { "min", -1 }, { "step", 0.5f }, { "wp", 0.7f }, { "wn", 1.2f }, { "b", 0.5f } };
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
         if (!strcmp(name, first[i].name)) return first[i].value;
     return 1;

@@ -86,8 +86,7 @@ const qg_scheme qg__adabin_scheme = {
         "weights of a channel are equal, q = m, and only m passes a gradient.  Packed weights have 2 bits,\n"
         "since the engine knows two levels of different size only as ternary weights without a 0.\n"
         "Models keep first and last layers in float unless --first-last quantized.\n"
-        "Other implementations: the authors' code moves t once per epoch, and its sign of 0 is 0.  The\n"
-        "paper's inputs learn a scale and a shift as well, which no scheme for inputs here does.\n",
+        "Other implementations: the authors' code moves t once per epoch, and its sign of 0 is 0.\n",
 };
 
 qg_quant qg_adabin(qg_adabin_spec spec)

@@ -9,7 +9,8 @@
 extern const qg_scheme qg__twn_scheme, qg__ste_tern_scheme, qg__ttq_scheme, qg__dorefa_weight_scheme, qg__binary_scheme,
                        qg__binary_channel_scheme, qg__xnor_scheme, qg__magnitude_aware_scheme, qg__binaryconnect_scheme,
                        qg__bnn_scheme, qg__bop_scheme, qg__irnet_scheme, qg__adabin_scheme, qg__recu_scheme;
-extern const qg_scheme qg__sign_scheme, qg__xnor_activation_scheme, qg__dorefa_activation_scheme;
+extern const qg_scheme qg__sign_scheme, qg__xnor_activation_scheme, qg__dorefa_activation_scheme,
+                       qg__adabin_input_scheme;
 extern const qg_scheme qg__fake_quant_scheme, qg__lsq_scheme, qg__pact_scheme, qg__linear_scheme, qg__unit_scheme,
                        qg__qdq_scheme;
 extern const qg_scheme qg__dorefa_gradient_scheme;

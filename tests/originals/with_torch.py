@@ -173,6 +173,20 @@ def adabin(w, t):
     return Signs.apply((w - centre) / distance, t) * distance + centre
 
 
+class ApproxSign(torch.autograd.Function):
+    """Bi-Real Net's: the sign with the slope 2 - 2|x|, or 0."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.sign(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return (2 - 2 * x.abs()).clamp(min=0) * g
+
+
 def recu(w, a, tau):
     """Q is that of each filter; in the authors' code, whose factor is 2 sqrt 2 in z, it is that of the layer."""
     z = w - w.mean(1, keepdim=True)
@@ -227,6 +241,18 @@ def weights_of_papers(t, rng, size):
                         [Declared("tie-rounding", np.abs(z) < 1e-8, 0),
                          Declared("mask-rounded", np.abs(np.abs(z) - most) < 1e-7, 1)], 1e-5,
                         [np.abs(v).max() for v in theirs])
+    with t.row("scheme adabin of inputs, y, dx, da, db", f"{NAME}, autograd of the paper's formula", "1e-5 of the largest") as row:
+        for _ in range(15):
+            x, g = (rng.standard_normal(size(20000)).astype(F) for _ in range(2))
+            a, b = F(rng.uniform(0.2, 2)), F(rng.uniform(-0.5, 0.5))
+            double = [v.astype(np.float64) for v in (x, g, np.array([a]), np.array([b]))]
+            theirs = [v.astype(F) for v in asked(lambda v, s, m: s * ApproxSign.apply((v - m) / s) + m, *double)]
+
+            def ours():
+                y, dx, d, _ = qgrad.scheme("adabin", x.reshape(1, 1, 1, -1), g.reshape(1, 1, 1, -1), qgrad.INPUT, (a, b))
+                return y.ravel(), dx.ravel(), d[:1], d[1:]
+            row.compare(f"a {a}, b {b}", theirs, ours, {"x": x}, [], 1e-5,
+                        [*[np.abs(v).max() for v in theirs[:2]], *[np.abs(g).sum()] * 2])
     with t.row("scheme lsq:per-channel=yes, y, dx, ds", f"{NAME}, _fake_quantize_learnable_per_channel_affine",
                "y, dx bits except at ties, ds 1e-5") as row:
         for _, bits in itertools.product(range(5), (2, 3, 4, 8)):
