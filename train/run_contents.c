@@ -75,7 +75,8 @@ qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
     const qg_status status = qg_run_predict(r, 0, NULL, NULL);
     if (status) return status;
     if (qg_preprocess_numbers(qg_run_preprocess(r), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
-        return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s", qg_run_directory(r), qg_errmsg());
+        return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s",
+                       qg_run_directory(r), qg_errmsg());
     qg__digest(r->net, e->digest);
     const char *data = qg_run_config(r) ? NULL : qg_run_get(r, "data"), *kind = qg_run_note(r, "kind");
     note(e, "model", qg_run_get(r, "model"));
