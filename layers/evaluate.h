@@ -19,8 +19,8 @@
  *
  * layers/export/ writes the same numbers to files.
  */
-#ifndef QG_EVALUATE_H
-#define QG_EVALUATE_H
+#ifndef QG_LAYER_EVALUATE_H
+#define QG_LAYER_EVALUATE_H
 
 #include "infer/product.h"
 #include "layers/plan.h"

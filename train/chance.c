@@ -9,6 +9,7 @@
 #include "datasets/dataset.h"
 #include "layers/evaluate.h"
 #include "quant/engine.h"
+#include "train/evaluate.h"
 #include "train/statistics.h"
 
 enum { STEPS = 100 };                           /* before, a net may be slow */
@@ -38,7 +39,7 @@ static frequent most_frequent(const qg_loader *l)
 
 static bool is_chance(double accuracy, frequent f)
 {
-    return accuracy <= f.share + 2 * sqrt(f.share * (1 - f.share) / f.images);
+    return accuracy <= f.share + 2 * qg_proportion_error(f.share, (uint64_t)f.images);
 }
 
 /* --- causes, the first of which is told --------------------------------------------------- */
@@ -139,7 +140,8 @@ bool qg__is_at_chance(const qg__run *r, double lr, char text[QG__CHANCE_BYTES])
     if (isnan(train.share) || !is_chance(at->test_accuracy, chooses)) return false;
     find_cause(r, train, lr, cause);
     snprintf(text, QG__CHANCE_BYTES, "after epoch %" PRIu64 " %.2f %% of the %s images are classified "
-             "correctly, no better than with one class for all (%.2f %%); likely cause: %.300s", at->epoch,
-             100 * at->test_accuracy, held ? "validation" : "test", 100 * chooses.share, cause);
+             "correctly, no better than with one class for all (%.2f %% ± %.2f %%); likely cause: %.300s", at->epoch,
+             100 * at->test_accuracy, held ? "validation" : "test", 100 * chooses.share,
+             100 * qg_proportion_error(chooses.share, (uint64_t)chooses.images), cause);
     return true;
 }

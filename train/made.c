@@ -54,7 +54,7 @@ static qg_status write_result(const qg__made *m)
                         .threads = (uint64_t)qg_threads(),
                         .arithmetic = QG_ARITHMETIC,
                         .complete = whole,
-                        .ended = whole ? QG_FIT_OVER : QG_FIT_TRAINING };
+                        .ended = whole ? QG_FIT_OVER : QG_FIT_STOPPED };
     qg__result_join(r.cpu_path, "", qg_cpu_path());
     qg__result_join(r.commit, "", qg_commit());
     qg__digest(m->net, r.digest);

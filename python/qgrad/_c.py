@@ -1,6 +1,7 @@
 """The C library by ctypes: its structs and functions, its failures as exceptions, and arrays as it takes them.
 
-The library is looked for in $QGRAD_LIB, in this package (a wheel), and where the system keeps libraries."""
+The library is looked for in $QGRAD_LIB, in this package (a wheel), in build/ of the source tree, and where the system keeps
+libraries."""
 import ctypes
 import ctypes.util
 import os
@@ -86,13 +87,13 @@ _functions = {
 
 def _load():
     here = os.path.dirname(os.path.abspath(__file__))
-    for directory in (os.environ.get("QGRAD_LIB"), here):
+    for directory in (os.environ.get("QGRAD_LIB"), here, os.path.join(here, "..", "..", "build")):
         path = os.path.join(directory, "libqgrad.so") if directory else ""
         if os.path.exists(path):
             return ctypes.CDLL(path)
     path = ctypes.util.find_library("qgrad")
     if not path:
-        raise ImportError("libqgrad.so is neither in $QGRAD_LIB nor in %s nor installed" % here)
+        raise ImportError("libqgrad.so is neither in $QGRAD_LIB nor in %s nor installed: run make, or pip install" % here)
     return ctypes.CDLL(path)
 
 
@@ -155,6 +156,8 @@ def text(value, name):
 def image_bytes(x, what):
     """x as contiguous uint8 [n][h][w][c].  Bytes stay as they are.  Floats must be in 0..1, and become the nearest of the 256
     values k / 255, so x / 255 of bytes gives these bytes again.  Without a last axis, images have one channel."""
+    if isinstance(x, (list, tuple)) and len({np.shape(image) for image in x}) > 1:
+        raise ValueError("%s has images of different sizes, %s: resize them to one" % (what, ", ".join(sorted({str(np.shape(i)) for i in x})[:3])))
     x = np.asarray(x)
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise TypeError("%s has the type %s: pass images as uint8, 0..255, or as floats in 0..1" % (what, x.dtype))

@@ -23,18 +23,27 @@ RESUME, NEW, FORCE = 0, 1, 2        # of qg_fit_mode
 MOST_CLASSES = 65535                # QG_MAX_CLASSES
 
 
+# What runs and recipes note about themselves.
+NOTES = set("data_digest class_digest epoch_steps ranks init_digest teacher_digest init_recipe reproduces reported provenance deviations "
+            "defaults recipe".split())
+# What others call an option.
+OTHERS = {"learning_rate": "lr", "callbacks": "callback", "verbose": "progress"}
+
+
 def _keys():
     keys, i = ctypes.cast(_c.lib.qg_recipe_keys, ctypes.POINTER(_c.RecipeKey)), 0
     table = {}
     while keys[i].name:
-        if keys[i].help:
-            table[keys[i].name.decode().replace("-", "_")] = keys[i]
+        name = keys[i].name.decode().replace("-", "_")
+        if keys[i].help and name not in NOTES:
+            table[name] = keys[i]
         i += 1
     return table
 
 
 def options() -> Dict[str, str]:
-    """The options of fit, with what each means; a value in [] is its default.  Those of the command line, with _ for -."""
+    """The options of fit, with what each means; a value in [] is its default, unless the model has one of its own.  Those of the
+    command line, with _ for -."""
     return {name: " ".join(k.help.decode().split()) + (" [%s]" % k.fallback.decode() if k.fallback else "")
             for name, k in _keys().items()}
 
@@ -52,7 +61,7 @@ class Recipe:
         known = _keys()
         for name, value in given.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
+                near = [OTHERS[name]] if name in OTHERS else difflib.get_close_matches(name, known, 1)
                 raise TypeError("no option is called %r; qgrad.options() lists them%s" %
                                 (name, "; did you mean %s?" % near[0] if near else ""))
             for item in value if isinstance(value, (list, tuple)) and known[name].kind == LIST else [value]:
@@ -72,6 +81,8 @@ def _labels(y, what, images, classes):
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] > 1:
         raise ValueError("%s has the shape %s: pass the number of the class of each image, such as %s.argmax(1)" % (what, y.shape, what))
+    if y.dtype.kind in "USO":
+        raise TypeError("%s has the type %s: pass numbers, np.unique(%s, return_inverse=True)[1]" % (what, y.dtype, what))
     if y.dtype.kind not in "iu":
         raise TypeError("%s has the type %s: labels are integers, 0 .. classes - 1" % (what, y.dtype))
     if y.size != len(images) or y.ndim > 2:
@@ -246,7 +257,7 @@ def _train(recipe, place, mode, init, budget, progress, callback):
 
 
 def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: Union[Images, str, float, None] = None,
-        out: Union[str, os.PathLike, None] = None, resume: bool = False, force: bool = False, init: Optional[str] = None,
+        out: Union[str, os.PathLike, None] = None, resume: bool = False, force: bool = False, init: Union[str, Run, None] = None,
         budget: float = 0, callback: Optional[Callable[[Dict[str, Any]], Any]] = None, progress: bool = True,
         classes: Optional[int] = None, **given) -> Run:
     """Trains a net and returns its run, with the last weights; Run.open(run.path, "best") has those of the best epoch.  The
@@ -264,7 +275,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     validation  chooses the best epoch in place of the test images: such a pair, or how many to hold out, 5000, 0.1 or "10%"
     out         the run directory; by default a new one in runs/.  Images are stored beside it, in arrays/, once
     resume      continue the run in out, or begin it;   force: rename the run in out and begin again
-    init        the directory of a run, or a safetensors file, to start from
+    init        a run, its directory, or a safetensors file, to start from
     budget      seconds after which the run is saved and fit returns; 0: none
     callback    called after each epoch with its row of metrics, a dict.  An exception in it saves the run and ends fit
     progress    print a line after each epoch
@@ -289,6 +300,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
         raise TypeError("test, validation and classes belong to arrays: data has its own")
     if validation is not None and not isinstance(validation, (tuple, list)):
         given["validation"] = "%r%%" % (100 * validation) if isinstance(validation, float) else validation
+    init = init.path if isinstance(init, Run) else init
     if out is not None:
         out = os.fsdecode(out)
         if os.path.basename(os.path.normpath(out)) == "arrays":

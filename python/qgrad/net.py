@@ -20,6 +20,7 @@ class Net:
         labels = net.predict(images).argmax(1)"""
 
     def __init__(self, file):
+        self._name = "the net" if isinstance(file, (bytes, bytearray)) else repr(os.fspath(file))
         if not isinstance(file, (bytes, bytearray)):
             with open(os.fspath(file), "rb") as f:
                 file = f.read()
@@ -37,11 +38,10 @@ class Net:
     def __reduce__(self):
         return Net, (self._file,)           # for copy and pickle
 
-    @staticmethod
-    def _check(status):
+    def _check(self, status):
         if status:
             kind = {4: MemoryError, 6: FloatingPointError, 7: RuntimeError}.get(status, ValueError)
-            raise kind(_c.lib.qg_infer_message(status).decode())
+            raise kind("%s: %s" % (self._name, _c.lib.qg_infer_message(status).decode()))
 
     def note(self, key: str) -> Optional[str]:
         """A note of the file, such as "class-names", "cat/dog"."""

@@ -77,7 +77,8 @@ class Quantizer(_c.Handle):
 
     @property
     def learned(self) -> Dict[str, np.ndarray]:
-        """What the scheme learns or tracks, by name: arrays that may be written."""
+        """What the scheme learns or tracks, by name: arrays that may be written.  Of a scheme with an entry "seen", the first
+        tensor decides unless it is 1."""
         return {e.name.decode(): self._array(e) for e in self._entries()}
 
     def _array(self, entry):

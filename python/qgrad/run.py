@@ -16,7 +16,8 @@ FORMATS = {"packed": 0, "onnx": 1, "c": 2}          # of qg_export_format
 
 
 class Weight(NamedTuple):
-    """The weight of a layer, [out][kh][kw][in]; [out][in] of a dense layer and of a 1 x 1 convolution."""
+    """The weight of a layer, [out][kh][kw][in], of a dense layer [out][h][w][in] for the image that it reads; [out][in]
+    if h and w are 1."""
     latent: np.ndarray              # as it is trained
     value: np.ndarray               # as the net computes with it: quantized, with a batch norm folded in
     codes: Optional[np.ndarray]     # the integers of value, int32; None: it has none
@@ -123,7 +124,7 @@ class Run(_c.Handle):
         x = _c.image_bytes(x, "x")
         with self._use(net=True) as p:
             if x.shape[1:] != self.shape:
-                raise ValueError("x has images of %s, but the run is for %s" % (x.shape[1:], self.shape))
+                raise ValueError("x has images of %s, but the run is for %s; one image is x[None]" % (x.shape[1:], self.shape))
             scores = np.empty((len(x), _c.lib.qg_run_classes(p)), np.float32)
             _c.check(_c.lib.qg_run_predict(p, len(x), x.ctypes.data, scores.ctypes.data))
         return scores

@@ -51,7 +51,8 @@ class Quantizer(torch.nn.Module):
     shape   of the tensor, as PyTorch has it: a weight [out][in][kh][kw] or [out][in], an input [n][c][h][w] or [n][c] with any n
     role    "weight", "input" or "gradient"
 
-    Learned values begin as the scheme says, with the first tensor.  In eval() nothing changes, and there is no gradient.  What
+    Learned values begin as the scheme says, with the first tensor.  Then, in eval(), nothing changes, and there is no gradient.
+    A buffer called seen says whether they have begun: set it to 1 with values of your own.  What
     bnn and binaryconnect do to latent weights after a step is up to the program: weight.data.clamp_(-1, 1)."""
 
     def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):

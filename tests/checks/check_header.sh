@@ -19,6 +19,9 @@ for header in $public; do
     printf '#include "%s"\nextern int unused;\n' "$header" >"$dir/alone.c"
     $cc -std=c11 $strict -I. -fsyntax-only "$dir/alone.c" || fail "$header does not compile alone"
 done
+# A file that includes two headers with one guard gets only the first.
+twice=$(find . -name '*.h' ! -path './build/*' -exec sed -n 's/^#ifndef \(.*_H\)$/\1/p' {} + | sort | uniq -d)
+[ -z "$twice" ] || fail "the guard $twice is that of two headers"
 # Compilers for other machines stop at one message, whatever is compiled first.
 for header in qgrad.h infer/infer.h core/io/file.c infer/load.c cli/eval.c; do
     printf '#include "%s"\n' "$header" >"$dir/other.c"

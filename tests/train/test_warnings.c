@@ -357,7 +357,7 @@ static void test_what_does_not_learn_is_told_why(void **state)
     const qg_quant signs  = qg_binaryconnect((qg_binaryconnect_spec){ 0 });
     const qg_quant zeros  = qg_ste_tern((qg_ste_tern_spec){ .threshold = 0.05f });
     attempt((trial){ .train_alike = true, .test_alike = true, .says = "after epoch 1 33.33 % of the test images are classified correctly, "
-                     "no better than with one class for all (33.33 %); likely cause: the learning rate, 0.05; a higher or a lower one," });
+                     "no better than with one class for all (33.33 % ± 6.09 %); likely cause: the learning rate, 0.05; a higher or a lower one," });
     attempt((trial){ .train_alike = true, .test_alike = true, .validates = true, .says = "33.33 % of the validation images" });
     attempt((trial){ .train_alike = true, .test_alike = true, .input = dorefa,
                      .says = "likely cause: fc2 quantizes its input (dorefa), and no batch norm is between fc1 and fc2; put one there" });
