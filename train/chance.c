@@ -140,8 +140,8 @@ bool qg__is_at_chance(const qg__run *r, double lr, char text[QG__CHANCE_BYTES])
     if (isnan(train.share) || !is_chance(at->test_accuracy, chooses)) return false;
     find_cause(r, train, lr, cause);
     snprintf(text, QG__CHANCE_BYTES, "after epoch %" PRIu64 " %.2f %% of the %s images are classified "
-             "correctly, no better than with one class for all (%.2f %% ± %.2f %%); likely cause: %.300s", at->epoch,
-             100 * at->test_accuracy, held ? "validation" : "test", 100 * chooses.share,
+             "correctly, no better than with one class for all (%.2f %% ± %.2f %%); likely cause: %.300s",
+             at->epoch, 100 * at->test_accuracy, held ? "validation" : "test", 100 * chooses.share,
              100 * qg_proportion_error(chooses.share, (uint64_t)chooses.images), cause);
     return true;
 }
