@@ -40,52 +40,60 @@ static size_t resident(qg_isa isa, const qg__records *s)
     return bytes;
 }
 
+typedef struct packed {
+    unsigned char *file;
+    size_t         bytes;
+    qg__records    records;         /* what it was made from */
+} packed;
+
+static void pack(packed *p, const qg_net *net, const char *what)
+{
+    const qg_export_spec spec = { .step = 1, .floats_only = true };
+    size_t               declared;
+    if (qg__records_of(net, spec.step, false, &p->records)) fail_msg("%s: %s", what, qg_errmsg());
+    assert_ok(qg__write_packed(net, &p->records, spec, &p->file, &p->bytes));
+    assert_ok(qg__export_packed_size(net, spec, &declared));
+    assert_int_equal(p->bytes, declared);
+    assert_int_equal(p->bytes, qg_net_packed_bytes(net));
+}
+
+static void unpack(packed *p)
+{
+    free(p->file);
+    qg__records_free(&p->records);
+}
+
 typedef struct engine {
     const qg_infer *net;
     void           *memory, *context;
     size_t          bytes;          /* of the context */
-    qg__records     records;        /* what it was made from */
 } engine;
 
-static void load(engine *e, const qg_net *net, const char *what)
+static void load(engine *e, const unsigned char *file, size_t bytes, const char *what)
 {
-    unsigned char *file;
-    size_t         bytes, declared, memory;
-    if (qg_export_bytes(net, (qg_export_spec){ .step = 1, .floats_only = true }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
-    assert_ok(qg__export_packed_size(net, (qg_export_spec){ .step = 1 }, &declared));
-    assert_int_equal(bytes, declared);
-    assert_int_equal(bytes, qg_net_packed_bytes(net));
+    size_t          memory;
     qg_infer_status s = qg_infer_size(file, bytes, &memory);
     if (s) fail_msg("%s: %s", what, qg_infer_message(s));
     e->memory = aligned_alloc(LINE, memory);
     assert_non_null(e->memory);
     s = qg_infer_load(file, bytes, e->memory, memory, &e->net);
     if (s) fail_msg("%s: %s", what, qg_infer_message(s));
-    free(file);
     e->bytes   = qg_infer_context_bytes(e->net, N);
     e->context = aligned_alloc(LINE, e->bytes);
     assert_non_null(e->context);
-    assert_ok(qg__records_of(net, 1, false, &e->records));
-    assert_int_equal(e->records.count, qg_infer_steps(e->net));
-    const char *forced = getenv("QGRAD_PRODUCTS");
-    if (forced && !strcmp(forced, "bits"))
-        assert_int_equal(resident(qg__infer_isa(), &e->records), qg_infer_weight_bytes(e->net));
 }
 
-static void unload(engine *e)
-{
-    free(e->memory), free(e->context);
-    qg__records_free(&e->records);
-}
+static void unload(engine *e) { free(e->memory), free(e->context); }
 
 /* --- step by step --------------------------------------------------------------------------- */
 
 typedef struct comparison {
-    rig        *r;
-    engine     *e;
-    qg_var *const *out;         /* of QG_EVAL, by layer */
-    int         n, codes, floats;   /* images; steps that were compared */
-    const char *what;
+    rig          *r;
+    engine       *e;
+    const packed *p;
+    qg_var *const *out;             /* of QG_EVAL, by layer */
+    int           n, codes, floats; /* images; steps that were compared */
+    const char   *what;
 } comparison;
 
 /* The code of number i of the step's value, from 0, as the engine stores it. */
@@ -107,9 +115,9 @@ static int code_of(const float *threshold, int count, float x)
 }
 
 /* The step that has quantized the value: s itself, or the one whose value it pools.  .r.q_count 0: none. */
-static const qg__record *quantizer_of(const engine *e, const qg__record *s)
+static const qg__record *quantizer_of(const qg__records *all, const qg__record *s)
 {
-    while (s->r.kind == QG__MAXPOOL && s->r.x > 0) s = &e->records.record[s->r.x - 1];
+    while (s->r.kind == QG__MAXPOOL && s->r.x > 0) s = &all->record[s->r.x - 1];
     return s;
 }
 
@@ -129,7 +137,7 @@ static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
 static void compare_step(void *user, int i)
 {
     comparison            *c = user;
-    const qg__record      *s = &c->e->records.record[i];
+    const qg__record      *s = &c->p->records.record[i];
     const uint8_t         *value = (const uint8_t *)c->e->context + (size_t)c->n * c->e->net->value[i + 1].at;
     const qg__coding       stored = (qg__coding)c->e->net->step[i].r.coding;
     const bool             input = ends_with(s->name, ".input");
@@ -142,7 +150,7 @@ static void compare_step(void *user, int i)
     const qg_step *step = step_with_result(c->r->net, l);
     const qg_var  *y    = c->out[l->index];
     if (!step || !y) return;
-    const qg__record      *by = quantizer_of(c->e, s);
+    const qg__record      *by = quantizer_of(&c->p->records, s);
     const int              count = by->r.q_count;
     const bool             clips = input && !count;     /* or rectifies */
     if (clips || (!count && step->slot)) return;        /* one of both has quantized for a reader already */
@@ -185,70 +193,63 @@ typedef struct found {
     int codes, floats;
 } found;
 
-/* Every step for as many images as run together, and the scores of all images and of fewer; of many nets, each number of images
- * and of threads has its turn. */
-static found check_choice(rig *r, const char *what)
+/* What evaluation computes for all images. */
+typedef struct expected {
+    const float   *score;       /* [images][row] */
+    qg_var *const *out;         /* by layer */
+    size_t         row;
+} expected;
+
+/* Every step for as many images as run together, and the scores of all images and of some. */
+static found check_choice(rig *r, const packed *p, const char *told, expected y, int some, const char *what)
 {
-    static int   turn;
+    static float scores[N * 4096];
     engine       e;
-    float        scores[N * 4096], expected[N * 4096];
-    load(&e, r->net, what);
-    const size_t row = (size_t)qg_infer_scores(e.net), together = (size_t)qg_infer_images_at_once(e.net);
-    const int    all = r->image.n, some = 1 + turn % (all - 1);
-    comparison   c = { .r = r, .e = &e, .n = together < (size_t)all ? (int)together : all, .what = what };
-    assert_true(row <= 4096);
-    qg_set_threads(1 + turn++ % 3);
-    const qg_var *y = rig_scores(r, all);
-    assert_int_equal(row, qg_row(y->shape));
-    memcpy(expected, y->data, (size_t)all * row * sizeof *expected);
-    if (c.n < all) rig_scores(r, c.n);
-    c.out = qg__tape_attached(r->t, r->net);
+    set_variable("QGRAD_PRODUCTS", told);
+    load(&e, p->file, p->bytes, what);
+    assert_int_equal(p->records.count, qg_infer_steps(e.net));
+    if (told && !strcmp(told, "bits")) assert_int_equal(resident(qg__infer_isa(), &p->records), qg_infer_weight_bytes(e.net));
+    const size_t together = (size_t)qg_infer_images_at_once(e.net);
+    const int    all = r->image.n;
+    comparison   c = { .r = r, .e = &e, .p = p, .out = y.out, .n = together < (size_t)all ? (int)together : all, .what = what };
+    assert_int_equal(y.row, qg_infer_scores(e.net));
     const int fewer[] = { c.n, some, c.n < all ? all : 0 };
     for (int i = 0; i < COUNT(fewer); i++) {
         const int n = fewer[i];
-        memset(scores, 0, sizeof scores);
+        memset(scores, 0, (size_t)n * y.row * sizeof *scores);
         if (i == 0) assert_int_equal(qg_infer_run_observed(e.net, n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
         else assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
-        for (size_t k = 0; k < (size_t)n * row; k++)
-            if (memcmp(&scores[k], &expected[k], sizeof *scores))
+        for (size_t k = 0; k < (size_t)n * y.row; k++)
+            if (memcmp(&scores[k], &y.score[k], sizeof *scores))
                 fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
-                         (double)expected[k]);
+                         (double)y.score[k]);
     }
-    check_refusals(r, &e);
-    qg_set_threads(0);
     unload(&e);
     return (found){ c.codes, c.floats };
 }
 
 /* --- ONNX ----------------------------------------------------------------------------------- */
 
-/* The scores of an image, from an ONNX file that is read again. */
-static void check_onnx(rig *r, const char *what)
+/* The scores of the first image, from an ONNX file that is read again. */
+static void check_onnx(rig *r, const qg__records *s, expected y, const char *what)
 {
-    enum { IMAGES = 1 };
-    float          scores[IMAGES * 4096], *x;
+    float          scores[4096], *x = malloc(qg_row(r->image) * sizeof *x);
     unsigned char *file;
     size_t         bytes;
     onnx_model     m;
-    qg__records    s;
     const size_t   c = (size_t)r->image.c, pixels = qg_row(r->image) / c;
-    assert_ok(qg__records_of(r->net, 1, false, &s));
-    if (qg__write_onnx(r->net, &s, (qg_export_spec){ .floats_only = true }, &file, &bytes))
+    if (qg__write_onnx(r->net, s, (qg_export_spec){ .floats_only = true }, &file, &bytes))
         fail_msg("%s: %s", what, qg_errmsg());
-    const bool exact = onnx_is_exact(&s);
-    qg__records_free(&s);
+    const bool exact = onnx_is_exact(s);
     const char *fault = onnx_read(&m, file, bytes);
     free(file);
-    x = malloc(IMAGES * qg_row(r->image) * sizeof *x);
     assert_non_null(x);
-    for (size_t i = 0; i < IMAGES * qg_row(r->image); i++)
-        x[i] = r->x[i / (c * pixels) * c * pixels + i % pixels * c + i / pixels % c];
-    const qg_var *y = rig_scores(r, IMAGES);
-    if (!fault) fault = onnx_run(&m, IMAGES, x, scores);
+    for (size_t i = 0; i < c * pixels; i++) x[i] = r->x[i % pixels * c + i / pixels];
+    if (!fault) fault = onnx_run(&m, 1, x, scores);
     if (fault) fail_msg("%s: ONNX: %s", what, fault);
-    assert_int_equal(m.out.dim[1], qg_row(y->shape));
-    for (size_t i = 0; i < qg_count(y->shape); i++) {
-        const float z = y->data[i], most = exact ? 0 : 1e-4f * (1 + fabsf(z)); /* a hundred roundings */
+    assert_int_equal(m.out.dim[1], y.row);
+    for (size_t i = 0; i < y.row; i++) {
+        const float z = y.score[i], most = exact ? 0 : 1e-4f * (1 + fabsf(z)); /* a hundred roundings */
         if (!(fabsf(scores[i] - z) <= most))
             fail_msg("%s: ONNX: score %zu is %.9g, not %.9g", what, i, (double)scores[i], (double)z);
     }
@@ -256,16 +257,34 @@ static void check_onnx(rig *r, const char *what)
     free(x);
 }
 
-/* Whether the loader chooses what products read, or is told. */
-static found check(rig *r, const char *what)
+/* What products read: what the loader chooses, bytes or bits, or is told. */
+static const char *const choices[] = { NULL, "bytes", "bits" };
+enum { CHOICES = COUNT(choices), TOLD = 6, ONNX = 1 << CHOICES, ALL = 2 * ONNX - 1 };
+
+/* With choices of a set of bits, and as ONNX.  Of many nets, each number of images and of threads has its turn. */
+static found check(rig *r, int set, const char *what)
 {
-    check_onnx(r, what);
-    check_choice(r, what);
-    set_variable("QGRAD_PRODUCTS", "bytes");
-    check_choice(r, what);
-    set_variable("QGRAD_PRODUCTS", "bits");
-    const found f = check_choice(r, what);
+    static int   turn;
+    static float scores[N * 4096];
+    packed       p;
+    engine       e;
+    found        f = { 0 };
+    pack(&p, r->net, what);
+    qg_set_threads(1 + turn / 16 % 3);
+    const qg_var  *y = rig_scores(r, r->image.n);
+    const expected of_net = { scores, qg__tape_attached(r->t, r->net), qg_row(y->shape) };
+    assert_true(of_net.row <= 4096);
+    memcpy(scores, y->data, (size_t)r->image.n * of_net.row * sizeof *scores);
+    if (set & ONNX) check_onnx(r, &p.records, of_net, what);
+    for (int i = 0; i < CHOICES; i++)
+        if (set >> i & 1) f = check_choice(r, &p, choices[i], of_net, 1 + (turn + i) % (r->image.n - 1), what);
+    if (turn++ % 8 == 0) {
+        load(&e, p.file, p.bytes, what);
+        check_refusals(r, &e);
+        unload(&e);
+    }
     set_variable("QGRAD_PRODUCTS", NULL);
+    unpack(&p);
     return f;
 }
 
@@ -275,10 +294,12 @@ static void every_scheme_in_every_role_is_exact(void **state)
 {
     found all = { 0 };
     for (int i = 0; i < exported_count(EXPORTED_PAIRS); i++) {
-        const qg_quant x = tested_quant(&tested_inputs[i % TESTED_INPUTS], QG_INPUT);
+        const int      k = i / TESTED_INPUTS, j = i % TESTED_INPUTS;
+        const qg_quant x = tested_quant(&tested_inputs[j], QG_INPUT);
         char           what[WHAT_BYTES];
         rig            r;
-        use_path((i / TESTED_INPUTS + i % TESTED_INPUTS) % PATHS);      /* every scheme on every path */
+        if (!every_combination() && (k + j) % 2) continue;
+        use_path((k / 2 + j / 2) % PATHS);              /* every scheme on every path */
         if (!rig_begin(&r, exported_declare(EXPORTED_PAIRS, i, what), N)) fail_msg("%s: %s", what, qg_errmsg());
         if (x.per_channel || x.bits == 10) {
             unsigned char *file;
@@ -287,12 +308,12 @@ static void every_scheme_in_every_role_is_exact(void **state)
                           x.per_channel ? "fc1: its input has a scale per channel" : "fc1: its input has 1024 codes");
             assert_int_equal(qg_net_packed_bytes(r.net), 0);
         } else {
-            const found f = check(&r, what);
+            const found f = check(&r, every_combination() || i % 3 == 0 ? ALL : TOLD | ONNX, what);
             all.codes += f.codes, all.floats += f.floats;
         }
         rig_end(&r);
     }
-    assert_true(all.codes > 1000 && all.floats > 1000);
+    assert_true(all.codes > 500 && all.floats > 500);
 }
 
 /* --- layers --------------------------------------------------------------------------------- */
@@ -303,7 +324,7 @@ static void every_layer_is_exact(void **state)
         rig  r;
         char what[WHAT_BYTES];
         use_path((i / 9 + i) % PATHS);
-        if (rig_begin(&r, exported_declare(EXPORTED_LAYERS, i, what), N)) check(&r, what);
+        if (rig_begin(&r, exported_declare(EXPORTED_LAYERS, i, what), N)) check(&r, ALL, what);
         else if (!exported_may_fail(EXPORTED_LAYERS, i) || !strstr(qg_errmsg(), "xnor")) fail_msg("%s: %s", what, qg_errmsg());
         rig_end(&r);
     }
@@ -315,7 +336,7 @@ static void branches_are_exact(void **state)
         rig  r;
         char what[WHAT_BYTES];
         if (!rig_begin(&r, exported_declare(EXPORTED_BRANCHES, i, what), N)) fail_msg("%s", qg_errmsg());
-        check(&r, what);
+        check(&r, ALL, what);
         rig_end(&r);
     }
 }
@@ -327,14 +348,16 @@ static void every_model_is_exact(void **state)
     const int schemes = 5;
     int       K = 0;
     for (int i = 0; i < exported_count(EXPORTED_MODELS); i++) {
+        const int   turn = i / schemes + i % schemes;
         const char *name = qg_models[i / schemes]->name;
         char        what[WHAT_BYTES];
         rig         r;
         const bool  deep = strstr("resnet32 resnet44 resnet56", name) || strstr(name, "net18");
         if (deep && i % schemes != i % 2) continue;
-        use_path(i % PATHS);
+        use_path(turn % schemes ? 1 + turn % 2 : 0);        /* the baseline is slow */
         if (rig_begin(&r, exported_declare(EXPORTED_MODELS, i, what), 3)) {
-            check(&r, what);
+            const int some = 1 << turn % CHOICES | (turn % 3 ? 0 : ONNX);   /* each for every model */
+            check(&r, every_combination() ? ALL : some, what);
             K += exported_may_fail(EXPORTED_MODELS, i);
         } else if (!exported_may_fail(EXPORTED_MODELS, i) || !strstr(qg_errmsg(), "xnor scales")) {     /* not every model can have K */
             fail_msg("%s: %s", what, qg_errmsg());
@@ -363,7 +386,7 @@ static void weights_stay_packed_in_memory(void **state)
         { qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true }), none },
     };
     for (const qg_model *const *m = qg_models; *m; m++)
-        for (int k = 0; k < COUNT(schemes); k++) {
+        for (int k = every_combination() ? 0 : (int)(m - qg_models) % 2; k < COUNT(schemes); k += every_combination() ? 1 : 2) {
             const qg_model_spec spec = { .height = (*m)->image.h > 32 ? 32 : (*m)->image.h,
                                          .width = (*m)->image.w > 32 ? 32 : (*m)->image.w, .channels = (*m)->image.c, .classes = 10, .seed = 5, .weight = schemes[k].w,
                                          .input = schemes[k].x, .first_last = k % 2 ? QG_FIRST_LAST_FLOAT : QG_FIRST_LAST_QUANTIZED };
@@ -401,9 +424,9 @@ static void normalisation_and_notes_are_inside(void **state)
     static const qg_note notes[] = { { "data", "cats" }, { "class-names", "a/\303\244/\360\237\220\210/d" } };
     rig            r;
     unsigned char *file, byte[N * 90];
-    size_t         bytes, memory;
+    size_t         bytes;
     float          mean[90], deviation[90], scores[N * 4];
-    const qg_infer *net;
+    engine         e;
     assert_true(rig_begin(&r, small(qg_twn((qg_twn_spec){ 0 }), qg_pact((qg_pact_spec){ 0 })), N));
     for (size_t i = 0; i < sizeof byte; i++) byte[i] = (unsigned char)(i * 37 % 256);
     fill_uniform(mean, 90, 0, 1, 1);
@@ -415,17 +438,14 @@ static void normalisation_and_notes_are_inside(void **state)
         for (int i = 0; i < N * 90; i++) r.x[i] = ((float)byte[i] / 255.0f - mean[i % m]) / deviation[i % m];
         assert_ok(qg_export_bytes(r.net, spec, &file, &bytes));
         assert_int_equal(bytes, qg_net_packed_bytes(r.net) + 8 * (size_t)(m == 1 ? 3 : m) + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
-        assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
-        void *at = aligned_alloc(LINE, memory);
-        assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
-        const size_t work = qg_infer_context_bytes(net, N);
-        void        *context = aligned_alloc(LINE, work);
-        assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, work), QG_INFER_OK);
+        load(&e, file, bytes, "notes");
+        assert_int_equal(qg_infer_run_bytes(e.net, N, byte, scores, e.context, e.bytes), QG_INFER_OK);
         assert_memory_equal(scores, rig_scores(&r, N)->data, sizeof scores);
-        assert_string_equal(qg_infer_note(net, "data"), "cats");
-        assert_string_equal(qg_infer_note(net, "class-names"), notes[1].value);
-        assert_null(qg_infer_note(net, "digest"));
-        free(file), free(at), free(context);
+        assert_string_equal(qg_infer_note(e.net, "data"), "cats");
+        assert_string_equal(qg_infer_note(e.net, "class-names"), notes[1].value);
+        assert_null(qg_infer_note(e.net, "digest"));
+        unload(&e);
+        free(file);
     }
     rig_end(&r);
 }
@@ -437,9 +457,8 @@ static void codes_are_the_same_on_every_path(void **state)
     for (int i = 0; i < COUNT(w) * COUNT(x); i++) {
         const qg_quant weight = tested_quant(&tested_weights[w[i % COUNT(w)]], QG_WEIGHT);
         const qg_quant input  = tested_quant(&tested_inputs[x[i / COUNT(w)]], QG_INPUT);
-        unsigned char *file = NULL;
-        size_t         bytes;
-        float          scores[N * 10] = { 0 };
+        packed         p[PATHS];
+        float          scores[PATHS][N * 10];
         rig            r;
         qg_net        *net = qg_net_new((qg_net_spec){ .height = 9, .width = 8, .channels = 3, .seed = 4 });
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .input = input });
@@ -451,22 +470,16 @@ static void codes_are_the_same_on_every_path(void **state)
         use_path(0);
         assert_true(rig_begin(&r, net, N));
         for (int path = 0; path < PATHS; path++) {
-            unsigned char *same;
-            size_t         n;
-            float          first[N * 10];
-            engine         e;
+            engine e;
             use_path(path);
-            assert_ok(qg_export_bytes(net, (qg_export_spec){ .step = 1, .floats_only = true }, &same, &n));
-            if (path == 0) file = same, bytes = n;
-            assert_true(n == bytes && !memcmp(same, file, n));
-            if (path > 0) free(same);
-            load(&e, net, "paths");
-            memcpy(first, scores, sizeof first);
-            assert_int_equal(qg_infer_run(e.net, N, r.x, scores, e.context, e.bytes), QG_INFER_OK);
-            if (path > 0) assert_memory_equal(scores, first, sizeof scores);
+            pack(&p[path], net, "paths");
+            assert_true(p[path].bytes == p[0].bytes && !memcmp(p[path].file, p[0].file, p[0].bytes));
+            load(&e, p[path].file, p[path].bytes, "paths");
+            assert_int_equal(qg_infer_run(e.net, N, r.x, scores[path], e.context, e.bytes), QG_INFER_OK);
+            assert_memory_equal(scores[path], scores[0], sizeof scores[0]);
             unload(&e);
         }
-        free(file);
+        for (int path = 0; path < PATHS; path++) unpack(&p[path]);
         rig_end(&r);
     }
 }
@@ -482,22 +495,19 @@ static void a_step_of_training_decides_what_has_started(void **state)
         rig r;
         assert_true(rig_begin(&r, small(w, x), N));
         for (uint64_t step = 4; step <= 10; step += 3) {
-            unsigned char  *file;
-            size_t          bytes, memory;
-            float           scores[N * 4];
-            const qg_infer *net;
+            unsigned char *file;
+            size_t         bytes;
+            float          scores[N * 4];
+            engine         e;
             assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .step = step, .floats_only = true }, &file, &bytes));
-            assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
-            void *at = aligned_alloc(LINE, memory);
-            assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
-            const size_t work = qg_infer_context_bytes(net, N);
-            void        *context = aligned_alloc(LINE, work);
-            assert_int_equal(qg_infer_run(net, N, r.x, scores, context, work), QG_INFER_OK);
+            load(&e, file, bytes, "a step of training");
+            assert_int_equal(qg_infer_run(e.net, N, r.x, scores, e.context, e.bytes), QG_INFER_OK);
             qg_tape_begin(r.t, QG_EVAL, 1, step);
             const qg_var *y = qg_net_forward(r.net, r.t, (qg_tensor){ r.image, r.x });
             assert_non_null(y);
             assert_memory_equal(scores, y->data, sizeof scores);
-            free(file), free(at), free(context);
+            unload(&e);
+            free(file);
         }
         rig_end(&r);
     }

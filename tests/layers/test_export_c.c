@@ -11,6 +11,7 @@
 #include "layers/export/export.h"
 #include "layers/models/text.h"
 #include "quant/schemes/formulas.h"
+#include "tests/support/environment.h"
 #include "tests/support/exported.h"
 #include "tests/support/nets.h"
 #include "tests/support/room.h"
@@ -92,7 +93,7 @@ static void nets_of_every_sort_are_exact(void **state)
 {
     static const int steps[EXPORTED_SORTS] = { 101, 23, 2, 0 };
     for (exported_sort sort = 0; sort < EXPORTED_SORTS; sort++) {
-        const int step = getenv("QGRAD_EVERY") ? 1 : steps[sort], n = step ? exported_count(sort) : 0;
+        const int step = every_combination() ? 1 : steps[sort], n = step ? exported_count(sort) : 0;
         for (int i = 0; i < n; i += step) {
             char what[WHAT_BYTES];
             rig  r;

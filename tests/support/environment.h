@@ -2,6 +2,8 @@
 #ifndef ENVIRONMENT_H
 #define ENVIRONMENT_H
 
+#include <stdbool.h>
+
 #include "core/kernels/cpu.h"
 
 /* Sanitizers need terabytes of addresses and threads of their own, so no test limits those. */
@@ -22,6 +24,9 @@ void set_variable(const char *name, const char *value);
 
 /* The teardown of every test that changes one: restores all variables. */
 int  restore_variables(void **state);
+
+/* QGRAD_EVERY is set: a test takes every combination of shapes, schemes and choices, not a part in which each occurs. */
+bool every_combination(void);
 
 /* The paths of core/kernels/cpu.h, the narrowest first.  use_path(i) sets QGRAD_CPU; a path that the machine lacks
  * selects its widest one. */
