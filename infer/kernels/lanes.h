@@ -318,11 +318,7 @@ static inline vi add_products(vi sum, vi x, vi w)
 /* For tests.  The compiler takes minutes if tiles have this loop. */
 static __attribute__((noinline, unused)) vi add_products(vi sum, vi x, vi w)
 {
-    uint8_t a[4 * VL];
-    int8_t  b[4 * VL];
-    memcpy(a, &x, sizeof a);
-    memcpy(b, &w, sizeof b);
-    for (int k = 0; k < 4 * VL; k++) sum[k / 4] += (int32_t)a[k] * b[k];
+    for (int k = 0; k < 32; k += 8) sum = (vi)((vu)sum + ((vu)x << (24 - k) >> 24) * (vu)((vi)((vu)w << (24 - k)) >> 24));
     return sum;
 }
 #endif

@@ -201,11 +201,11 @@ static void test_a_budget_pauses_a_sweep(void **state)
 /* Both print the whole table, and each run is trained once. */
 static void test_two_sweeps_share_the_work(void **state)
 {
-    static const char line[] = SWEEP "--epochs 8 --weight twn,binary --seed 1..2 --out both";
+    static const char line[] = SWEEP "--epochs 2 --weight twn,binary --seed 1..2 --out both";
     for (int i = 0; i < 3; i++)
         run_shell("rm -rf both; %s %s >1 2>1e & %s %s >2 2>2e; two=$?; wait $! && test $two = 0 && cmp 1 2 && "
                   "grep -q '^binary .* 2/2' 1 && ! ls both/*.log 2>&-", program, line, program, line);
-    assert_status("train --model lenet5 " SET_ "--epochs 8 --weight binary --seed 2 --out alone --json", 0);
+    assert_status("train --model lenet5 " SET_ "--epochs 2 --weight binary --seed 2 --out alone --json", 0);
     assert_same_run("both/weight=binary-seed-2", "alone");
 }
 
