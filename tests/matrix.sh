@@ -5,7 +5,7 @@
 # A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
 set -u
 build=${1:-build}
-every='gcc clang compilers asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl python api debian one-core nobody de_DE tr_TR other'
+every='gcc every clang compilers asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl python api debian one-core nobody de_DE tr_TR other'
 log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
@@ -29,15 +29,20 @@ tests() { make --no-print-directory test && digests "$build"; }
 # anyway, and those of texts of nets and of memory.  That the command line trains with them, the digests show.
 kernels() {
     QGRAD_CPU=$1 ROOMS='core quant layers optim infer train' \
-        SKIP='test_fma test_conv_kernel test_dense_kernel test_depthwise_kernel test_kernels test_export
+        SKIP='test_fma test_conv_kernel test_dense_kernel test_depthwise_kernel test_kernels test_export test_evaluate
               test_canonical test_text test_heap test_exhausted' tests
 }
 # Tests with the compilers of this machine, in another build.
 tests_in() { name=$1; shift; make --no-print-directory BUILD="$build/$name" "$@" test && digests "$build/$name"; }
-# Four checks look at the accuracy, the speed and the output of programs that other tests run under the sanitizers as well.
+# The tests that leave out combinations, with all of them; make check-c does so for nets in C.
+every() {
+    QGRAD_EVERY=1 ONLY=$(grep -lE 'every_combination|QGRAD_EVERY' tests/*/test_*.c tests/checks/*.sh | grep -v test_export_c |
+        sed 's,.*/,,; s,\..*,,' | tr '\n' ' ') make --no-print-directory test
+}
+# Three checks look at the speed and the output of programs that other tests run under the sanitizers as well.
 sanitized() {
     name=$1; shift
-    SKIP='check_accuracy check_bench check_course check_nets' make --no-print-directory BUILD="$build/$name" CFLAGS="$FLAGS" "$@" test
+    SKIP='check_bench check_course check_nets' make --no-print-directory BUILD="$build/$name" CFLAGS="$FLAGS" "$@" test
 }
 # Every compiler, without and with each optimization, ends in the same digests.
 compilers() {
@@ -117,10 +122,10 @@ tiny_on() {
 }
 
 # All sources of the library compile with another compiler, the tests of the engine and of exp, log, .. run, and
-# examples/tiny.c is the same: engine_on NAME CC [EMULATOR..].  What the headers of other libraries declare does not depend
+# examples/tiny.c is the same: engine_on NAME CC CFLAGS [EMULATOR..].  What the headers of other libraries declare does not depend
 # on the system, so those of this one serve; tests/support/small has what the tests need of cmocka.
 engine_on() {
-    name=$1 cross=$2; shift 2
+    name=$1 cross=$2 flags=$3; shift 3
     has "$cross" || { skip "no $cross"; return; }
     [ $# -eq 0 ] || has "$1" || { skip "no $1"; return; }
     mkdir -p "$log/$name/include"
@@ -130,14 +135,14 @@ engine_on() {
         [ -z "$at" ] || ln -sf "$at" "$log/$name/include/"
     done
     tests_of_engine=$(for f in tests/infer/test_*.c tests/core/test_functions.c; do echo "$build/$name/${f%.c}"; done)
-    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" CC="$cross" BUILD="$build/$name" WERROR=-Werror BLAS_INC= \
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" CC="$cross" CFLAGS="$flags" BUILD="$build/$name" WERROR=-Werror BLAS_INC= \
         CPPFLAGS="-Itests/support/small -isystem $log/$name/include" CMOCKA= "$build/$name/libqgrad.a" "$build/$name/libqgrad_infer.a" $tests_of_engine || return 1
     for program in $tests_of_engine; do "$@" "$program" || return 1; done
     tiny_on "$name" "$cross" "$@"
 }
 
-aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
-musl() { engine_on musl musl-gcc; }
+aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc '-O3 -g0' qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
+musl() { engine_on musl musl-gcc '-O1 -g0'; }          # kernels take three times as long with -O3, and do not know the library
 
 # The Python package against NumPy's formulas and the command line.
 python() {
@@ -166,7 +171,8 @@ debian() {
 row() {
     case $1 in
     gcc)        tests ;;
-    clang)      has clang || { skip 'no clang'; return; }; tests_in clang CC=clang ;;
+    every)      every ;;
+    clang)      has clang || { skip 'no clang'; return; }; SKIP='check_bench check_course check_nets test_fetch' tests_in clang CC=clang ;;
     asan)       sanitized asan SANITIZE="$SANITIZERS" ;;
     asan-clang) has clang || { skip 'no clang'; return; }; sanitized asan-clang CC=clang SANITIZE="$SANITIZERS" ;;
     tsan)       sanitized tsan SANITIZE=-fsanitize=thread ;;

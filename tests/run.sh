@@ -3,7 +3,8 @@
 # core at a time (JOBS).  Prints the failures and ends with "N passed, M failed", where N counts test
 # functions.  A file that a test leaves in the temporary directory is a failure, too.
 # With QGRAD_CPU=avx2 or baseline, everything runs on those kernels.  ROOMS='core quant' runs the tests of these rooms,
-# of which checks is one, and SKIP='test_fma check_bench' leaves some out.
+# of which checks is one, ONLY='test_fma check_bench' runs these, and SKIP leaves some out.  With QGRAD_EVERY=1, tests take
+# every combination (tests/support/environment.h).
 build=${1:-build}
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 QGRAD=${QGRAD:-$build/qgrad}
@@ -38,6 +39,7 @@ names() {
     for file; do
         room=$(basename "${file%/*}") name=$(basename "${file%.*}")
         case " ${ROOMS:-$room} " in *" $room "*) ;; *) continue ;; esac
+        case " ${ONLY:-$name} " in *" $name "*) ;; *) continue ;; esac
         case " $(echo ${SKIP:-}) " in *" $name "*) ;; *) echo "$name" ;; esac
     done
 }
@@ -45,8 +47,11 @@ sources=$(names tests/*/test_*.c)
 checks=$(names tests/checks/check_*.sh)
 conformance=$(names tests/quant/conformance.c)
 
-# Records the output and status of a program; a program that never ran has no status and has failed.
-printf '%s\n' $conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
+# Records the output and status of a program; a program that never ran has no status and has failed.  The longest begin, so
+# that no core is idle in the end.
+printf '%s\n' $conformance $checks $sources |
+    awk '{ print !/^(test_(export|cli_sweep|cli_tiny|kernels|fit|cli_train|fetch|ranks)|check_(examples|course|install|bench))$/, $0 }' |
+    sort -s -n -k 1,1 | cut -d ' ' -f 2 | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
     case $1 in
     conformance) "$BUILD/tests/quant/$1" tests/golden/*.json ;;
     check_*) sh "tests/checks/$1.sh" ;;

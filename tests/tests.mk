@@ -52,7 +52,7 @@ endif
 
 check-rest:   ## make check without make test
 	+@$(MAKE) --no-print-directory deps CHECK=1
-	+@ROWS="clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
+	+@ROWS="every clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
 	+@$(MAKE) --no-print-directory check-ranks
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
