@@ -318,7 +318,7 @@ static inline vi add_products(vi sum, vi x, vi w)
 /* For tests.  The compiler takes minutes if tiles have this loop. */
 static __attribute__((noinline, unused)) vi add_products(vi sum, vi x, vi w)
 {
-    for (int k = 0; k < 32; k += 8) sum = (vi)((vu)sum + ((vu)x << (24 - k) >> 24) * (vu)((vi)((vu)w << (24 - k)) >> 24));
+    for (int k = 24; k >= 0; k -= 8) sum = (vi)((vu)sum + ((vu)x << k >> 24) * (vu)((vi)((vu)w << k) >> 24));
     return sum;
 }
 #endif

@@ -312,7 +312,8 @@ static void every_scheme_in_every_role_is_evaluated_by_definition(void **state)
             for (int x = 0; x < TESTED_INPUTS; x++) {
                 const int i = (w * 5 + x * 7 + path) % COUNT(shapes);
                 if (every_combination() || (w + x / 3) % PATHS == path)
-                    check(&tested_weights[w], &tested_inputs[x], shapes[i], (w + x) % 3 == 0, (w + x) % 4 == path);
+                    check(&tested_weights[w], &tested_inputs[x], shapes[i], (w + x) % 3 == 0,
+                          (w + x) % 4 == path);
             }
     }
 }
@@ -325,7 +326,8 @@ static void all_shapes_are_evaluated_by_definition(void **state)
         for (int i = 0; i < COUNT(shapes); i++)
             for (int k = 0; k < COUNT(w) * COUNT(x); k++)
                 if (every_combination() || (i + k) % PATHS == path)
-                    check(&tested_weights[w[k % COUNT(w)]], &tested_inputs[x[k / COUNT(w)]], shapes[i], k % 2, k % 5 == 0);
+                    check(&tested_weights[w[k % COUNT(w)]], &tested_inputs[x[k / COUNT(w)]], shapes[i], k % 2,
+                          k % 5 == 0);
     }
 }
 

@@ -111,7 +111,8 @@ static void assert_same_bits(const problem *p, int most)
     for (int i = 0; i < COUNT(ranks); i++)
         if (run_ranks(ranks[i], 1 + i % 2, train, (void *)(uintptr_t)p) != one)
             fail_msg("%s: %d ranks end in other bits than one", p->name, ranks[i]);
-    if (most == 16 && run_ranks(1, 3, train, (void *)(uintptr_t)p) != one) fail_msg("%s: three threads end in other bits than one", p->name);
+    if (most == 16 && run_ranks(1, 3, train, (void *)(uintptr_t)p) != one)
+        fail_msg("%s: three threads end in other bits than one", p->name);
 }
 
 static void ranks_change_no_bit(void **state)

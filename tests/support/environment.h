@@ -25,7 +25,7 @@ void set_variable(const char *name, const char *value);
 /* The teardown of every test that changes one: restores all variables. */
 int  restore_variables(void **state);
 
-/* QGRAD_EVERY is set: a test takes every combination of shapes, schemes and choices, not a part in which each occurs. */
+/* QGRAD_EVERY is set: a test takes all combinations of shapes, schemes and choices, not a part with each of them. */
 bool every_combination(void);
 
 /* The paths of core/kernels/cpu.h, the narrowest first.  use_path(i) sets QGRAD_CPU; a path that the machine lacks

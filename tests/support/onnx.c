@@ -409,10 +409,11 @@ static float convolved(const onnx_tensor *x, const onnx_tensor *w, windows g, si
         for (int64_t b = 0; b < g.kw; b++) {
             const int64_t row = i * g.stride - g.top + a, column = j * g.stride - g.left + b;
             if (row < 0 || row >= x->dim[2] || column < 0 || column >= x->dim[3]) continue;
-            const int64_t area = x->dim[2] * x->dim[3], taps = g.kh * g.kw;
-            const double *at = x->data + ((int64_t)image * x->dim[1] + first) * area + row * x->dim[3] + column;
+            const int64_t area = x->dim[2] * x->dim[3], taps = g.kh * g.kw, n = (int64_t)image * x->dim[1] + first;
+            const double *at = x->data + n * area + row * x->dim[3] + column;
             const double *own = w->data + o * w->dim[1] * taps + a * g.kw + b;
-            for (int64_t k = 0; k < w->dim[1]; k++) sum = fmaf((float)own[k * taps], (float)at[k * area], sum);
+            for (int64_t k = 0; k < w->dim[1]; k++)
+                sum = fmaf((float)own[k * taps], (float)at[k * area], sum);
         }
     return sum;
 }
