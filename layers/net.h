@@ -41,7 +41,6 @@ typedef enum qg_initial_weights {
 typedef struct qg_net_spec {
     int      height, width, channels;       /* of one input image */
     uint64_t seed;                          /* of the initial weights */
-    qg_initial_weights initial_weights;
     bool     fold_batchnorm;                /* into the quantized weight before it; see above */
     uint64_t freeze_batchnorm_after;        /* steps; training then uses the running statistics
                                                and no longer updates them.  0: never */
@@ -51,6 +50,7 @@ typedef struct qg_net_spec {
     uint64_t quantize_inputs_after;         /* the same for inputs */
     bool     batchnorm_per_rank;            /* training uses the statistics of each rank's own images (core/dist/ranks.h), so
                                                results depend on the number of ranks; not with fold_batchnorm */
+    qg_initial_weights initial_weights;     /* of products */
 } qg_net_spec;
 
 enum { QG_DEPTHWISE = -1 };

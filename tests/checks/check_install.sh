@@ -66,7 +66,7 @@ cat >"$dir/user.c" <<'C'
 
 int main(void)
 {
-    const qg_net_spec spec = { 1, 1, 4, 0, false, 0, 0, 0, false };
+    const qg_net_spec spec = { 1, 1, 4, 0, false, 0, 0, 0, false, QG_INITIAL_GLOROT };
     qg_net           *net  = qg_net_new(spec);
     qg_net_relu(net);
     const int failed = qg_net_build(net) ? 0 : qg_print_error("user");
