@@ -332,7 +332,9 @@ def whole():
 
 def interrupted(code):
     """How a process ends that gets SIGINT once it has printed a line."""
-    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.argv[1:] = %r; sys.path.insert(0, %r)\nfrom test_mistakes import *\n%s"
+    # A shell ignores SIGINT in what it runs in the background, and so would the child.
+    child = subprocess.Popen([sys.executable, "-c", "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                              "sys.argv[1:] = %r; sys.path.insert(0, %r)\nfrom test_mistakes import *\n%s"
                               % ([PROGRAM], os.path.dirname(os.path.abspath(__file__)), code)],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     child.stdout.readline()
