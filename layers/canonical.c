@@ -80,9 +80,9 @@ static qg_status put_fields(FILE *out, const qg_key *keys, const qg_field *field
     qg_keys_print(NULL, keys, value, text, sizeof text);
     const qg_status s = qg_keys_parse(NULL, *text ? text : NULL, keys, same);
     for (int i = 0; i < n && !s; i++) {
-        double kept = 0;
-        set_field(&kept, (qg_field){ fields[i].is, 0 }, same[i]);
-        kept = field(&kept, (qg_field){ fields[i].is, 0 });
+        union { int whole; bool flag; float real; uint64_t steps; } room = { .steps = 0 };
+        set_field(&room, (qg_field){ fields[i].is, 0 }, same[i]);
+        const double kept = field(&room, (qg_field){ fields[i].is, 0 });
         if (memcmp(&kept, &value[i], sizeof kept))
             return qg_fail(QG_EARG, "%s is %g, which has no text", keys[i].name, value[i]);
     }

@@ -142,7 +142,7 @@ engine_on() {
 }
 
 aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc '-O3 -g0' qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
-musl() { engine_on musl musl-gcc '-O2 -g0'; }          # with -O3 kernels take longer, and do not know the library
+musl() { engine_on musl musl-gcc '-O3 -g0'; }
 
 # The Python package against NumPy's formulas and the command line.
 python() {
