@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(root, "examples", "python"))
+sys.path.insert(0, os.path.join(root, "python"))
 import qgrad  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -156,7 +156,7 @@ def check(make, model, shape, statistics, options, directory):
     x = (x - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(deviation).view(-1, 1, 1)
     with torch.no_grad():
         theirs = net(x).numpy()
-    ours = qgrad.Net(packed).run(images).reshape(theirs.shape)
+    ours = qgrad.Net(packed).predict(images).reshape(theirs.shape)
     error, size = np.abs(ours - theirs).max(), np.abs(theirs).max()
     assert error <= LIMIT * size, "scores up to %g differ by up to %g" % (size, error)
     return "%-16s scores up to %.3g, differences up to %.2g" % ("", size, error)
