@@ -107,14 +107,12 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 {
     const qg_slot *slot     = v->slot;
     const size_t   channels = (size_t)x.shape.n;
-    const float   *learned[QG_MAX_LEARNED] = { NULL };
     int32_t       *code = malloc(2 * v->count * sizeof *code);
     float         *scale = malloc(channels * sizeof *scale);
     qg_codes       codes = { .code = code, .scale = scale };
     qg_status      s     = code && scale ? QG_OK : qg_fail(QG_EMEM, "out of memory");
-    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
     if (!s)
-        v->has_codes = !qg_encode(slot->q, x, learned, &codes);
+        v->has_codes = !qg_slot_encode(slot, x, &codes);
     if (!s && v->has_codes) {
         v->bits   = codes.bits;
         v->scales = codes.n_scale;

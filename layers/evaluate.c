@@ -13,11 +13,6 @@ static const qg__codes no_codes = { 0 };
 
 /* --- codes ---------------------------------------------------------------------------------- */
 
-static void learned_of(const qg_slot *slot, const float *learned[QG_MAX_LEARNED])
-{
-    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
-}
-
 static qg__codes from_set(qg_code_set s)
 {
     return s.count <= MOST_CODES ? (qg__codes){ s.lowest, s.step, s.count } : no_codes;
@@ -26,11 +21,9 @@ static qg__codes from_set(qg_code_set s)
 /* The codes of n <= 2 numbers. */
 static qg_status encode(const qg_slot *slot, int n, const float *x, int32_t *code, qg_code_set *set, float *scale)
 {
-    const float *learned[QG_MAX_LEARNED];
     float        copy[2] = { x[0], x[n - 1] }, negative[2];
     qg_codes     out     = { .code = code, .scale = scale, .negative = negative };
-    learned_of(slot, learned);
-    const qg_status s = qg_encode(slot->q, (qg_tensor){ { 1, 1, 1, n }, copy }, learned, &out);
+    const qg_status s = qg_slot_encode(slot, (qg_tensor){ { 1, 1, 1, n }, copy }, &out);
     *set              = out.two_sided ? (qg_code_set){ 0 } : out.set;
     return s;
 }
@@ -307,11 +300,9 @@ static void put_zeros(size_t rows, size_t n, float *w)
 /* The codes of the weight as floats, and its scales. */
 static qg_status encode_weight(const qg_product *p, qg_tensor w, buffers r, qg__evaluation *e)
 {
-    const float *learned[QG_MAX_LEARNED];
     const size_t n   = (size_t)w.shape.n;
     qg_codes     out = { .code = (int32_t *)(void *)r.w, .scale = r.scale, .negative = r.negative };
-    learned_of(&p->weight_slot, learned);
-    const qg_status s = qg_encode(p->weight_slot.q, w, learned, &out);
+    const qg_status s = qg_slot_encode(&p->weight_slot, w, &out);
     if (s) return qg_fail(s, "%s: %s", p->layer.name, qg_errmsg());
     as_floats(qg_count(w.shape), r.w);
     for (size_t o = (size_t)out.n_scale; o < n; o++) {

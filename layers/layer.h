@@ -147,6 +147,10 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself for {0} */
 
+/* Codes and scales of x, with what the slot has learned; requires qg_has_codes(slot->q).  Fails as qg_encode. */
+QG_MUST_CHECK
+qg_status qg_slot_encode(const qg_slot *slot, qg_tensor x, qg_codes *out);
+
 /* --- files of other programs ------------------------------------------------------------------ */
 
 /* What a node computes; and the numbers it has, one list after another, each with a value for every

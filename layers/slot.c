@@ -80,6 +80,13 @@ static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
         learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
 }
 
+qg_status qg_slot_encode(const qg_slot *slot, qg_tensor x, qg_codes *out)
+{
+    const float *learned[QG_MAX_LEARNED];
+    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
+    return qg_encode(slot->q, x, learned, out);
+}
+
 qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
 {
     qg_var *learned[QG_MAX_LEARNED];

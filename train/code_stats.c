@@ -10,11 +10,8 @@ enum { NARROW_BITS = 7 };
 static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits, qg_code_set *set)
 {
     const qg_slot *slot = qg_layer_slot(row->layer, QG_WEIGHT);
-    const float   *learned[QG_MAX_LEARNED] = { NULL };
-    for (int i = 0; i < QG_MAX_LEARNED; i++)
-        if (slot->param[i]) learned[i] = slot->param[i]->value;
     qg_codes        out    = { .code = codes, .scale = row->scale };
-    const qg_status status = qg_encode(slot->q, qg_layer_weight(row->layer, row->folded), learned, &out);
+    const qg_status status = qg_slot_encode(slot, qg_layer_weight(row->layer, row->folded), &out);
     *bits = out.bits;
     *set  = out.set;
     return status;

@@ -29,11 +29,9 @@ qg_run_weight qg_run_weight_at(qg_run *r, int i)
 
 static qg_status encode(const qg_slot *slot, qg_tensor w, int32_t *code, int *bits)
 {
-    const float    *learned[QG_MAX_LEARNED] = { NULL };
-    qg_codes        codes = { .code = code, .scale = malloc((size_t)w.shape.n * sizeof *codes.scale) };
+    qg_codes codes = { .code = code, .scale = malloc((size_t)w.shape.n * sizeof *codes.scale) };
     if (!codes.scale) return qg_fail(QG_EMEM, "out of memory for %d scales", w.shape.n);
-    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
-    const qg_status status = qg_encode(slot->q, w, learned, &codes);
+    const qg_status status = qg_slot_encode(slot, w, &codes);
     free(codes.scale);
     if (!status) *bits = codes.bits;
     return status;

@@ -280,7 +280,7 @@ static found check(rig *r, int set, const char *what)
     if (set & ONNX) check_onnx(r, &p.records, of_net, what);
     for (int i = 0; i < CHOICES; i++)
         if (set >> i & 1) f = check_choice(r, &p, choices[i], of_net, 1 + (turn + i) % (r->image.n - 1), what);
-    if (turn++ % 8 == 0) {
+    if (turn++ % 8 == 0 || every_combination()) {
         load(&e, p.file, p.bytes, what);
         check_refusals(r, &e);
         unload(&e);
