@@ -45,4 +45,6 @@ void qg__min_max(qg_split c, size_t first, size_t n, const float *x, float *lo, 
 void qg__percentiles(qg_split c, size_t first, size_t n, const float *x, double percentile, float *lo,
                      float *hi);
 
+float qg__percentile_abs(size_t n, const float *x, double percentile);         /* hi of |x| */
+
 #endif

@@ -17,6 +17,7 @@ typedef struct span {
     const float *x;
     float       *lo, *hi;
     double       percentile;
+    uint32_t     counted;       /* the bits of a number that percentiles look at: all, or all but the sign */
 
     const qg_reduce_kernels *kernels;
 } span;
@@ -93,10 +94,11 @@ typedef struct digits {
     uint32_t count[2][DIGITS];
 } digits;
 
-static uint32_t ordered(float v)
+static uint32_t ordered(float v, uint32_t counted)
 {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
+    bits &= counted;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
@@ -108,18 +110,19 @@ static float unordered(uint32_t key)
     return v;
 }
 
-static void count_first(size_t n, const float *x, int shift, digits *d)
+static void count_first(size_t n, const float *x, uint32_t counted, int shift, digits *d)
 {
     /* Two counts in turns: reading a count just written is slow, and relu gives many equal zeros. */
     for (size_t i = 0; i < n; i++)
-        if (x[i] == x[i]) d->count[i & 1][ordered(x[i]) >> shift]++;
+        if (x[i] == x[i]) d->count[i & 1][ordered(x[i], counted) >> shift]++;
 }
 
-static void count_next(size_t n, const float *x, int shift, const selection both[2], digits *d)
+static void count_next(size_t n, const float *x, uint32_t counted, int shift, const selection both[2],
+                       digits *d)
 {
     for (size_t i = 0; i < n; i++) {
         if (x[i] != x[i]) continue;
-        const uint32_t key = ordered(x[i]);
+        const uint32_t key = ordered(x[i], counted);
         const size_t   digit = (key >> shift) & (DIGITS - 1);
         /* The low one may be a zero of a relu, which branches predict badly; the high one is rare. */
         d->count[0][digit] += ((key ^ both[0].prefix) & both[0].mask) == 0;
@@ -148,8 +151,8 @@ static void count_slice(void *context, int slice, int worker)
         const size_t m = qg__smaller(first + n - at, QG_CHUNK);
         float        part[QG_CHUNK];
         const float *x = qg__part(k->s->c, k->channel, at, m, k->s->x, part);
-        if (k->both->mask == 0) count_first(m, x, k->shift, d);
-        else count_next(m, x, k->shift, k->both, d);
+        if (k->both->mask == 0) count_first(m, x, k->s->counted, k->shift, d);
+        else count_next(m, x, k->s->counted, k->shift, k->both, d);
     }
 }
 
@@ -214,11 +217,22 @@ static void channels_percentiles(void *context, size_t first, size_t n)
 void qg__percentiles(qg_split c, size_t first, size_t n, const float *x, double percentile, float *lo,
                      float *hi)
 {
-    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .percentile = percentile };
+    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .percentile = percentile,
+               .counted = UINT32_MAX };
     if (c.depth != 1) {
         qg__in_blocks(n, 1, channels_percentiles, &s);
         return;
     }
     digits slice[PARTS];
     channel_percentiles(&s, 0, PARTS, slice);
+}
+
+float qg__percentile_abs(size_t n, const float *x, double percentile)
+{
+    float  lo, hi;
+    span   s = { .c = { 1, 1, n }, .x = x, .lo = &lo, .hi = &hi, .percentile = percentile,
+                 .counted = INT32_MAX };
+    digits slice[PARTS];
+    channel_percentiles(&s, 0, PARTS, slice);
+    return hi;
 }
