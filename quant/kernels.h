@@ -32,10 +32,21 @@ typedef struct qg__surrogate_kernels {
 
 QG_DECLARE_KERNELS(qg__surrogate_kernels, qg__surrogate);
 
-/* quant/noise_kernel.c: u[i] = qg_uniform(key, first + i), and y[i] = 1 if that is below (x[i] + 1) / 2, else -1. */
+/* Codes of gradients times a step.  With v = x / range most, clipped to -most .. most, the code is floor(v),
+ * plus 1 if the draw is below v - floor(v); without draws it is v rounded to even.  It is never -0. */
+typedef struct qg__stochastic {
+    float    range, most;       /* range > 0; if it is not finite, nor is y */
+    float    step;
+    bool     draws, adds;       /* adds: y += */
+    uint64_t key;
+} qg__stochastic;
+
+/* quant/noise_kernel.c: u[i] = qg_uniform(key, first + i); y[i] = 1 if that is below (x[i] + 1) / 2, else -1;
+ * and the above with the same draws. */
 typedef struct qg__noise_kernels {
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
     void (*stochastic_sign)(size_t n, const float *x, uint64_t key, size_t first, float *y);
+    void (*stochastic)(const qg__stochastic *f, size_t n, const float *x, size_t first, float *y);
 } qg__noise_kernels;
 
 QG_DECLARE_KERNELS(qg__noise_kernels, qg__noise);

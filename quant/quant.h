@@ -218,6 +218,16 @@ typedef struct qg_dorefa_gradient_spec {
 } qg_dorefa_gradient_spec;
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
 
+/* Quantizes dL/dy of a product to codes -n .. n times one step for the batch, n = 2^(bits-1) - 1, rounded at
+ * random.  The forward pass is unchanged.                             quant/schemes/stochastic_gradient.c */
+typedef struct qg_stochastic_gradient_spec {
+    int   bits;                 /* 2 .. 8; 0: 8 */
+    bool  no_noise;             /* for experiments: to the nearest code, ties to even, which is biased */
+    float percentile;           /* of |dL/dy|, 50 < percentile <= 100: it becomes code n, larger values are
+                                   clipped.  0: 100, the largest */
+} qg_stochastic_gradient_spec;
+qg_quant qg_stochastic_gradient(qg_stochastic_gradient_spec spec);
+
 /* --- ranges and steps, learned or observed -------------------------------------------------- */
 
 /* The source of fake_quant's range. */

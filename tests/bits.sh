@@ -299,6 +299,9 @@ trainings() {
     # Gradients.
     t g-dorefa $L --weight dorefa:bits=1 --input dorefa:bits=2 --gradient dorefa:bits=6
     t g-dorefa-quiet $L --gradient dorefa:bits=4,noise=off
+    t g-stochastic $L --weight twn --input fake_quant:range=observed --gradient stochastic
+    t g-stochastic-clip $L --gradient stochastic:bits=3,percentile=99
+    t g-stochastic-quiet $L --gradient stochastic:noise=off
 
     # Nets.
     t lenet5-xnor --model lenet5-xnor --data mnist --data-dir ../digits --weight xnor --input xnor

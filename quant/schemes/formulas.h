@@ -13,7 +13,7 @@ extern const qg_scheme qg__sign_scheme, qg__xnor_activation_scheme, qg__dorefa_a
                        qg__adabin_input_scheme;
 extern const qg_scheme qg__fake_quant_scheme, qg__lsq_scheme, qg__pact_scheme, qg__linear_scheme, qg__unit_scheme,
                        qg__qdq_scheme;
-extern const qg_scheme qg__dorefa_gradient_scheme;
+extern const qg_scheme qg__dorefa_gradient_scheme, qg__stochastic_gradient_scheme;
 
 /* threshold mean|w| */
 float qg__twn_delta(qg_span w, float threshold);

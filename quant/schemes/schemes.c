@@ -12,7 +12,7 @@ const qg_scheme *const qg_schemes[] = {
     &qg__sign_scheme, &qg__xnor_activation_scheme, &qg__dorefa_activation_scheme, &qg__fake_quant_scheme,
     &qg__lsq_scheme,  &qg__pact_scheme,            &qg__linear_scheme,            &qg__unit_scheme,
     &qg__qdq_scheme,  &qg__adabin_input_scheme,
-    &qg__dorefa_gradient_scheme,
+    &qg__dorefa_gradient_scheme, &qg__stochastic_gradient_scheme,
     NULL,
 };
 

@@ -113,6 +113,7 @@ static void test_what_schemes_remember_survives_a_stop(void **state)
         "--epochs 3 --weight bop --optimizer bop --gamma 1e-3 --input xnor --first-last float "
         "--layer fc2:weight=bop",
         "--epochs 3 --weight binaryconnect:draw=stoch --gradient dorefa --input pact",
+        "--epochs 3 --weight twn --gradient stochastic --layer fc1:gradient=stochastic:bits=4,percentile=99",
         "--epochs 3 --weight fake_quant --fold-batchnorm --freeze-batchnorm-after 14",
         "--epochs 3 --weight bnn:surrogate=annealed-tanh --input sign:surrogate=annealed-tanh",
     };

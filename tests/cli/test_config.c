@@ -180,7 +180,8 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("weight = \"sign\"",
                    "sign is a scheme for inputs, not for weights; available: float, twn, binary,");
     assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; available: float, sign,");
-    assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; available: float, dorefa");
+    assert_refused("gradient = \"lsq\"",
+                   "lsq is a scheme for weights, inputs, not for gradients; available: float, dorefa, stochastic");
     assert_refused("weight = \"four\"", "unknown scheme 'four' for weights; available: float, twn, binary,");
     assert_refused("weight = \"twn:\"", "twn: unknown option ''; available: as, threshold");
     assert_refused("weight = \"twn:treshold=1\"", "twn: unknown option 'treshold'; available: as, threshold");
@@ -446,6 +447,11 @@ static void test_options_reach_the_constructors(void **state)
                                             .surrogate    = qg_surrogate_identity() }));
     assert_same_quant("dorefa:bits=4,noise=off", g,
                       qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 4, .no_noise = true }));
+    assert_same_quant("stochastic", g, qg_stochastic_gradient((qg_stochastic_gradient_spec){ 0 }));
+    assert_same_quant("stochastic:bits=4,noise=off,percentile=99.99", g,
+                      qg_stochastic_gradient((qg_stochastic_gradient_spec){ .bits       = 4,
+                                                                            .no_noise   = true,
+                                                                            .percentile = 99.99f }));
 }
 
 static void test_options_that_contradict_each_other_are_refused(void **state)

@@ -178,7 +178,8 @@ def test_torch():
     last = (0, 2, 3, 1)
     for scheme, role in (("ttq", "weight"), ("lsq:bits=4", "weight"), ("xnor", "weight"), ("dorefa:bits=2", "weight"),
                          ("fake_quant:range=learned,per-channel=yes", "weight"), ("lsq:bits=2", "input"), ("pact:bits=3", "input"),
-                         ("fake_quant:range=observed", "input"), ("sign", "input"), ("dorefa:bits=6", "gradient")):
+                         ("fake_quant:range=observed", "input"), ("sign", "input"), ("stochastic", "gradient"),
+                         ("dorefa:bits=6", "gradient")):
         shape = (8, 4, 3, 3)
         module, z = qgrad.torch.Quantizer(scheme, shape, role), qgrad.Quantizer(scheme, (8, 3, 3, 4), role)
         for _ in range(3):                              # learned values begin in the first step, ranges move in the others

@@ -17,6 +17,7 @@ static const struct {
     { "dorefa_weight", "dorefa", QG_WEIGHT },
     { "dorefa_activation", "dorefa", QG_INPUT },
     { "dorefa_gradient", "dorefa", QG_GRADIENT },
+    { "stochastic_gradient", "stochastic", QG_GRADIENT },
     { "fake_quant", "fake_quant", QG_INPUT },
     { "lsq", "lsq", QG_INPUT },
     { "pact", "pact", QG_INPUT },

@@ -92,7 +92,7 @@ static void terms_see_every_element_once(void **state)
 /* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
 struct results {
     double sum, above, terms, row;
-    float  max, tanh[MOST], uniform[MOST], slopes[7][MOST], signs[MOST];
+    float  max, tanh[MOST], uniform[MOST], slopes[7][MOST], signs[MOST], rounded[MOST];
     float  span[2], least[19], most[19];
     double pixels[50], pairs[2];
     size_t kept;
@@ -140,6 +140,8 @@ static void compute(struct results *r)
     QG_KERNELS(qg__form)->tanh_of(MOST, big, r->tanh);
     QG_KERNELS(qg__noise)->uniform(MOST, 9, 5, r->uniform);
     QG_KERNELS(qg__noise)->stochastic_sign(MOST, big, 9, 5, r->signs);
+    const qg__stochastic f = { .range = 1.5f, .most = 7, .step = 0.25f, .draws = true, .key = 9 };
+    QG_KERNELS(qg__noise)->stochastic(&f, MOST, big, 5, r->rounded);
     compute_reductions(r);
     compute_slopes(r);
 }
@@ -162,6 +164,7 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_same(MOST, other.uniform, first.uniform);
             assert_same(7 * MOST, other.slopes[0], first.slopes[0]);
             assert_same(MOST, other.signs, first.signs);
+            assert_same(MOST, other.rounded, first.rounded);
             assert_same(2, other.span, first.span);
             assert_same(19, other.least, first.least);
             assert_same(19, other.most, first.most);

@@ -390,6 +390,7 @@ static void threads_do_not_matter(void **state)
 {
     const qg_quant none = { 0 }, sign = sign_with((qg_surrogate){ 0 });
     const qg_quant noise = qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 });
+    const qg_quant rounded = qg_stochastic_gradient((qg_stochastic_gradient_spec){ 0 });
     const struct {
         qg_quant weight, input, gradient;
         bool     draws;
@@ -407,6 +408,7 @@ static void threads_do_not_matter(void **state)
         { qg_bop_weight(), sign, none, false },
         { dorefa(1, false), dorefa_activation(2, false), noise, true },
         { dorefa(3, true), dorefa_activation(4, false), none, false },
+        { qg_ste_tern((qg_ste_tern_spec){ 0 }), none, rounded, true },
     };
     for (int i = 0; i < COUNT(rows); i++) {
         print_message("row %d, %s\n", i, rows[i].weight.scheme->name);
