@@ -17,19 +17,12 @@ typedef struct gradcheck_line {
 typedef struct gradcheck_report gradcheck_report;
 void gradcheck_add(gradcheck_report *r, const gradcheck_line *line);
 
-typedef struct gradcheck_table {
-    const char *title;
-    qg_status (*run)(gradcheck_report *r, unsigned role);       /* fails when a check could not be made */
-    unsigned    role;                           /* of schemes */
-} gradcheck_table;
-
-extern const gradcheck_table gradcheck_ops;             /* the ops of core/ops/ops.h */
-extern const gradcheck_table gradcheck_norms;           /* batch norm, alone and folded */
-extern const gradcheck_table gradcheck_weights;         /* every scheme with its options, */
-extern const gradcheck_table gradcheck_inputs;
-extern const gradcheck_table gradcheck_gradients;
-extern const gradcheck_table gradcheck_arrays;          /* functions on arrays */
-extern const gradcheck_table gradcheck_papers;          /* formulas that are no derivatives */
+/* The rows of a table, or those of a role in it.  They fail when a check could not be made. */
+typedef qg_status gradcheck_table(gradcheck_report *r, unsigned role);
+gradcheck_table gradcheck_ops;          /* the ops of core/ops/ops.h, */
+gradcheck_table gradcheck_norms;        /* and batch norm, alone and folded */
+gradcheck_table gradcheck_schemes;      /* every scheme for the role, with its options */
+gradcheck_table gradcheck_papers;       /* formulas that are no derivatives */
 
 /* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre
  * than spread / (n + 1), or to another than twice that. */

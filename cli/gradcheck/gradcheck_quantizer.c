@@ -61,7 +61,6 @@ static float first_value(const char *name)
 static qg_var *quantized(qg_tape *t, const subject *k, qg_var *x, qg_var *const *learned)
 {
     qg_binding b;
-    if (k->plain) return plain_apply(t, k->plain, x, learned);
     if (!k->numbers) return qg_quantize(t, k->q, x, learned);
     if (!x || qg_bind(k->q, k->q.role, x->shape, &b)) return x ? qg_reject(t, QG_EARG, "%s", qg_errmsg()) : NULL;
     b.numbers = k->numbers;
@@ -245,6 +244,6 @@ qg_status quantizer_check(subject *k, gradcheck_line *line)
     line->unstated = !k->q.scheme->surrogate && (k->checked || !named_of(k->q).value);
     if (line->unstated) return QG_OK;
     for (int i = 0; i < qg_learned_count(k->q); i++) k->learned[i] = first_value(k->q.scheme->learned[i].name);
-    const bool apart = !k->checked && !k->plain && !k->against_loss && is_elementwise(k->q);
+    const bool apart = !k->checked && !k->against_loss && is_elementwise(k->q);
     return apart ? check_numbers(k, line) : check_tensor(k, line);
 }

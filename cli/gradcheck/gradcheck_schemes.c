@@ -75,14 +75,12 @@ static qg_status add_row(gradcheck_report *r, subject k)
     return s;
 }
 
-/* Of x, and of the first `learned` numbers that q learns.  Functions on arrays do not scale gradients by how many numbers
- * share what is learned. */
-static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, const plain *f, int learned)
+/* Of x, and of the first `learned` numbers that q learns. */
+static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, int learned)
 {
-    const size_t numbers = !f ? 0 : !q.per_channel ? 1 : q.role == QG_WEIGHT ? TENSOR_ROWS : TENSOR_ROW;
     for (int i = 0; i <= learned; i++) {
         char        name[NAME_BYTES];
-        subject     k  = { .name = name, .q = q, .numbers = numbers, .plain = f, .checked = i };
+        subject     k  = { .name = name, .q = q, .checked = i };
         const char *of = i ? q.scheme->learned[i - 1].name : q.role == QG_WEIGHT ? "w" : "x";
         snprintf(name, sizeof name, "%s: %s", label, of);
         const qg_status s = add_row(r, k);
@@ -104,7 +102,7 @@ static qg_status add_option(gradcheck_report *r, const qg_scheme *scheme, unsign
     qg_quant q;
     snprintf(text, sizeof text, "%s:%s=%s", scheme->name, key->name, qg_key_value(key, value, word));
     if (parsed(text, role, &q) || !q.scheme) return QG_OK;
-    return add_rows(r, text, q, NULL, strcmp(key->name, "surrogate") ? quantizer_learned(q) : 0);
+    return add_rows(r, text, q, strcmp(key->name, "surrogate") ? quantizer_learned(q) : 0);
 }
 
 /* Bits are few, or many; other numbers keep their default. */
@@ -129,7 +127,7 @@ static qg_status add_scheme(gradcheck_report *r, const qg_scheme *scheme, unsign
     const qg_key *keys = qg_scheme_keys(scheme, role);
     qg_quant      q;
     qg_status     s = parsed(scheme->name, role, &q);
-    if (!s) s = add_rows(r, scheme->name, q, NULL, quantizer_learned(q));
+    if (!s) s = add_rows(r, scheme->name, q, quantizer_learned(q));
     for (int k = 0; k < qg_keys_count(keys) && !s; k++) s = add_key(r, scheme, role, &keys[k]);
     return s;
 }
@@ -148,7 +146,7 @@ static qg_status add_loss_rows(gradcheck_report *r, const loss_row *row, size_t 
     return s;
 }
 
-static qg_status run_schemes(gradcheck_report *r, unsigned role)
+qg_status gradcheck_schemes(gradcheck_report *r, unsigned role)
 {
     const qg_scheme *scheme;
     unsigned         use;
@@ -160,30 +158,12 @@ static qg_status run_schemes(gradcheck_report *r, unsigned role)
         qg_quant    q;
         if (combinations[i].role != role) continue;
         s = parsed(text, role, &q);
-        if (!s) s = add_rows(r, text, q, NULL, quantizer_learned(q));
+        if (!s) s = add_rows(r, text, q, quantizer_learned(q));
     }
     return s ? s : add_loss_rows(r, exact, sizeof exact / sizeof *exact, role);
 }
 
-static qg_status run_arrays(gradcheck_report *r, unsigned role)
-{
-    qg_status s = QG_OK;
-    (void)role;
-    for (const plain *f = gradcheck_plain; f->name && !s; f++) {
-        qg_quant q;
-        s = parsed(f->quantizer, f->role, &q);
-        if (!s) s = add_rows(r, f->name, q, f, quantizer_learned(q));
-    }
-    return s;
-}
-
-static qg_status run_papers(gradcheck_report *r, unsigned role)
+qg_status gradcheck_papers(gradcheck_report *r, unsigned role)
 {
     return add_loss_rows(r, papers, sizeof papers / sizeof *papers, role);
 }
-
-const gradcheck_table gradcheck_weights   = { "schemes for weights", run_schemes, QG_WEIGHT };
-const gradcheck_table gradcheck_inputs    = { "schemes for inputs", run_schemes, QG_INPUT };
-const gradcheck_table gradcheck_gradients = { "schemes for gradients", run_schemes, QG_GRADIENT };
-const gradcheck_table gradcheck_arrays    = { "quantizers on arrays", run_arrays, 0 };
-const gradcheck_table gradcheck_papers    = { "formulas as printed", run_papers, QG_WEIGHT };

@@ -1,10 +1,7 @@
 #include "quant/reference/fake_quant.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "core/ops/ops.h"
 #include "quant/engine.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
@@ -104,19 +101,6 @@ static void backward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, 
         dmin[i] = sum[i][0];
         dmax[i] = sum[i][1];
     }
-}
-
-/* Rows of d channels, each with its own range r [d], by the per channel (multiply) rule. */
-static void channels_forward(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x, float *y)
-{
-    for (size_t c = 0; c < d; c += CHUNK) forward_chunk(r + c, qg__smaller(d - c, CHUNK), rows, d, x + c, y + c);
-}
-
-static void channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x, const float *g,
-                              float *dx, double *dmin, double *dmax)
-{
-    for (size_t c = 0; c < d; c += CHUNK)
-        backward_chunk(r + c, qg__smaller(d - c, CHUNK), rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
 }
 
 /* ---- operators with one range ---- */
@@ -287,76 +271,4 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
         }
     }
     return QG_OK;
-}
-
-/* ---- on a tape ---- */
-
-typedef struct saved {
-    size_t              ranges;
-    bool                rows;       /* a range for each row of x, not for each of its columns */
-    qg_fake_quant_range r[];        /* [ranges] */
-} saved;
-
-static void add_sums(const double *sum, qg_var *v)
-{
-    for (size_t i = 0; v->grad && i < qg_count(v->shape); i++) v->grad[i] += (float)sum[i];
-}
-
-static void vars_backward(qg_tape *t, qg_var *y)
-{
-    const saved  *s   = y->saved;
-    const qg_var *x   = y->in[0];
-    const size_t  n   = qg_count(x->shape), d = s->ranges;
-    double       *sum = qg_scratch(t, 2 * d * sizeof *sum);
-    float        *dx  = x->grad ? x->grad : qg_scratch(t, n * sizeof *dx);
-    if (!sum || !dx) return;
-    memset(sum, 0, 2 * d * sizeof *sum);
-    if (!x->grad) memset(dx, 0, n * sizeof *dx);
-    for (size_t i = 0, row = n / d; (d == 1 || s->rows) && i < d; i++)
-        backward(&s->r[i], row, x->data + i * row, y->grad + i * row, dx + i * row, &sum[i], &sum[d + i]);
-    if (d > 1 && !s->rows) channels_backward(s->r, n / d, d, x->data, y->grad, dx, sum, sum + d);
-    add_sums(sum, y->in[1]);
-    add_sums(sum + d, y->in[2]);
-}
-
-static const qg_op vars_op = { .name = "fake_quant_vars", .backward = vars_backward };
-
-static qg_status check_ranges(const qg_var *x, const qg_var *min, const qg_var *max)
-{
-    const qg_shape legal[] = { { 1, 1, 1, 1 }, { 1, 1, 1, x->shape.c }, { x->shape.n, 1, 1, 1 } };
-    char           rows[64] = "";
-    for (int i = 0; i < 3; i++)
-        if (qg_shape_equal(min->shape, legal[i]) && qg_shape_equal(max->shape, legal[i])) return QG_OK;
-    if (x->shape.n > 1) snprintf(rows, sizeof rows, " or " QG_SHAPE_FMT, QG_SHAPE_ARGS(legal[2]));
-    return qg_fail(QG_ESHAPE, "fake_quant_vars: min is " QG_SHAPE_FMT " and max " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " both must be "
-                   QG_SHAPE_FMT "%s" QG_SHAPE_FMT "%s", QG_SHAPE_ARGS(min->shape), QG_SHAPE_ARGS(max->shape),
-                   QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(legal[0]), *rows ? ", " : " or ", QG_SHAPE_ARGS(legal[1]), rows);
-}
-
-static void forward_vars(const saved *s, size_t n, const float *x, float *y)
-{
-    const size_t d = s->ranges, row = n / d;
-    if (d == 1) qg_fake_quant_divide(s->r, n, x, y);
-    else if (!s->rows) channels_forward(s->r, row, d, x, y);
-    for (size_t i = 0; s->rows && i < d; i++) qg_fake_quant_multiply(&s->r[i], row, x + i * row, y + i * row);
-}
-
-qg_var *qg_fake_quant_vars(qg_tape *t, qg_var *x, qg_var *min, qg_var *max, qg_fake_quant_attrs spec)
-{
-    if (!t || !x || !min || !max) return NULL;
-    const qg_status wrong = check_ranges(x, min, max);
-    if (wrong) return qg_reject(t, wrong, "%s", qg_errmsg());
-    const size_t d    = qg_count(min->shape);
-    qg_var      *y    = qg_record(t, &vars_op, x->shape, x, min, max);
-    saved       *kept = y ? qg_save(t, y, sizeof *kept + d * sizeof *kept->r) : NULL;
-    if (!kept) return NULL;
-    kept->ranges = d;
-    kept->rows   = min->shape.n > 1;
-    for (size_t i = 0; i < d; i++) {
-        const qg_status s = qg_fake_quant_nudge(spec, min->data[i], max->data[i], &kept->r[i]);
-        if (s && d == 1) return qg_reject(t, s, "fake_quant_vars: %s", qg_errmsg());
-        if (s) return qg_reject(t, s, "fake_quant_vars, channel %zu: %s", i, qg_errmsg());
-    }
-    forward_vars(kept, qg_count(x->shape), x->data, y->data);
-    return y;
 }

@@ -116,16 +116,4 @@ void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float 
  *     code = round(y / scale) + zero_point;  the zero point for NaN */
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
 
-/* ---- on a tape ---- */
-
-/* x on the levels between the vars min and max: TensorFlow's fake_quant_with_min_max_vars, or with several ranges
- * fake_quant_with_min_max_vars_per_channel.  Values and gradients have the bits of the operators of that name.  The gradients of min and max are plain sums over x, so they need small learning rates; the
- * scheme fake_quant divides them by the square root of the number of terms unless gradient=sum, and keeps its range legal.
- *
- * Shapes   x [n,h,w,c]; min and max both [1,1,1,1], one range; [1,1,1,c], one for each index of the last axis, as in
- *          TensorFlow; or [n,1,1,1], one for each of the first, which is the output channel of a weight.  Result like x.
- * Range    min <= max.  A range without 0 is shifted until it has it; min = max = 0 gives zeros and dx = dy.
- * Fails    QG_ESHAPE; QG_EARG: spec.num_bits, or a range that qg_fake_quant_nudge refuses. */
-qg_var *qg_fake_quant_vars(qg_tape *t, qg_var *x, qg_var *min, qg_var *max, qg_fake_quant_attrs spec);
-
 #endif
