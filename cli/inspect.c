@@ -49,20 +49,6 @@ typedef struct inspection {
     qg_tape   *tape;
 } inspection;
 
-/* Checkpoints of older versions do not record the size of images, which the test images then tell or, if their directory is
- * unknown, the run has the published size. */
-static qg_status load(inspection *e)
-{
-    const char *dir = config_text(e->asked, "data-dir");
-    if (!qg_run_classes(e->run) && !qg_run_config(e->run)) {
-        qg_loader *test = qg_run_test(e->run, (qg_run_test_spec){ .dir = dir });
-        if (!test && (dir || qg_run_get(e->run, "data-dir"))) return qg_errcode();
-        qg_loader_free(test);
-    }
-    e->tape = qg_run_net(e->run) ? qg_tape_new() : NULL;
-    return e->tape ? QG_OK : qg_errcode();
-}
-
 /* --- measuring ---------------------------------------------------------------------------- */
 
 static int by_code(const void *a, const void *b)
@@ -443,8 +429,8 @@ static int inspect(inspection *e, const char *dir)
     if (!dir) dir = asked;
     e->run = qg_run_open(dir, config_flag(e->asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     if (!e->run) return qg_print_error("qgrad inspect");
-    qg_status status = load(e);
-    if (!status) status = print_all(e);
+    e->tape = qg_run_net(e->run) ? qg_tape_new() : NULL;
+    const qg_status status = e->tape ? print_all(e) : qg_errcode();
     return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
 }
 
@@ -459,7 +445,7 @@ static int inspect_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "data-dir" }, { "run", "the run directory, or a checkpoint of its own, in place of DIR" }, { "best" }, { "histogram" }, { NULL }
+    { "run", "the run directory, or a checkpoint of its own, in place of DIR" }, { "best" }, { "histogram" }, { NULL }
 };
 
 const verb inspect_verb = {

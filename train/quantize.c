@@ -116,8 +116,7 @@ static qg_status open_images(quantization *z)
     qg_recipe            plain = z->config;
     const bool           fits = qg__normalise_fits(plain.normalise);
     const qg_preprocess *noted = fits ? qg_run_preprocess(z->of) : NULL;
-    if (fits && !noted && qg_errcode() != QG_ESTATE)
-        return qg_errcode(); /* earlier versions noted nothing */
+    if (fits && !noted) return qg_errcode();
     plain.augment = (qg_augment){ 0 };
     z->train = qg__recipe_data(&plain, false, noted);
     z->test = qg__recipe_test_of(&plain, z->train);

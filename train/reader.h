@@ -42,7 +42,7 @@ struct qg_run {                         /* {0} is empty */
     qg_archive     *header;             /* of that file: names, shapes and notes */
     const char     *said;               /* what a program of its own noted; NULL: */
     qg_recipe       recipe;
-    qg_shape        image;              /* of one image; {0}: not noted */
+    qg_shape        image;              /* of one image */
     int             classes;
     qg__class_names names;
     qg_net         *net;                /* NULL: not loaded yet */

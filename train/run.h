@@ -94,24 +94,17 @@ qg_status qg__run_claim(qg__run *r);
 QG_MUST_CHECK
 qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 
-/* Checkpoints of the first have a checksum; those of the second have a digest of their weights, or, if they are older, nothing. */
-#define QG__RUN_FORMAT        "qgrad 2"
-#define QG__RUN_FORMAT_BEFORE "qgrad 1"
+#define QG__RUN_FORMAT "qgrad 2"
 
-/* Checks that a file with these notes, NULL where it lacks one, is a checkpoint, and that it has the checksum that its format demands.
- * Fails with QG_EFORMAT. */
+/* Checks that a file with these notes, NULL where it lacks one, is a checkpoint with a checksum.  Fails with QG_EFORMAT. */
 QG_MUST_CHECK
 qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum);
-
-/* Checks that the weights just loaded into net are those that were saved, in a file of QG__RUN_FORMAT_BEFORE.  Fails with QG_EFORMAT. */
-QG_MUST_CHECK
-qg_status qg__run_check_digest(const char *path, const qg_state *s, const qg_net *net);
 
 /* The note "steps" of QG__RUN_BEST.  Fails with QG_EFORMAT. */
 QG_MUST_CHECK
 qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *steps);
 
-/* The notes "28x28x1" and "10" of the checkpoint at path.  Fails with QG_EFORMAT. */
+/* The notes "28x28x1" and "10" of the checkpoint at path, or NULL.  Fails with QG_EFORMAT. */
 QG_MUST_CHECK
 qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes);
 

@@ -120,9 +120,9 @@ static qg_status name_classes(qg_run *r, const char *data, int classes)
 /* The image size and the number of classes. */
 static qg_status take_sizes(qg_run *r)
 {
-    const char *size = qg_run_note(r, "image"), *count = qg_run_note(r, "classes");
-    qg_status   status = size && count ? qg__run_size_parse(r->paths.file[r->file], size, count, &r->image, &r->classes) : QG_OK;
-    return status || !r->classes ? status : name_classes(r, r->recipe.data.name, r->classes);
+    const qg_status status = qg__run_size_parse(r->paths.file[r->file], qg_run_note(r, "image"), qg_run_note(r, "classes"), &r->image,
+                                                &r->classes);
+    return status ? status : name_classes(r, r->recipe.data.name, r->classes);
 }
 
 /* Opens what path names, in an empty run, which is to be closed also after a failure. */
@@ -211,7 +211,6 @@ static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
         status = qg__run_check_format(path, qg_state_find_note(s, "format"), noted, qg_state_find_note(s, QG_SAFETENSORS_CHECKSUM));
         if (!status) status = check_recipe(r, noted, path);
     }
-    if (!status) status = qg__run_check_digest(path, s, net);
     if (!status && !last) status = qg__run_noted_steps(path, s, &r->steps);
     qg_state_free(s);
     return status;
@@ -270,18 +269,7 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
     return status;
 }
 
-qg_net *qg_run_net(qg_run *r)
-{
-    const qg__data *data    = &r->recipe.data;
-    const qg_shape  image   = r->classes ? r->image : data->image;      /* earlier versions did not note it */
-    const int       classes = r->classes ? r->classes : data->classes;
-    if (r->net) return r->net;
-    if (!classes && !r->said) {
-        qg_fail(QG_ESTATE, "%s: an earlier version wrote it, which did not note the size of its images", r->paths.file[r->file]);
-        return NULL;
-    }
-    return qg__reader_load(r, image, classes) ? NULL : r->net;
-}
+qg_net *qg_run_net(qg_run *r) { return qg__reader_load(r, r->image, r->classes) ? NULL : r->net; }
 
 uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
 
@@ -403,40 +391,14 @@ static qg_status check_classes(const qg_run *r, const qg_recipe *of, const qg_lo
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", place_of(of));
 }
 
-/* The training images in dir, for the statistics of the normalisation, if they are those of the run; else NULL. */
-static qg_loader *training_images(const qg_run *r, const char *dir)
-{
-    const char *stored    = r->recipe.data_digest;
-    qg_recipe   there     = r->recipe;
-    char        found[32] = "";
-    there.data_dir   = dir;
-    qg_loader *train = qg__recipe_data(&there, false, NULL);
-    if (!train || !stored) return train;
-    qg_loader *test = qg__recipe_test_of(&there, train);
-    if (test) snprintf(found, sizeof found, "%016" PRIx64, qg__data_digest(train, test));
-    qg_loader_free(test);
-    if (!strcmp(stored, found)) return train;
-    if (*found && !check_classes(r, &there, train))
-        qg_fail(QG_EARG, "%s: the images have digest %s, but the run was trained on images with digest %s", place_of(&there), found,
-                stored);
-    qg_loader_free(train);
-    return NULL;
-}
-
-/* The test images of a recipe, preprocessed with the statistics of the checkpoint or, if an earlier version wrote that, of the
- * training images, which may have moved to dir. */
-static qg_loader *open_test(qg_run *r, qg_recipe *of, const char *dir)
+/* The test images of a recipe, preprocessed with the statistics of the checkpoint. */
+static qg_loader *open_test(qg_run *r, qg_recipe *of)
 {
     const bool           fits = r->said || qg__normalise_fits(of->normalise);
     const qg_preprocess *as   = fits ? qg_run_preprocess(r) : NULL;
+    if (fits && !as) return NULL;
     if (as) of->normalise = qg_preprocess_normalise(as);
-    if (as || !fits) return qg__recipe_data(of, true, as);
-    if (qg_errcode() != QG_ESTATE) return NULL;
-    qg_loader *train = training_images(r, r->recipe.data_dir), *test = NULL;
-    if (!train && dir) train = training_images(r, dir);
-    if (train) test = qg__recipe_data(of, true, qg_loader_preprocess(train));
-    qg_loader_free(train);
-    return test;
+    return qg__recipe_data(of, true, as);
 }
 
 static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
@@ -449,7 +411,7 @@ static qg_status load_for(qg_run *r, const qg_recipe *of, const qg_loader *image
     const qg_net_spec *net = r->net ? &r->net->spec : NULL;
     const bool         is_for = net && same_size(is, (qg_shape){ 1, net->height, net->width, net->channels }) && n == r->built;
     const qg_status    status = net && !is_for && !r->said ? QG_ESHAPE : qg__reader_load(r, is, n);
-    if (status != QG_ESHAPE || !r->classes || (same_size(is, was) && n == r->classes)) return status;
+    if (status != QG_ESHAPE || (same_size(is, was) && n == r->classes)) return status;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", place_of(of), is.h, is.w, is.c,
                    n, n == 1 ? "" : "es", was.h, was.w, was.c, r->classes);
 }
@@ -468,7 +430,7 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
     if (spec.dir || other) of.data_dir = spec.dir;
     if (spec.cache_bytes) of.cache = spec.cache_bytes;
     if (r->said) of.batch = BATCH;
-    qg_loader *test = open_test(r, &of, other ? NULL : spec.dir);
+    qg_loader *test = open_test(r, &of);
     if (test && !check_classes(r, &of, test) && !load_for(r, &of, test) && !name_classes(r, of.data.name, qg_loader_classes(test))) return test;
     qg_loader_free(test);
     return NULL;
@@ -506,11 +468,9 @@ qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student
 {
     qg_status      status = find(r, path, QG_RUN_LAST);
     const char    *file   = r->paths.file[r->file];
-    const qg_shape image  = r->classes ? r->image : qg_loader_shape(images);
-    const int      n      = r->classes ? r->classes : qg_loader_classes(images);
     if (!status) status = qg__reader_of_program(r);
-    if (!status) status = check_size(file, image, n, images);
+    if (!status) status = check_size(file, r->image, r->classes, images);
     if (!status) status = check_names(file, &r->recipe, images);
     if (!status) status = check_preprocessing(r, student, images);
-    return status ? status : qg__reader_load(r, image, n);
+    return status ? status : qg__reader_load(r, r->image, r->classes);
 }

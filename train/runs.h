@@ -57,7 +57,7 @@ const char *qg_run_config(const qg_run *r);
 
 /* The shape of one image (n = 1), the number of classes, and the name of class k in UTF-8 that is safe to
  * print.  Without names, it is the word for the class in the data set of the last qg_run_test, or else of
- * the run, or the number.  {0}, 0 and NULL: the checkpoint is of a version that did not note them. */
+ * the run, or the number; NULL: there is no class k. */
 qg_shape    qg_run_image(const qg_run *r);
 int         qg_run_classes(const qg_run *r);
 const char *qg_run_class(const qg_run *r, int k);
@@ -100,8 +100,7 @@ typedef struct qg_run_test_spec {
  * Memory   The caller's; qg_loader_free.
  * Fails    NULL.  As qg_data_test, qg_run_preprocess and qg_run_net.  QG_EARG: only its program can compute
  *          the net; a program trained it and spec names no data; the images have another size or other
- *          classes than the run's.  A checkpoint of a version that did not note the preprocessing also
- *          needs the training images. */
+ *          classes than the run's. */
 qg_loader  *qg_run_test(qg_run *r, qg_run_test_spec spec);
 
 typedef struct qg_run_evaluate_spec {

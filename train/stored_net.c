@@ -24,7 +24,7 @@ static const qg_role role_of[OPERANDS] = { QG_WEIGHT, QG_INPUT };
 static const qg_array *find(const qg_archive *a, const char *name)
 {
     char average[2 * NAME_BYTES + 8];
-    snprintf(average, sizeof average, "ema.%s", name);
+    snprintf(average, sizeof average, "ema.%.*s", 2 * NAME_BYTES, name);
     const qg_named_array *e = qg_archive_find(a, average);
     if (!e) e = qg_archive_find(a, name);
     return e && e->viewable && e->array.dtype == QG_F32 ? &e->array : NULL;
@@ -128,9 +128,9 @@ static void take_quantizer(stored *s, int operand, const char *text)
     const bool folded = skip(&text, "folded "), own = skip(&text, "own ");
     qg_slot   *to     = &s->slot[operand];
     if (!strcmp(text, "float")) return;
-    if (!own && !folded && *text && !qg_quant_parse(text, role_of[operand], &to->q)) return;
+    if (!own && !folded && !qg_quant_parse(text, role_of[operand], &to->q)) return;
     to->q = (qg_quant){ 0 };
-    snprintf(s->unknown[operand], sizeof s->unknown[operand], "%s%s", *text ? text : "quantizer not noted",
+    snprintf(s->unknown[operand], sizeof s->unknown[operand], "%s%s", text,
              folded ? ", after its batch norm is folded in" : "");
 }
 
@@ -173,19 +173,6 @@ static void add_noted(qg_net *net, const qg_archive *a, const char *noted)
     }
 }
 
-/* Versions that noted no operands: kernels and matrices have this name in built-in layers. */
-static void add_by_name(qg_net *net, const qg_archive *a)
-{
-    static const char     end[] = ".weight";
-    size_t                count;
-    const qg_named_array *e = qg_archive_entries(a, &count);
-    for (size_t i = 0; i < count; i++) {
-        const size_t n = strlen(e[i].name);
-        if (!strncmp(e[i].name, "optim.", 6) || !strncmp(e[i].name, "ema.", 4) || n <= strlen(end)) continue;
-        if (!strcmp(e[i].name + n - strlen(end), end) && e[i].array.rank > 1) add_operand(net, a, e[i].name, "");
-    }
-}
-
 static qg_status fill(qg_params *p, const qg_archive *a)
 {
     for (int i = 0; i < p->count; i++) {
@@ -203,7 +190,6 @@ qg_net *qg__stored_net(const char *path)
     qg_net     *net   = a ? qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 1 }) : NULL;
     const char *noted = a ? qg_archive_noted(a, "operands") : NULL;
     if (net && noted) add_noted(net, a, noted);
-    else if (net) add_by_name(net, a);
     qg_status s = net ? QG_OK : qg_errcode();
     if (!s && qg_net_layers(net) == 0) s = qg_fail(QG_EFORMAT, "%s: has no weights", path);
     qg_params *p = s ? NULL : qg_net_build(net);

@@ -102,8 +102,6 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     r->recipe   = qg_run_config(r->run) ? NULL : qg_recipe_of_run(r->dir);
     qg_status s = qg_run_result(r->dir, &r->result);
     if (!s && !qg_run_column(r->run, "epoch", &r->epochs)) s = qg_errcode();
-    if (!s && !qg_run_classes(r->run))
-        s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
     qg_net *net = s ? NULL : qg_run_net(r->last);
     if (!s && !net) s = qg_errcode();
     if (!s) s = take_layers(r, net);

@@ -75,13 +75,12 @@ qg_status qg__file_exists_in(int dir, const char *path, bool *exists)
 
 void qg__file_remove_in(int dir, const char *path) { unlinkat(at_of(dir), name_of(dir, path), 0); }
 
-/* Whether a temporary file of name is called that: .12-0.tmp or .tmp follows name. */
+/* Whether a temporary file of name is called that: .12-0.tmp follows name. */
 static bool is_temporary(const char *entry, const char *name, size_t length)
 {
     static const char digits[] = "0123456789";
     if (strncmp(entry, name, length)) return false;
-    const char *rest = entry + length;
-    if (strcmp(rest, TEMPORARY) == 0) return true;
+    const char  *rest    = entry + length;
     const size_t process = *rest == '.' ? strspn(rest + 1, digits) : 0;
     if (!process || rest[1 + process] != '-') return false;
     rest += 2 + process;

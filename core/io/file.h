@@ -76,8 +76,8 @@ void      qg__file_put(qg_file *f, const void *bytes, size_t n);
 QG_MUST_CHECK
 qg_status qg__file_commit(qg_file *f);
 
-/* Removes the temporary files of killed writers of path, and path.tmp, as earlier versions named theirs.  Only
- * for a caller who knows that no other process is writing path, such as the holder of a lock. */
+/* Removes the temporary files of killed writers of path.  Only for a caller who knows that no other process is
+ * writing path, such as the holder of a lock. */
 void      qg__file_sweep_in(int dir, const char *path);
 
 /* Whether there is a file, or a dangling link.  Fails with QG_EIO if the system cannot tell; then *exists is true. */

@@ -307,6 +307,8 @@ static void write_checkpoint(const char *name, const char *operands)
     qg_state_set_note(s, "format", "qgrad 2");
     qg_state_set_note(s, "kind", "weights");
     qg_state_set_note(s, "recipe", "net-digest = \"0\"\n");
+    qg_state_set_note(s, "image", "1x1x4");
+    qg_state_set_note(s, "classes", "2");
     qg_state_set_note(s, "operands", operands);
     assert_ok(qg_state_save(s, at(name)));
     qg_state_free(s);
@@ -315,7 +317,6 @@ static void write_checkpoint(const char *name, const char *operands)
 static void test_what_a_checkpoint_notes_is_checked(void **state)
 {
     static const struct { const char *operands, *shows; } rows[] = {
-        { NULL, "a.b: quantizer not noted; " },
         { "a.b.weight twn:threshold=0.7\n", "a.b: {-3, 0, +3}" },
         { "a.b.weight twn:threshold=0.7", "a.b: {-3, 0, +3}" },
         { "a.b.weight ttq\n", "a.b: ttq, without what it learned; " },
@@ -326,6 +327,7 @@ static void test_what_a_checkpoint_notes_is_checked(void **state)
         { "noise\n\n \na.b.weight float\n", "a.b: float, not quantized" },
     };
     static const struct { const char *operands, *says; } bad[] = {
+        { NULL, "a.safetensors: has no weights" },
         { "", "a.safetensors: has no weights" },
         { "weight twn\n", "has no weights" },
         { "c.weight twn\n", "has no weights" },
