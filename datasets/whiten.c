@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cblas.h>
+
 #include "datasets/normalise.h"
 
 #include "core/kernels/dense_kernel.h"
-#include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 
 /* A piece of a product is large enough to run at full speed. */
@@ -91,8 +92,8 @@ static void square_piece(void *context, int piece, int worker)
     const square *s     = context;
     const int     begin = piece * PIECE_ROWS, m = rest_of((size_t)s->row, (size_t)begin, PIECE_ROWS);
     (void)worker;
-    qg__gemm_tn(m, begin + m, s->n, s->a + begin, s->row, s->a, s->row, s->beta,
-                s->c + (size_t)begin * (size_t)s->row, s->row);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, begin + m, s->n, 1, s->a + begin, s->row, s->a,
+                s->row, s->beta, s->c + (size_t)begin * (size_t)s->row, s->row);
 }
 
 static qg_status fit_covariance(block *b, float *c)

@@ -11,7 +11,6 @@
 
 #include "datasets/normalise.h"
 #include "core/ops/ops.h"
-#include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 #include "tests/support/environment.h"
 
@@ -353,8 +352,8 @@ typedef struct factors {
 static void multiply_block(void *context, int piece, int worker)
 {
     factors *f = context;
-    qg__gemm_nt(ROWS, BLOCK, STEPS, f->x, STEPS, f->w + piece * BLOCK * STEPS, STEPS, 0, f->y + piece * BLOCK,
-                COLUMNS);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, ROWS, BLOCK, STEPS, 1, f->x, STEPS,
+                f->w + piece * BLOCK * STEPS, STEPS, 0, f->y + piece * BLOCK, COLUMNS);
 }
 
 /* The product into out, if there is one. */

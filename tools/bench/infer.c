@@ -3,12 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cblas.h>
+
 #include "tools/bench/bench.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
 #include "core/clock.h"
 #include "core/kernels/conv_kernel.h"
-#include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
 #include "infer/kernels/bits.h"
@@ -77,7 +78,8 @@ static void run_blas(const row *r, lab *l)
                 if (inside) memcpy(column, l->x + (i * SIDE + j) * CHANNELS, CHANNELS * sizeof *column);
                 else memset(column, 0, CHANNELS * sizeof *column);
             }
-    qg__gemm_nt(PIXELS, CHANNELS, ROW, l->wide, ROW, l->w, ROW, 0, l->y, CHANNELS);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, PIXELS, CHANNELS, ROW, 1, l->wide, ROW, l->w, ROW, 0, l->y,
+                CHANNELS);
 }
 
 static size_t padded_floats(void) { return (size_t)padded.h * (size_t)padded.w * CHANNELS; }
