@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/file.h"
 #include "core/status.h"
 #include "datasets/image.h"
 
@@ -30,13 +31,6 @@
 #pragma GCC diagnostic pop
 #endif
 
-static uint32_t little_endian(const uint8_t *p, int bytes)
-{
-    uint32_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
-    return v;
-}
-
 /* The pixels of a file begin at offset.  Rows are padded to four bytes. */
 typedef struct layout {
     size_t offset, bits, row, colours;
@@ -46,10 +40,10 @@ typedef struct layout {
  * palette. */
 static layout layout_of(const qg__image *m, int w)
 {
-    const size_t head   = little_endian(m->bytes + 14, 4);
+    const size_t head   = qg__number_of(m->bytes + 14, 4, false);
     const bool   os2    = head == 12;
-    const size_t offset = little_endian(m->bytes + 10, 4),
-                 bits = little_endian(m->bytes + (os2 ? 24 : 28), 2);
+    const size_t offset = qg__number_of(m->bytes + 10, 4, false),
+                 bits = qg__number_of(m->bytes + (os2 ? 24 : 28), 2, false);
     const size_t before = os2 ? 14 + 24 : 14 + head;
     return (layout){ offset, bits, ((size_t)w * bits + 31) / 32 * 4,
                      offset < before ? 0 : (offset - before) / (os2 ? 3 : 4) };

@@ -12,11 +12,6 @@ enum { CLASSES = 10, UNSIGNED_BYTES = 0x08, MAX_RANK = 3 };
 /* Five times MNIST.  It keeps every extent, and so every product below, under 2^31. */
 #define MAX_BYTES ((size_t)1 << 28)
 
-static uint32_t big_endian(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
 /* Checks bytes [n] against their header and reads the extents. */
 static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int rank, int *dims)
 {
@@ -28,16 +23,16 @@ static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int
                        path, n, head);
 
     const uint32_t magic = (uint32_t)UNSIGNED_BYTES << 8 | (uint32_t)rank;
-    if (big_endian(bytes) != magic)
+    if (qg__number_of(bytes, 4, true) != magic)
         return qg_fail(QG_EFORMAT,
                        "'%s' has magic number 0x%08" PRIx32 ", expected 0x%08" PRIx32
                        " (unsigned bytes, rank %d)",
-                       path, big_endian(bytes), magic, rank);
+                       path, qg__number_of(bytes, 4, true), magic, rank);
 
     /* Stopping at the first product beyond the file keeps it below 2^28 * 2^32. */
     uint64_t count = 1;
     for (int i = 0; i < rank && count <= n; i++) {
-        const uint32_t extent = big_endian(bytes + 4 + 4 * i);
+        const uint32_t extent = qg__number_of(bytes + 4 + 4 * i, 4, true);
         if (extent == 0) return qg_fail(QG_EFORMAT, "'%s' is empty: extent %d is 0", path, i);
         count *= extent;
         dims[i] = (int)extent;

@@ -160,7 +160,7 @@ static qg_status take_header(npy *f, const char *path, char text[MOST_HEADER + 1
                        head[7]);
     if (head[6] > 1 && f->reader.left < 2) return truncated(path);
     if (head[6] > 1) status = qg__reader_take(&f->reader, 2, head + 10);
-    const size_t n = (size_t)head[8] | (size_t)head[9] << 8 | (size_t)head[10] << 16 | (size_t)head[11] << 24;
+    const size_t n = qg__number_of(head + 8, 4, false);
     if (!status && n > MOST_HEADER)
         return qg_fail(QG_EFORMAT, "'%s' has a header of %zu bytes, more than %d", path, n, (int)MOST_HEADER);
     if (!status && n > f->reader.left) return truncated(path);

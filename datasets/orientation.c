@@ -7,6 +7,7 @@
  * Source   Exif 2.32 (CIPA DC-008), 4.6.4: tag 274, Orientation, one SHORT from 1 to 8. */
 #include <stdlib.h>
 
+#include "core/io/file.h"
 #include "datasets/image.h"
 
 enum { HEAD = 8, ENTRY = 12, ORIENTATION = 274, SHORT = 3 };
@@ -17,15 +18,10 @@ typedef struct block {
     bool           big;         /* the high byte comes first */
 } block;
 
-static uint32_t two(const block *b, size_t at)
-{
-    const uint8_t *p = b->bytes + at;
-    return b->big ? (uint32_t)(p[0] << 8 | p[1]) : (uint32_t)(p[1] << 8 | p[0]);
-}
-
+static uint32_t two(const block *b, size_t at) { return qg__number_of(b->bytes + at, 2, b->big); }
 static uint32_t four(const block *b, size_t at)
 {
-    return b->big ? two(b, at) << 16 | two(b, at + 2) : two(b, at + 2) << 16 | two(b, at);
+    return qg__number_of(b->bytes + at, 4, b->big);
 }
 
 int qg__exif_orientation(const uint8_t *bytes, size_t n)

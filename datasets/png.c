@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/file.h"
 #include "core/status.h"
 #include "datasets/image.h"
 
@@ -82,18 +83,13 @@ static bool decode(reading *r)
     return true;
 }
 
-static size_t big_endian(const uint8_t *p)
-{
-    return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
-}
-
 /* Of a file that libpng has read to its end, so its chunks and their checksums are right. */
 static int orientation_of(const qg__image *m)
 {
     enum { SIGNATURE = 8, HEAD = 8, CRC = 4 };
     for (size_t at = SIGNATURE; m->n - at > HEAD + CRC;) {
         const uint8_t *chunk  = m->bytes + at;
-        const size_t   length = big_endian(chunk), rest = m->n - at - HEAD - CRC;
+        const size_t   length = qg__number_of(chunk, 4, true), rest = m->n - at - HEAD - CRC;
         if (length > rest || !memcmp(chunk + 4, "IEND", 4)) break;
         if (!memcmp(chunk + 4, "eXIf", 4)) return qg__exif_orientation(chunk + HEAD, length);
         at += HEAD + length + CRC;

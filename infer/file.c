@@ -2,18 +2,18 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/io/hash.h"
 #include "core/io/utf8.h"
 
-/* Kernels and slices take the bytes of words for their bits in ascending order, since infer/infer.h refuses
- * big-endian machines. */
+/* Numbers are copied as they are, and kernels and slices take the bytes of words for their bits in ascending
+ * order, since infer/infer.h refuses big-endian machines. */
+_Static_assert(sizeof(qg__packed_header) == QG__HEADER_BYTES, "the header of infer/format.h");
+_Static_assert(sizeof(qg__packed_step) == 116, "the fields of a record in infer/format.h");
 
-static const uint8_t magic[8] = { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' };
-
-enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40,
-       ZEROS_AT = 44, CHECKSUM_AT = 56 };
+static const uint8_t magic[8] = QG__PACKED_MAGIC;
 
 /* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all
  * images of a group. */
@@ -22,32 +22,16 @@ static const uint64_t most_bytes = (uint64_t)SIZE_MAX / 65536 < (uint64_t)1 << 4
 
 /* --- numbers ------------------------------------------------------------------------------------ */
 
-static uint32_t get_u32(const uint8_t *b)
-{
-    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
-static uint64_t get_u64(const uint8_t *b) { return get_u32(b) | (uint64_t)get_u32(b + 4) << 32; }
-
-static int32_t get_i32(const uint8_t *b)
-{
-    const uint32_t bits = get_u32(b);
-    int32_t        v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
 static float get_float(const uint8_t *b)
 {
-    const uint32_t bits = get_u32(b);
-    float          v;
-    memcpy(&v, &bits, sizeof v);
+    float v;
+    memcpy(&v, b, sizeof v);
     return v;
 }
 
 void qg__file_floats(const qg__file *f, size_t at, size_t n, float *to)
 {
-    for (size_t i = 0; i < n; i++) to[i] = get_float(f->bytes + at + 4 * i);
+    if (n) memcpy(to, f->bytes + at, n * sizeof *to);
 }
 
 uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits)
@@ -60,24 +44,16 @@ uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits)
 
 /* --- records ------------------------------------------------------------------------------------ */
 
-/* The fields; zeros follow. */
-enum { RECORD_USED_1 = 112, RECORD_USED = 116 };        /* in version 1, and 2 */
+static const uint8_t *record_at(const qg__file *f, int step)
+{
+    return f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
+}
 
 qg__packed_step qg__file_step(const qg__file *f, int step)
 {
-    const uint8_t *b = f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
-    return (qg__packed_step){
-        .kind = get_i32(b), .x = get_i32(b + 4), .z = get_i32(b + 8),
-        .h = get_i32(b + 12), .w = get_i32(b + 16), .c = get_i32(b + 20),
-        .oh = get_i32(b + 24), .ow = get_i32(b + 28), .oc = get_i32(b + 32),
-        .kh = get_i32(b + 36), .kw = get_i32(b + 40), .stride = get_i32(b + 44), .top = get_i32(b + 48),
-        .left = get_i32(b + 52), .groups = get_i32(b + 56),
-        .w_lowest = get_i32(b + 60), .w_step = get_i32(b + 64), .w_count = get_i32(b + 68),
-        .w_bits = get_i32(b + 72), .two_sided = get_i32(b + 76), .pad = get_float(b + 80),
-        .relu = get_i32(b + 84), .flag = get_i32(b + 88), .coding = get_i32(b + 92),
-        .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104),
-        .q_scale = get_float(b + 108), .w_zeros = get_i32(b + 112),
-    };
+    qg__packed_step r;
+    memcpy(&r, record_at(f, step), sizeof r);
+    return r;
 }
 
 qg__codes qg__quantizer(const qg__packed_step *r)
@@ -297,8 +273,8 @@ static bool kind_is_legal(const qg__packed_step *r, const value *x)
 
 static bool step_is_legal(const qg__file *f, const qg__packed_step *r, int step)
 {
-    const uint8_t *record = f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
-    for (int i = get_u32(f->bytes + VERSION_AT) < 2 ? RECORD_USED_1 : RECORD_USED; i < QG__STEP_BYTES; i++)
+    const uint8_t *record = record_at(f, step);
+    for (size_t i = f->version < 2 ? offsetof(qg__packed_step, w_zeros) : sizeof *r; i < QG__STEP_BYTES; i++)
         if (record[i]) return false;
     if (r->kind < 0 || r->kind >= QG__KINDS || r->x < 0 || r->x > step) return false;
     const value x = value_at(f, r->x);
@@ -379,23 +355,19 @@ static bool text_is_legal(const qg__file *f, uint64_t texts)
 
 static qg_infer_status read_header(qg__file *f)
 {
-    const uint8_t *b = f->bytes;
-    if (f->n < QG__HEADER_BYTES || memcmp(b, magic, sizeof magic)) return QG_INFER_EFORMAT;
-    if (get_u32(b + VERSION_AT) > QG__FORMAT_VERSION) return QG_INFER_EVERSION;
-    if (get_u32(b + VERSION_AT) < 1 || get_u64(b + BYTES_AT) != f->n) return QG_INFER_EFORMAT;
-    const uint64_t head = qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT);
-    if (get_u64(b + CHECKSUM_AT) != qg_hash_words(head, b + QG__HEADER_BYTES, f->n - QG__HEADER_BYTES))
-        return QG_INFER_ECHECKSUM;
-    for (int i = ZEROS_AT; i < CHECKSUM_AT; i++)
-        if (b[i]) return QG_INFER_EFORMAT;
-    const uint32_t steps = get_u32(b + STEPS_AT);
-    f->h      = get_i32(b + INPUT_AT);
-    f->w      = get_i32(b + INPUT_AT + 4);
-    f->c      = get_i32(b + INPUT_AT + 8);
-    f->normal = get_u32(b + NORMAL_AT);
-    f->notes  = get_u32(b + NOTES_AT);
-    if (steps < 1 || steps > QG__MOST_STEPS || !is_size(f->h, f->w, f->c)) return QG_INFER_EFORMAT;
-    f->steps = (int)steps;
+    qg__packed_header h;
+    if (f->n < sizeof h) return QG_INFER_EFORMAT;
+    memcpy(&h, f->bytes, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic)) return QG_INFER_EFORMAT;
+    if (h.version > QG__FORMAT_VERSION) return QG_INFER_EVERSION;
+    if (h.version < 1 || h.bytes != f->n) return QG_INFER_EFORMAT;
+    const uint64_t head = qg_hash_words(QG_HASH_BASIS, f->bytes, offsetof(qg__packed_header, checksum));
+    if (h.checksum != qg_hash_words(head, f->bytes + sizeof h, f->n - sizeof h)) return QG_INFER_ECHECKSUM;
+    if (h.zeros[0] || h.zeros[1] || h.zeros[2]) return QG_INFER_EFORMAT;
+    if (h.steps < 1 || h.steps > QG__MOST_STEPS || !is_size(h.h, h.w, h.c)) return QG_INFER_EFORMAT;
+    f->version = h.version, f->steps = (int)h.steps;
+    f->h = h.h, f->w = h.w, f->c = h.c;
+    f->normal = h.normal, f->notes = h.notes;
     const size_t all = (size_t)f->h * (size_t)f->w * (size_t)f->c;
     return f->normal == 0 || f->normal == (size_t)f->c || f->normal == all ? QG_INFER_OK : QG_INFER_EFORMAT;
 }

@@ -12,6 +12,7 @@
 typedef struct qg__file {
     const uint8_t *bytes;
     size_t         n;
+    uint32_t       version;
     int            steps, h, w, c;
     size_t         normal, notes;           /* numbers of normalisation; notes */
     size_t         floats, rows, text;      /* where these sections begin */

@@ -2,24 +2,11 @@
  *
  * Little-endian, without alignment; load copies what must be aligned.
  *
- *     header     64 bytes
+ *     header     qg__packed_header, 64 bytes
  *     steps      records of QG__STEP_BYTES, in the order in which they run
  *     floats     what the header and then each step list below
  *     rows       the weights of each product, one output after another
  *     text       names of steps, then notes, key and value in turn: UTF-8, each ended by a zero byte
- *
- * Header
- *      0   8   "\211qgnet\r\n": not text, and damaged by transfers of text
- *      8   4   version: 1 or 2
- *     12   4   steps, 1 .. QG__MOST_STEPS
- *     16   8   bytes of the file
- *     24  12   h, w, c of the input
- *     36   4   numbers of normalisation m: 0, c or h * w * c
- *     40   4   notes
- *     44  12   0
- *     56   8   checksum: qg_hash_words (core/io/hash.h) of bytes 0 .. 55 from QG_HASH_BASIS on, continued
- *              over all bytes from 64 on.  A change within one group of eight bytes always changes it, so
- *              every flipped bit is refused
  *
  * Version: one number.  A file states the lowest version that can express it.  An engine reads all versions
  * up to its own and refuses newer ones by name.  No field changes its meaning; reserved bytes are 0, so
@@ -63,6 +50,22 @@
 
 enum { QG__FORMAT_VERSION = 2, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32,
        QG__MOST_CODES = 256, QG__MOST_STEPS = 1 << 14 };
+
+#define QG__PACKED_MAGIC { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' }
+
+typedef struct qg__packed_header {
+    uint8_t  magic[8];          /* QG__PACKED_MAGIC: not text, and damaged by transfers of text */
+    uint32_t version;           /* 1 or 2 */
+    uint32_t steps;             /* 1 .. QG__MOST_STEPS */
+    uint64_t bytes;             /* of the file */
+    int32_t  h, w, c;           /* of the input */
+    uint32_t normal;            /* numbers of normalisation m: 0, c or h * w * c */
+    uint32_t notes;
+    uint32_t zeros[3];
+    uint64_t checksum;          /* qg_hash_words of the bytes before it from QG_HASH_BASIS on,
+                                   continued over all bytes after it.  A change within one group of eight
+                                   bytes always changes it, so every flipped bit is refused */
+} qg__packed_header;
 
 typedef enum qg__kind {
     QG__PRODUCT,        /* z = fl(fl(a acc) + b), then relu and quantizer, if any */

@@ -344,12 +344,12 @@ static float half(uint16_t bits)
 
 static float value_at(const qg_named_array *e, size_t i)
 {
-    const unsigned char *short_at = (const unsigned char *)e->array.data + 2 * i;
-    float                x;
+    float x;
     if (!strcmp(e->dtype, "F32")) return ((const float *)e->array.data)[i];
     if (!strcmp(e->dtype, "F64")) return (float)((const double *)e->array.data)[i];
-    if (!strcmp(e->dtype, "F16")) return half(qg_get_u16(short_at));
-    const uint32_t bits = (uint32_t)qg_get_u16(short_at) << 16;
+    const uint16_t high = (uint16_t)qg__number_of((const uint8_t *)e->array.data + 2 * i, 2, false);
+    const uint32_t bits = (uint32_t)high << 16;
+    if (!strcmp(e->dtype, "F16")) return half(high);
     memcpy(&x, &bits, sizeof x);
     return x;
 }

@@ -1,4 +1,4 @@
-/* core/io/file.h — reading and replacing whole files; little-endian numbers.
+/* core/io/file.h — reading and replacing whole files; numbers of foreign files.
  *
  * A file is written under another name and then renamed, so a reader finds the old bytes or the new ones and
  * never a part of either.
@@ -90,38 +90,12 @@ void      qg__file_remove_in(int dir, const char *path);        /* if it exists 
 QG_MUST_CHECK
 qg_status qg__file_flush_name_in(int dir, const char *path);
 
-/* Little-endian numbers at any address, on any machine. */
-static inline uint16_t qg_get_u16(const unsigned char *p)
+/* A number of 1 to 4 bytes, the highest first if big. */
+static inline uint32_t qg__number_of(const uint8_t *p, int bytes, bool big)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static inline uint32_t qg_get_u32(const unsigned char *p)
-{
-    return (uint32_t)qg_get_u16(p) | (uint32_t)qg_get_u16(p + 2) << 16;
-}
-
-static inline uint64_t qg_get_u64(const unsigned char *p)
-{
-    return (uint64_t)qg_get_u32(p) | (uint64_t)qg_get_u32(p + 4) << 32;
-}
-
-static inline void qg_put_u16(unsigned char *p, uint16_t v)
-{
-    p[0] = (unsigned char)(v & 255);
-    p[1] = (unsigned char)(v >> 8);
-}
-
-static inline void qg_put_u32(unsigned char *p, uint32_t v)
-{
-    qg_put_u16(p, (uint16_t)(v & 65535));
-    qg_put_u16(p + 2, (uint16_t)(v >> 16));
-}
-
-static inline void qg_put_u64(unsigned char *p, uint64_t v)
-{
-    qg_put_u32(p, (uint32_t)(v & UINT32_MAX));
-    qg_put_u32(p + 4, (uint32_t)(v >> 32));
+    uint32_t v = 0;
+    for (int i = 0; i < bytes; i++) v = v << 8 | p[big ? i : bytes - 1 - i];
+    return v;
 }
 
 #endif

@@ -285,12 +285,11 @@ static qg_status read_header(qg_archive *a)
 {
     const char   *path = a->file.path;
     const size_t  size = a->file.left;
-    unsigned char prefix[LENGTH_BYTES];
+    uint64_t      length;
     if (size < LENGTH_BYTES)
         return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, at least 8 are needed", path, size);
-    qg_status s = qg__reader_take(&a->file, sizeof prefix, prefix);
+    qg_status s = qg__reader_take(&a->file, sizeof length, &length);
     if (s) return s;
-    const uint64_t length = qg_get_u64(prefix);
     if (length > MAX_HEADER || length > a->file.left)
         return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu", path,
                        (uintmax_t)length, size);
@@ -506,14 +505,12 @@ qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array 
     list l = { entries, count, notes, note_count, "" };
     snprintf(l.checksum, sizeof l.checksum, QG_SAFETENSORS_HASH "%016" PRIx64 " %016" PRIx64,
              hash_header(entries, count, notes, note_count), hash_data(entries, count));
-    const size_t length = put_header(&l, NULL);
+    const uint64_t length = put_header(&l, NULL);
     if (length > MAX_HEADER)
-        return qg_fail(QG_EARG, "cannot write '%s': its header has %zu bytes, must be %d at most",
-                       path, length, MAX_HEADER);
-    unsigned char prefix[8];
-    qg_put_u64(prefix, length);
+        return qg_fail(QG_EARG, "cannot write '%s': its header has %ju bytes, must be %d at most",
+                       path, (uintmax_t)length, MAX_HEADER);
     qg_file *file = qg__file_begin_in(dir, path);
-    qg__file_put(file, prefix, sizeof prefix);
+    qg__file_put(file, &length, sizeof length);
     put_header(&l, file);
     for (const qg_named_array *e = NULL; (e = next_in_file(&l, e));)
         qg__file_put(file, e->array.data, e->bytes);

@@ -1,9 +1,9 @@
 #include "layers/export/writer.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/file.h"
 #include "core/io/hash.h"
 #include "layers/plan.h"
 
@@ -35,29 +35,16 @@ size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec s
 
 typedef unsigned char *cursor;
 
-static cursor put_u32(cursor to, uint32_t v)
-{
-    qg_put_u32(to, v);
-    return to + 4;
-}
-
-static cursor put_float(cursor to, float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return put_u32(to, bits);
-}
-
 static cursor put_floats(cursor to, size_t n, const float *x)
 {
-    for (size_t i = 0; i < n; i++) to = put_float(to, x[i]);
-    return to;
+    if (n) memcpy(to, x, n * sizeof *x);
+    return to + n * sizeof *x;
 }
 
 /* The means, or the deviations. */
 static cursor put_numbers(cursor to, const qg_net *net, qg_export_spec spec, const float *x)
 {
-    for (int i = 0; i < numbers_of(net, spec); i++) to = put_float(to, x[spec.numbers == 1 ? 0 : i]);
+    for (int i = 0; i < numbers_of(net, spec); i++) to = put_floats(to, 1, &x[spec.numbers == 1 ? 0 : i]);
     return to;
 }
 
@@ -76,33 +63,22 @@ static uint32_t version_of(const qg__records *s)
     return 1;
 }
 
-static void put_header(cursor at, const qg_net *net, qg_export_spec spec, const qg__records *s,
-                       size_t bytes)
+/* Once all else is there, for the checksum. */
+static void put_header(cursor file, const qg_net *net, qg_export_spec spec, const qg__records *s, size_t bytes)
 {
-    memset(at, 0, QG__HEADER_BYTES);
-    memcpy(at, "\211qgnet\r\n", 8);
-    qg_put_u32(at + 8, version_of(s));
-    qg_put_u32(at + 12, (uint32_t)s->count);
-    qg_put_u64(at + 16, bytes);
-    qg_put_u32(at + 24, (uint32_t)net->spec.height);
-    qg_put_u32(at + 28, (uint32_t)net->spec.width);
-    qg_put_u32(at + 32, (uint32_t)net->spec.channels);
-    qg_put_u32(at + 36, (uint32_t)numbers_of(net, spec));
-    qg_put_u32(at + 40, (uint32_t)spec.notes);
+    const qg_net_spec in   = net->spec;
+    qg__packed_header h    = { .magic = QG__PACKED_MAGIC, .version = version_of(s), .steps = (uint32_t)s->count, .bytes = bytes,
+                               .h = in.height, .w = in.width, .c = in.channels, .normal = (uint32_t)numbers_of(net, spec),
+                               .notes = (uint32_t)spec.notes };
+    const uint64_t    head = qg_hash_words(QG_HASH_BASIS, &h, offsetof(qg__packed_header, checksum));
+    h.checksum = qg_hash_words(head, file + sizeof h, bytes - sizeof h);
+    memcpy(file, &h, sizeof h);
 }
 
 static cursor put_step(cursor to, const qg__packed_step *r)
 {
-    const int32_t first[] = { r->kind, r->x, r->z, r->h, r->w, r->c, r->oh, r->ow, r->oc, r->kh, r->kw, r->stride,
-                              r->top,
-                              r->left, r->groups, r->w_lowest, r->w_step, r->w_count, r->w_bits, r->two_sided };
-    const int32_t last[]  = { r->relu, r->flag, r->coding, r->q_lowest, r->q_step, r->q_count };
     memset(to, 0, QG__STEP_BYTES);
-    cursor at = to;
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++) at = put_u32(at, (uint32_t)first[i]);
-    at = put_float(at, r->pad);
-    for (size_t i = 0; i < sizeof last / sizeof *last; i++) at = put_u32(at, (uint32_t)last[i]);
-    put_u32(put_float(at, r->q_scale), (uint32_t)r->w_zeros);
+    memcpy(to, r, sizeof *r);
     return to + QG__STEP_BYTES;
 }
 
@@ -132,7 +108,6 @@ static void put_file(cursor file, const qg_net *net, qg_export_spec spec, const 
                      size_t bytes)
 {
     cursor at = file + QG__HEADER_BYTES;
-    put_header(file, net, spec, s, bytes);
     for (int i = 0; i < s->count; i++) at = put_step(at, &s->record[i].r);
     at = put_numbers(at, net, spec, spec.mean);
     at = put_numbers(at, net, spec, spec.deviation);
@@ -141,8 +116,7 @@ static void put_file(cursor file, const qg_net *net, qg_export_spec spec, const 
     for (int i = 0; i < s->count; i++) at = put_rows(at, &s->record[i]);
     for (int i = 0; i < s->count; i++) at = put_text(at, s->record[i].name);
     for (int i = 0; i < spec.notes; i++) at = put_text(put_text(at, spec.note[i].key), spec.note[i].value);
-    const uint64_t head = qg_hash_words(QG_HASH_BASIS, file, QG__HEADER_BYTES - 8);
-    qg_put_u64(file + QG__HEADER_BYTES - 8, qg_hash_words(head, file + QG__HEADER_BYTES, bytes - QG__HEADER_BYTES));
+    put_header(file, net, spec, s, bytes);
 }
 
 qg_status qg__write_packed(const qg_net *net, const qg__records *s, qg_export_spec spec, unsigned char **file,

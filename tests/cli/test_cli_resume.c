@@ -1,5 +1,6 @@
 /* Runs that stop and go on, are killed, meet each other, lose files or find damaged ones. */
 #include "core/io/safetensors.h"
+#include "tests/support/bytes.h"
 #include "tests/support/testing.h"
 
 #include <fcntl.h>
@@ -296,7 +297,7 @@ static long place_of(const char *path, const char *name)
     qg_archive   *a    = qg_archive_open(path);
     const int     file = open(path, O_RDONLY | O_CLOEXEC);
     assert_int_equal(read(file, prefix, sizeof prefix), sizeof prefix);
-    const long place = 8 + (long)qg_get_u64(prefix) + (long)qg_archive_find(a, name)->offset;
+    const long place = 8 + (long)get_u64(prefix) + (long)qg_archive_find(a, name)->offset;
     qg_archive_free(a);
     close(file);
     return place;
@@ -475,7 +476,7 @@ static void write_huge(const char *path)
 {
     static const char header[] = "{\"__metadata__\":{\"image\":\"16x16x1\",\"classes\":\"10\"},\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
     unsigned char     bytes[8 + sizeof header];
-    qg_put_u64(bytes, sizeof header - 1);
+    put_u64(bytes, sizeof header - 1);
     memcpy(bytes + 8, header, sizeof header);
     write_bytes(path, bytes, sizeof bytes - 1);
     if (truncate(path, (off_t)sizeof bytes - 1 + ((off_t)1 << 40))) skip();     /* no sparse files here */

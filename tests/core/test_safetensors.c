@@ -14,6 +14,7 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/io/state.h"
+#include "tests/support/bytes.h"
 #include "tests/support/foreign.h"
 #include "tests/support/room.h"
 #include "tests/support/small_state.h"
@@ -43,7 +44,7 @@ static qg_status parse_header(const char *header, size_t data_bytes, qg_archive 
     const size_t   length = strlen(header);
     unsigned char *bytes  = calloc(1, 8 + length + data_bytes);
     assert_non_null(bytes);
-    qg_put_u64(bytes, length);
+    put_u64(bytes, length);
     memcpy(bytes + 8, header, length);
     for (size_t i = 0; i < data_bytes; i++) bytes[8 + length + i] = (unsigned char)i;
     const qg_status s = parse(bytes, 8 + length + data_bytes, archive);
@@ -393,7 +394,7 @@ static void corrupt(size_t *accepted, size_t *rejected)
     unsigned char *bytes;
     size_t         n;
     read_all(in_room("a"), &bytes, &n);
-    const size_t header = 8 + (size_t)qg_get_u64(bytes);
+    const size_t header = 8 + (size_t)get_u64(bytes);
     for (size_t i = 0; i < header; i++) {
         const unsigned char good = bytes[i];
         for (int v = 0; v < 256; v++) {

@@ -19,6 +19,7 @@
 #include "core/io/hash.h"
 #include "core/io/safetensors.h"
 #include "core/io/state.h"
+#include "tests/support/bytes.h"
 #include "tests/support/foreign.h"
 #include "tests/support/room.h"
 #include "tests/support/small_state.h"
@@ -113,7 +114,7 @@ static void bytes_are_canonical(void **state)
     const size_t      total  = 8 + padded + sizeof data - 1;
     unsigned char     golden[1024];
     memset(golden, ' ', sizeof golden);
-    qg_put_u64(golden, padded);
+    put_u64(golden, padded);
     memcpy(golden + 8, header, sizeof header - 1);
     memcpy(golden + 8 + padded, data, sizeof data - 1);
 
@@ -315,7 +316,7 @@ static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
     float             x = 3;
     FILE             *f = fopen(path, "wb");
     assert_non_null(f);
-    qg_put_u64(prefix, sizeof header - 1);
+    put_u64(prefix, sizeof header - 1);
     assert_int_equal(fwrite(prefix, 1, sizeof prefix, f), sizeof prefix);
     assert_int_equal(fwrite(header, 1, sizeof header - 1, f), sizeof header - 1);
     assert_int_equal(fclose(f), 0);

@@ -12,6 +12,7 @@
 #include "layers/net.h"
 #include "optim/optim.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/bytes.h"
 #include "tests/support/room.h"
 
 enum { SIDE = 4, BATCH = 2, MOST_BYTES = 1 << 16 };
@@ -97,7 +98,7 @@ static void write_file(const trained *r, const uint8_t *bytes, size_t n)
     MUST(file);
     memcpy(file, bytes[0] & 4 ? r->plain : r->good, r->n);
     for (size_t i = 1; i + 3 <= n; i += 3) {
-        const size_t at = qg_get_u16(bytes + i) % (r->n + r->n / 8);
+        const size_t at = get_u16(bytes + i) % (r->n + r->n / 8);
         if (at < r->n) file[at] ^= bytes[i + 2];
         else
             length = bytes[i + 2] & 128 ? (off_t)1 << (bytes[i + 2] & 127) % 42

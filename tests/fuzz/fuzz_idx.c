@@ -7,12 +7,13 @@
 #include "datasets/loader.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/loading.h"
+#include "tests/support/bytes.h"
 #include "tests/support/room.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     if (n < 3) return 0;
-    const size_t given = qg_get_u16(bytes + 1), cut = given < n - 3 ? given : n - 3;
+    const size_t given = get_u16(bytes + 1), cut = given < n - 3 ? given : n - 3;
     write_in_room("train-images-idx3-ubyte", bytes + 3, cut);
     write_in_room("train-labels-idx1-ubyte", bytes + 3 + cut, n - 3 - cut);
     qg_loader *l = qg_data_train("mnist", room, (qg_loader_spec){ .batch = 3, .in_order = true });

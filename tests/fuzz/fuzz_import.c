@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "layers/models/text.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/bytes.h"
 #include "tests/support/room.h"
 #include "train/reader.h"
 
@@ -32,12 +33,12 @@ static void write_file(const uint8_t *bytes, size_t n)
         write_in_room("map", bytes + START, n - START);
         return;
     }
-    const size_t data = qg_get_u16(bytes + 1) % 8192,
+    const size_t data = get_u16(bytes + 1) % 8192,
                  map = bytes[3] < n - START ? bytes[3] : n - START;
     const size_t   header = n - START - map;
     unsigned char *file   = malloc(8 + header + data);
     MUST(file);
-    qg_put_u64(file, header);
+    put_u64(file, header);
     memcpy(file + 8, bytes + START + map, header);
     for (size_t i = 0; i < data; i++)
         file[8 + header + i] = (unsigned char)(bytes[0] & 8 ? 37 * i : 0x3c);

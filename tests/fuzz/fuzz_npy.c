@@ -7,13 +7,14 @@
 #include "datasets/sets.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/loading.h"
+#include "tests/support/bytes.h"
 #include "tests/support/room.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     char images[ROOM_BYTES], labels[ROOM_BYTES];
     if (n < 3) return 0;
-    const size_t given = qg_get_u16(bytes + 1), cut = given < n - 3 ? given : n - 3;
+    const size_t given = get_u16(bytes + 1), cut = given < n - 3 ? given : n - 3;
     strcpy(images, in_room("images.npy")), strcpy(labels, in_room("labels.npy"));
     write_in_room("images.npy", bytes + 3, cut);
     write_in_room("labels.npy", bytes + 3 + cut, n - 3 - cut);

@@ -8,6 +8,7 @@
 #include "core/io/safetensors.h"
 #include "core/io/utf8.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/bytes.h"
 #include "tests/support/room.h"
 
 static void check_entries(const qg_archive *a)
@@ -63,10 +64,10 @@ static void write_file(const uint8_t *bytes, size_t n)
         write_in_room("file", bytes + 1, n - 1);
         return;
     }
-    const size_t   data = qg_get_u16(bytes + 1) % 4096, header = n - 3;
+    const size_t   data = get_u16(bytes + 1) % 4096, header = n - 3;
     unsigned char *file = malloc(8 + header + data);
     MUST(file);
-    qg_put_u64(file, header);
+    put_u64(file, header);
     memcpy(file + 8, bytes + 3, header);
     for (size_t i = 0; i < data; i++) file[8 + header + i] = (unsigned char)(37 * i);
     write_in_room("file", file, 8 + header + data);

@@ -1,5 +1,6 @@
 /* qg_run_import: nets with the weights of another program, against the same nets computed here as
  * PyTorch lays them out. */
+#include "tests/support/bytes.h"
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -49,12 +50,12 @@ static void put_value(unsigned char *to, const char *dtype, float x)
     uint32_t     bits;
     memcpy(&bits, &x, sizeof bits);
     if (!strcmp(dtype, "F64")) memcpy(to, &d, sizeof d);
-    else if (!strcmp(dtype, "I64")) qg_put_u64(to, (uint64_t)x);
-    else if (!strcmp(dtype, "BF16")) qg_put_u16(to, (uint16_t)(bits >> 16));
+    else if (!strcmp(dtype, "I64")) put_u64(to, (uint64_t)x);
+    else if (!strcmp(dtype, "BF16")) put_u16(to, (uint16_t)(bits >> 16));
     else if (strcmp(dtype, "F16")) memcpy(to, &x, sizeof x);
-    else if (x == 0) qg_put_u16(to, 0);         /* normal numbers else */
+    else if (x == 0) put_u16(to, 0);         /* normal numbers else */
     else
-        qg_put_u16(to, (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 255) - 112) << 10 |
+        put_u16(to, (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 255) - 112) << 10 |
                                   (bits >> 13 & 1023)));
 }
 
@@ -79,7 +80,7 @@ static const char *write_file(const file *f)
         at += size;
     }
     length += snprintf(header + length, sizeof header - (size_t)length, "}");
-    qg_put_u64(bytes, (uint64_t)length);
+    put_u64(bytes, (uint64_t)length);
     memcpy(bytes + n, header, (size_t)length);
     n += (size_t)length;
     for (int i = 0; i < f->count; i++)
