@@ -232,29 +232,20 @@ static void choose(qg__data *d, int n, const double *classes)
 
 qg_status qg__data_parse(const char *text, qg__data *d, char *canonical, size_t bytes)
 {
-    double       value[QG_MAX_VALUES];
-    char         name[64];
-    const size_t n = strcspn(text, ":");
-    snprintf(name, sizeof name, "%.*s", (int)n, text);
-    int i = 0;
-    while (qg_data_sets[i].name && strcmp(qg_data_sets[i].name, name)) i++;
-    if (!qg_data_sets[i].name) {
-        char names[256] = "";
-        char hint[QG__NEAREST_BYTES];
-        for (const qg_variant *v = qg_data_sets; v->name; v++) qg__list_append(names, sizeof names, v->name);
-        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s%s", name, names,
-                       qg__list_nearest(names, name, strlen(name), hint));
-    }
+    double      value[QG_MAX_VALUES];
+    const char *colon = strchr(text, ':'), *options = colon ? colon + 1 : NULL;
+    int         i;
+    if (qg__variants_find("data set", text, qg_data_sets, &i)) return QG_EARG;
     const qg_key *keys = qg_data_sets[i].keys;
     *d                 = sets[i];
     d->name            = qg_data_sets[i].name;
-    if (d->open == open_arrays) return parse_arrays(d, text[n] ? text + n + 1 : "", canonical, bytes);
-    if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, keys, value)) return QG_EARG;
+    if (d->open == open_arrays) return parse_arrays(d, options ? options : "", canonical, bytes);
+    if (qg_keys_parse(d->name, options, keys, value)) return QG_EARG;
     if (d->open) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
     else choose(d, (int)value[0], value + 1);
     if (d->image.c != 1 && d->image.c != 3)
-        return qg_fail(QG_EARG, "%s: images have 1 or 3 channels, not %d", name, d->image.c);
-    qg_keys_print(name, keys, value, canonical, bytes);
+        return qg_fail(QG_EARG, "%s: images have 1 or 3 channels, not %d", d->name, d->image.c);
+    qg_keys_print(d->name, keys, value, canonical, bytes);
     return QG_OK;
 }
 

@@ -259,14 +259,15 @@ qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
 
 /* --- add, concat -------------------------------------------------------------------------- */
 
+static qg_status refuse_shapes(const qg_layer *l)
+{
+    return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name, l->after->name,
+                   QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
+}
+
 static qg_status build_add(qg_net *net, qg_layer *l)
 {
-    (void)net;
-    if (!qg_shape_equal(l->in, l->with->out))
-        return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
-                       l->after->name, QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
-    l->out = l->in;
-    return QG_OK;
+    return qg_shape_equal(l->in, l->with->out) ? build(net, l) : refuse_shapes(l);
 }
 
 static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -304,8 +305,7 @@ static qg_status build_concat(qg_net *net, qg_layer *l)
     (void)net;
     const qg_shape z = l->with->out;
     if (l->in.h != z.h || l->in.w != z.w || l->in.c > INT_MAX - z.c)
-        return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
-                       l->after->name, QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(z));
+        return refuse_shapes(l);
     l->out = l->in;
     l->out.c += z.c;
     return QG_OK;

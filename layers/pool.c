@@ -55,16 +55,12 @@ static qg_status build_global(qg_net *net, qg_layer *l)
     return QG_OK;
 }
 
-static qg_var *forward_max(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    (void)z;
-    return qg_maxpool_with(t, x, spec_of(l));
-}
+static bool is_max(const qg_layer *l) { return l->type->traits & QG_CHOOSES; }
 
-static qg_var *forward_avg(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    return qg_avgpool_with(t, x, spec_of(l));
+    return (is_max(l) ? qg_maxpool_with : qg_avgpool_with)(t, x, spec_of(l));
 }
 
 static qg_var *forward_global(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -84,28 +80,19 @@ static bool join_max(qg_layer *l, qg_step *s)
     return true;
 }
 
-static qg_node node_of(const qg_layer *l, qg_node_kind kind, int x)
+static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 {
+    (void)z;
     const qg_pool_spec s = spec_of(l);
-    return (qg_node){ .kind = kind,
-                      .x = x,
-                      .kernel_h = s.size,
-                      .kernel_w = s.size,
-                      .stride = s.stride,
-                      .pad = s.pad,
-                      .exclude_pad = s.exclude_pad };
-}
-
-static int pack_max(const qg_layer *l, qg_graph *g, int x, int z)
-{
-    (void)z;
-    return qg_graph_add(g, l, node_of(l, QG_NODE_MAXPOOL, x), NULL);
-}
-
-static int pack_avg(const qg_layer *l, qg_graph *g, int x, int z)
-{
-    (void)z;
-    return qg_graph_add(g, l, node_of(l, QG_NODE_AVGPOOL, x), NULL);
+    return qg_graph_add(g, l,
+                        (qg_node){ .kind = is_max(l) ? QG_NODE_MAXPOOL : QG_NODE_AVGPOOL,
+                                   .x = x,
+                                   .kernel_h = s.size,
+                                   .kernel_w = s.size,
+                                   .stride = s.stride,
+                                   .pad = s.pad,
+                                   .exclude_pad = s.exclude_pad },
+                        NULL);
 }
 
 static int pack_global(const qg_layer *l, qg_graph *g, int x, int z)
@@ -135,9 +122,9 @@ const qg_layer_type qg__maxpool_type = {
     .keys = keys,
     .fields = fields,
     .build = build,
-    .forward = forward_max,
+    .forward = forward,
     .join = join_max,
-    .pack = pack_max,
+    .pack = pack,
     .describe = describe,
 };
 const qg_layer_type qg__avgpool_type = {
@@ -146,8 +133,8 @@ const qg_layer_type qg__avgpool_type = {
     .keys = keys,
     .fields = fields,
     .build = build,
-    .forward = forward_avg,
-    .pack = pack_avg,
+    .forward = forward,
+    .pack = pack,
     .describe = describe,
 };
 const qg_layer_type qg__global_type = {

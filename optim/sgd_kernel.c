@@ -25,28 +25,9 @@ static void update_plain(const void *spec, const qg_stretch *s)
 }
 
 /*     v = momentum v + d
- *     w = clip(w - lr v)
+ *     w = clip(w - lr v), or with Nesterov's momentum clip(w - lr (d + momentum v))
  */
-static void update_momentum(const void *spec, const qg_stretch *s)
-{
-    const float     momentum = ((const qg_sgd_spec *)spec)->momentum;
-    const float     lr       = s->lr;
-    const float     decay    = s->decay;
-    const float     clip     = s->clip;
-    float *restrict w        = s->w;
-    float *restrict g        = s->g;
-    float *restrict v        = s->moment[0];
-    for (size_t i = 0; i < s->n; i++) {
-        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-        w[i] = qg_clipped(w[i] - lr * v[i], clip);
-        g[i] = 0;
-    }
-}
-
-/*     v = momentum v + d
- *     w = clip(w - lr (d + momentum v))
- */
-static void update_nesterov(const void *spec, const qg_stretch *s)
+static inline __attribute__((always_inline)) void update(const void *spec, const qg_stretch *s, bool nesterov)
 {
     const float     momentum = ((const qg_sgd_spec *)spec)->momentum;
     const float     lr       = s->lr;
@@ -58,10 +39,13 @@ static void update_nesterov(const void *spec, const qg_stretch *s)
     for (size_t i = 0; i < s->n; i++) {
         const float d = g[i] + decay * w[i];
         v[i] = momentum * v[i] + d;
-        w[i] = qg_clipped(w[i] - lr * (d + momentum * v[i]), clip);
+        w[i] = qg_clipped(w[i] - lr * (nesterov ? d + momentum * v[i] : v[i]), clip);
         g[i] = 0;
     }
 }
+
+static void update_momentum(const void *spec, const qg_stretch *s) { update(spec, s, false); }
+static void update_nesterov(const void *spec, const qg_stretch *s) { update(spec, s, true); }
 
 const qg_rule QG_PER_ISA(qg__sgd_plain)    = { .name = "sgd", .update = update_plain };
 const qg_rule QG_PER_ISA(qg__sgd_momentum) = {

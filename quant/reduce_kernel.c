@@ -30,22 +30,8 @@ static double fold(const f64 sum[VECTORS])
     return all;
 }
 
-static double sum_kernel(size_t n, const float *x)
-{
-    f64   sum[VECTORS] = { { 0 } };
-    float tail[LANES];
-    for (size_t at = 0; at < n; at += LANES) {
-        const float *p = step_at(n, x, at, tail);
-        for (int v = 0; v < VECTORS; v++) {
-            f32 e;
-            memcpy(&e, p + v * VD, sizeof e);
-            sum[v] += __builtin_convertvector(e, f64);
-        }
-    }
-    return fold(sum);
-}
-
-static double sum_abs_kernel(size_t n, const float *x)
+/* mask: all bits, or all but the sign. */
+static inline __attribute__((always_inline)) double sum_of(size_t n, const float *x, int32_t mask)
 {
     f64   sum[VECTORS] = { { 0 } };
     float tail[LANES];
@@ -54,11 +40,14 @@ static double sum_abs_kernel(size_t n, const float *x)
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
             memcpy(&bits, p + v * VD, sizeof bits);
-            sum[v] += __builtin_convertvector((f32)(bits & INT32_MAX), f64);
+            sum[v] += __builtin_convertvector((f32)(bits & mask), f64);
         }
     }
     return fold(sum);
 }
+
+static double sum_kernel(size_t n, const float *x) { return sum_of(n, x, -1); }
+static double sum_abs_kernel(size_t n, const float *x) { return sum_of(n, x, INT32_MAX); }
 
 static float max_abs_kernel(size_t n, const float *x)
 {

@@ -319,18 +319,23 @@ qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, 
     return qg__keys_parse_over(name, NULL, text, keys, value);
 }
 
-qg_status qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
+qg_status qg__variants_find(const char *what, const char *text, const qg_variant *variants, int *index)
 {
     const size_t n = strcspn(text, ":");
     char         names[256] = "", hint[QG__NEAREST_BYTES];
-    for (int i = 0; variants[i].name; i++) {
-        *index = i;
-        if (is_word(variants[i].name, text, n))
-            return qg_keys_parse(variants[i].name, text[n] ? text + n + 1 : NULL, variants[i].keys, value);
-        qg__list_append(names, sizeof names, variants[i].name);
+    for (*index = 0; variants[*index].name; ++*index) {
+        if (is_word(variants[*index].name, text, n)) return QG_OK;
+        qg__list_append(names, sizeof names, variants[*index].name);
     }
     return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s%s", what, (int)n, text, *names ? names : "none",
                    qg__list_nearest(names, text, n, hint));
+}
+
+qg_status qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
+{
+    const char *colon = strchr(text, ':');
+    if (qg__variants_find(what, text, variants, index)) return QG_EARG;
+    return qg_keys_parse(variants[*index].name, colon ? colon + 1 : NULL, variants[*index].keys, value);
 }
 
 /* --- writing ------------------------------------------------------------------------------ */

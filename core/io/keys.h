@@ -77,6 +77,8 @@ void        qg__keys_over(const char *under, const qg_key *keys, double *value);
  * message about an unknown name, which lists the known ones. */
 QG_MUST_CHECK
 qg_status   qg__variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value);
+QG_MUST_CHECK
+qg_status   qg__variants_find(const char *what, const char *text, const qg_variant *variants, int *index);  /* the name alone */
 
 /* Whether values that did not come from a text are legal: each in its range, and 0 where it has no effect. */
 QG_MUST_CHECK
