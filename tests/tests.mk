@@ -48,6 +48,7 @@ $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixte
 $(BUILD)/tests/core/test_dense_kernel: $(BUILD)/core/kernels/dense_kernel.sixteen.o
 $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o
 $(BUILD)/tests/infer/test_kernels: $(patsubst %.c,$(BUILD)/%.sixteen.o,$(wildcard infer/kernels/*_kernel.c))
+$(BUILD)/tests/infer/test_correlate: $(BUILD)/infer/kernels/correlate_kernel.sixteen.o
 endif
 
 check-rest:   ## make check without make test

@@ -385,6 +385,33 @@ static inline vi add_part(vi sum, vi part)
 #endif
 }
 
+/* The same of signed w: parts are sums of 16 bits, which must not exceed them, or on AVX-512 of 32 bits.  The
+ * addition is in assembly, so that the part stays in its register. */
+static inline vi add_signed_quads(vi part, vi x, vi w)
+{
+#if defined(__AVX512VNNI__)
+    return add_products(part, x, w);
+#elif defined(__AVX2__) && VL == 8
+    const __m256i products = _mm256_maddubs_epi16((__m256i)x, (__m256i)w);
+    __asm__("vpaddw %1, %0, %0" : "+x"(part) : "x"(products));
+    return part;
+#else
+    return (vi)((pairs)part + ((pairs)x & 255) * ((pairs)w << 8 >> 8) +
+                ((pairs)x >> 8 & 255) * ((pairs)w >> 8));
+#endif
+}
+
+static inline vi add_signed_part(vi sum, vi part)
+{
+#if defined(__AVX512VNNI__)
+    return sum + part;
+#elif VL == 16
+    return sum + (part << 16 >> 16) + (part >> 16);
+#else
+    return add_products(sum, part, (vi){ 0 } + 0x00010001);
+#endif
+}
+
 /* sum[l] + x[l] * w[l], which wraps around, of x of 0 .. 255 and w of 16 bits with its sign: the upper half
  * of x is 0. */
 static inline vi add_narrow(vi sum, vi x, vi w)
