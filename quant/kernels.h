@@ -32,21 +32,29 @@ typedef struct qg__surrogate_kernels {
 
 QG_DECLARE_KERNELS(qg__surrogate_kernels, qg__surrogate);
 
-/* Codes of gradients times a step.  With v = x / range most, clipped to -most .. most, the code is floor(v),
- * plus 1 if the draw is below v - floor(v); without draws it is v rounded to even.  It is never -0. */
-typedef struct qg__stochastic {
-    float    range, most;       /* range > 0; if it is not finite, nor is y */
+/* How a gradient x becomes a code; draws: u = qg_uniform_fast(key, index of the number), else none.
+ *
+ *     stochastic    v = clip(x / range most, -most, most), code = floor(v) + (u < v - floor(v)), or round(v); never -0
+ *     dorefa        code = round(clip(x / range / 2 + 1/2 + (u - 1/2) fl(1 / most), 0, 1) most)
+ *
+ * Rounding is to nearest, ties to even.  The values are code step, and range (2 (code / most - 1/2)). */
+typedef struct qg__gradient_rounding {
+    float    range, most;       /* range > 0; if it is not finite, nor are values */
     float    step;
     bool     draws, adds;       /* adds: y += */
     uint64_t key;
-} qg__stochastic;
+} qg__gradient_rounding;
 
-/* quant/noise_kernel.c: u[i] = qg_uniform(key, first + i); y[i] = 1 if that is below (x[i] + 1) / 2, else -1;
- * and the above with the same draws. */
+/* quant/noise_kernel.c: u[i] = qg_uniform(key, first + i), or qg_uniform_fast; y[i] = 1 if that is below (x[i] + 1) / 2, else
+ * -1; and the above, as values or as bytes: code + most, and 2 code. */
 typedef struct qg__noise_kernels {
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
+    void (*uniform_fast)(size_t n, uint64_t key, size_t first, float *u);
     void (*stochastic_sign)(size_t n, const float *x, uint64_t key, size_t first, float *y);
-    void (*stochastic)(const qg__stochastic *f, size_t n, const float *x, size_t first, float *y);
+    void (*stochastic)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y);
+    void (*dorefa)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y);
+    void (*stochastic_bytes)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, uint8_t *y);
+    void (*dorefa_bytes)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, uint8_t *y);
 } qg__noise_kernels;
 
 QG_DECLARE_KERNELS(qg__noise_kernels, qg__noise);

@@ -32,34 +32,82 @@ static void stochastic_sign_kernel(size_t n, const float *x, uint64_t key, size_
         y[i] = uniform_at(counter) < (x[i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
 }
 
-/* v - floor(v) is exact, or 1 for v just below 0; v + u would be rounded, so floor(v + u) could miss -most. */
-static void draw_codes(const qg__stochastic *f, size_t n, size_t first, float *v)
+/* --- gradients ------------------------------------------------------------------------------ */
+
+static void uniform_fast_kernel(size_t n, uint64_t key, size_t first, float *u)
 {
-    float u[QG_CHUNK];
-    uniform_kernel(n, f->key, first, u);
-    for (size_t i = 0; i < n; i++) {
-        const float below = qg_floor(v[i]);
-        v[i] = below + (u[i] < v[i] - below ? 1.0f : 0.0f);
-    }
+    for (size_t i = 0; i < n; i++) u[i] = qg_uniform_fast(key, first + i);
 }
 
-static void stochastic_kernel(const qg__stochastic *f, size_t n, const float *x, size_t first, float *y)
+/* v - floor(v) is exact, or 1 for v just below 0.  v + u would be rounded, and floor(v + u) could miss -most. */
+static void stochastic_codes(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *v)
 {
-    const float range = f->range, most = f->most, step = f->step;
-    float       v[QG_CHUNK];
-    for (size_t at = 0; at < n; at += QG_CHUNK) {
-        const size_t m = qg__smaller(n - at, QG_CHUNK);
-        for (size_t i = 0; i < m; i++) v[i] = qg_clamp(x[at + i] / range * most, -most, most);
-        if (f->draws) draw_codes(f, m, first + at, v);
-        else
-            for (size_t i = 0; i < m; i++) v[i] = qg_round_even(v[i]) + 0.0f;       /* of -0 too: +0 */
-        if (f->adds)
-            for (size_t i = 0; i < m; i++) y[at + i] += v[i] * step;
-        else
-            for (size_t i = 0; i < m; i++) y[at + i] = v[i] * step;
-    }
+    const float range = f->range, most = f->most;
+    float       u[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) v[i] = qg_clamp(x[i] / range * most, -most, most);
+    if (f->draws) {
+        uniform_fast_kernel(n, f->key, first, u);
+        for (size_t i = 0; i < n; i++) {
+            const float below = qg_floor(v[i]);
+            v[i] = below + (u[i] < v[i] - below ? 1.0f : 0.0f);
+        }
+    } else
+        for (size_t i = 0; i < n; i++) v[i] = qg_round_even(v[i]) + 0.0f;       /* of -0 too: +0 */
 }
 
-const qg__noise_kernels QG_PER_ISA(qg__noise) = { .uniform         = uniform_kernel,
-                                                  .stochastic_sign = stochastic_sign_kernel,
-                                                  .stochastic      = stochastic_kernel };
+static void dorefa_codes(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *v)
+{
+    const float range = f->range, most = f->most, each = 1.0f / most;
+    float       u[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) v[i] = x[i] / range * 0.5f + 0.5f;
+    if (f->draws) {
+        uniform_fast_kernel(n, f->key, first, u);
+        for (size_t i = 0; i < n; i++) v[i] += (u[i] - 0.5f) * each;
+    }
+    for (size_t i = 0; i < n; i++) v[i] = qg_round_even(qg_clamp(v[i], 0.0f, 1.0f) * most);
+}
+
+/* The codes of n numbers of x in chunks, and what becomes of them. */
+#define IN_CHUNKS(codes, ...)                                             \
+    float v[QG_CHUNK];                                                    \
+    for (size_t at = 0; at < n; at += QG_CHUNK) {                         \
+        const size_t m = qg__smaller(n - at, QG_CHUNK);                   \
+        codes(f, m, x + at, first + at, v);                               \
+        for (size_t i = 0; i < m; i++) __VA_ARGS__;                       \
+    }
+
+static void stochastic_kernel(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y)
+{
+    const float step = f->step;
+    if (f->adds) { IN_CHUNKS(stochastic_codes, y[at + i] += v[i] * step) }
+    else { IN_CHUNKS(stochastic_codes, y[at + i] = v[i] * step) }
+}
+
+/* The factor 2 is not multiplied with the range, because 2 range may be infinite; it is exact in any place. */
+static void dorefa_kernel(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y)
+{
+    const float range = f->range, most = f->most;
+    if (f->adds) { IN_CHUNKS(dorefa_codes, y[at + i] += range * (2.0f * (v[i] / most - 0.5f))) }
+    else { IN_CHUNKS(dorefa_codes, y[at + i] = range * (2.0f * (v[i] / most - 0.5f))) }
+}
+
+static void stochastic_bytes_kernel(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, uint8_t *y)
+{
+    const float most = f->most;
+    IN_CHUNKS(stochastic_codes, y[at + i] = (uint8_t)(int32_t)(v[i] + most))
+}
+
+static void dorefa_bytes_kernel(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, uint8_t *y)
+{
+    IN_CHUNKS(dorefa_codes, y[at + i] = (uint8_t)(2 * (int32_t)v[i]))
+}
+
+const qg__noise_kernels QG_PER_ISA(qg__noise) = {
+    .uniform          = uniform_kernel,
+    .uniform_fast     = uniform_fast_kernel,
+    .stochastic_sign  = stochastic_sign_kernel,
+    .stochastic       = stochastic_kernel,
+    .dorefa           = dorefa_kernel,
+    .stochastic_bytes = stochastic_bytes_kernel,
+    .dorefa_bytes     = dorefa_bytes_kernel,
+};

@@ -52,6 +52,14 @@ typedef struct qg_point {
     size_t        numbers;                      /* as in qg_binding; 0: those of shape */
 } qg_point;
 
+/* The gradient of a product as codes (qg_scheme.code_gradient). */
+typedef struct qg_gradient_coder {
+    qg_quant      q;
+    const qg_var *y;                            /* the product */
+    uint64_t      key;                          /* of the noise of this product in this step: qg_tape_key */
+    float         range;                        /* what measure_gradient found in the whole batch */
+} qg_gradient_coder;
+
 /* The legal values of q.per_channel: false, true, or either. */
 typedef enum qg_granularity { QG_TENSOR_SCALE, QG_CHANNEL_SCALE, QG_EITHER_SCALE } qg_granularity;
 
@@ -181,6 +189,12 @@ struct qg_scheme {
     /* Integer codes and scales of the result of apply; out->set is that of codes already.  NULL: those of the form; without
      * a form the scheme has no codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
+
+    /* For gradients: what apply makes of y->grad, as bytes and a scale.  code_gradient writes the codes of an image of y, each
+     * minus the lowest of codes(q), and returns their scale; it is pure: several threads call it at once.  Before that,
+     * measure_gradient, if it is set, reads all of y->grad.  false: the step has failed.  NULL: the scheme has no such codes. */
+    bool  (*measure_gradient)(qg_tape *t, qg_gradient_coder *c);
+    float (*code_gradient)(const qg_gradient_coder *c, int image, uint8_t *codes);
 };
 
 /* The library's schemes, NULL at the end.  Only qg_quant_parse reads the list. */

@@ -67,7 +67,7 @@ QG_MUST_CHECK
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
                                        qg_array *y);
 
-/* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), the noise for the quantizer above. */
+/* noise[i] = (qg_uniform_fast(key, i) - 1/2) fl(1 / (2^k - 1)), the noise for the quantizer above. */
 QG_MUST_CHECK
 qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
 

@@ -1,4 +1,5 @@
 /* DoReFa's gradients; formulas in quant/reference/dorefa.h. */
+#include <math.h>
 #include <string.h>
 
 #include "core/slices.h"
@@ -8,46 +9,32 @@
 #include "quant/round.h"
 #include "quant/schemes/formulas.h"
 
-/* n <= QG_CHUNK elements of a sample; noise NULL: none.  The factor 2 is not multiplied with m, because 2 m may be
- * infinite; it is exact in any place. */
-static void gradient_chunk(size_t n, const float *dr, float m, int k, const float *noise, bool adds,
-                           float *y)
-{
-    const float steps = qg__steps(k);
-    float       r[QG_CHUNK];
-    for (size_t i = 0; i < n; i++) r[i] = dr[i] / m * 0.5f + 0.5f;
-    for (size_t i = 0; noise && i < n; i++) r[i] += noise[i];
-    for (size_t i = 0; i < n; i++)
-        r[i] = m * (2.0f * (qg_round_even(qg_clamp(r[i], 0.0f, 1.0f) * steps) / steps - 0.5f));
-    for (size_t i = 0; adds && i < n; i++) r[i] += y[i];
-    memcpy(y, r, n * sizeof *y);
-}
+/* --- arrays --------------------------------------------------------------------------------- */
 
-/* The noise of elements first .. first + n - 1. */
-static void draw_noise(const qg__dorefa_rows *f, size_t first, size_t n, float *noise)
+/* With noise from an array, as the kernel computes it with its own (quant/kernels.h). */
+static void noisy_row(const qg__dorefa_rows *f, float m, const float *noise, size_t at)
 {
     const float steps = qg__steps(f->k);
-    QG_KERNELS_OF(f->isa, qg__noise)->uniform(n, *f->key, f->drawn + first, noise);
-    for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
+    for (size_t i = at; i < at + f->row; i++) {
+        const float r = qg_clamp(f->x[i] / m * 0.5f + 0.5f + noise[i], 0.0f, 1.0f);
+        f->y[i] = m * (2.0f * (qg_round_even(r * steps) / steps - 0.5f));
+    }
 }
 
 static void gradient_row(const qg__dorefa_rows *f, size_t at)
 {
     const float m = QG_KERNELS_OF(f->isa, qg__reduce)->max_abs(f->row, f->x + at);
-    float       drawn[QG_CHUNK];
     if (m == 0.0f) {
         if (!f->adds) memset(f->y + at, 0, f->row * sizeof *f->y);
         return;
     }
-    for (size_t i = at; i < at + f->row; i += QG_CHUNK) {
-        const size_t n = qg__smaller(at + f->row - i, QG_CHUNK);
-        const float *noise = f->noise ? f->noise + i : NULL;
-        if (f->key) {
-            draw_noise(f, i, n, drawn);
-            noise = drawn;
-        }
-        gradient_chunk(n, f->x + i, m, f->k, noise, f->adds, f->y + i);
+    if (f->noise) {
+        noisy_row(f, m, f->noise, at);
+        return;
     }
+    const qg__gradient_rounding r = { .range = m, .most = qg__steps(f->k), .draws = f->key, .adds = f->adds,
+                                      .key = f->key ? *f->key : 0 };
+    QG_KERNELS_OF(f->isa, qg__noise)->dorefa(&r, f->row, f->x + at, f->drawn + at, f->y + at);
 }
 
 static void gradient_rows(void *context, size_t first, size_t n)
@@ -64,8 +51,10 @@ void qg__dorefa_gradient(qg__dorefa_rows f, size_t rows)
 
 static void noise_block(void *context, size_t at, size_t n)
 {
-    const qg__dorefa_rows *f = context;
-    draw_noise(f, at, n, f->y + at);
+    const qg__dorefa_rows *f     = context;
+    const float            each = 1.0f / qg__steps(f->k);
+    QG_KERNELS_OF(f->isa, qg__noise)->uniform_fast(n, *f->key, at, f->y + at);
+    for (size_t i = at; i < at + n; i++) f->y[i] = (f->y[i] - 0.5f) * each;
 }
 
 void qg__dorefa_noise(uint64_t key, int k, size_t n, float *noise)
@@ -119,6 +108,27 @@ static qg_var *apply_gradient(qg_tape *t, const qg_binding *b, qg_var *x, qg_var
     return y;
 }
 
+/* --- as codes --------------------------------------------------------------------------------- */
+
+enum { MOST_BITS = 7 };     /* odd integers within -127 .. 127 */
+
+static qg_code_set codes(qg_quant q)
+{
+    const int most = (1 << q.bits) - 1;
+    return q.bits > MOST_BITS ? (qg_code_set){ 0 } : (qg_code_set){ .lowest = -most, .step = 2, .count = most + 1 };
+}
+
+/* The code c stands for m / n (2 c - n), n = 2^k - 1. */
+static float code_gradient(const qg_gradient_coder *g, int image, uint8_t *codes)
+{
+    const size_t row = qg_row(g->y->shape), first = (size_t)image * row;
+    const float  n = qg__steps(g->q.bits), m = QG_KERNELS(qg__reduce)->max_abs(row, g->y->grad + first);
+    const qg__gradient_rounding r = { .range = m, .most = n, .draws = g->q.arg[NO_NOISE] == 0, .key = g->key };
+    if (m == 0.0f || !isfinite(m)) memset(codes, 0, row);
+    else QG_KERNELS(qg__noise)->dorefa_bytes(&r, row, g->y->grad + first, (size_t)qg__slices_of(g->y).first * row + first, codes);
+    return m / n;
+}
+
 /* The values pass, and so does a gradient of +-1, which is a code. */
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
@@ -137,6 +147,8 @@ const qg_scheme qg__dorefa_gradient_scheme = {
     .float_ends = true,
     .surrogate = surrogate,
     .apply     = apply_gradient,
+    .codes     = codes,
+    .code_gradient = code_gradient,
     .explain   = qg__dorefa_explain,
 };
 

@@ -33,10 +33,10 @@ static float range_of(qg_quant q, size_t n, const float *g)
     return range > 0.0f ? range : largest;
 }
 
-static qg__stochastic rounding_of(qg_quant q, float range, uint64_t key)
+static qg__gradient_rounding rounding_of(qg_quant q, float range, uint64_t key)
 {
     const float most = (float)most_of(q);
-    return (qg__stochastic){ .range = range,
+    return (qg__gradient_rounding){ .range = range,
                              .most  = most,
                              .step  = range / most,
                              .draws = q.arg[NO_NOISE] == 0,
@@ -51,7 +51,7 @@ typedef struct gradient {
 } gradient;
 
 typedef struct numbers {
-    qg__stochastic           f;
+    qg__gradient_rounding    f;
     const float             *x;
     float                   *y;
     size_t                   drawn;     /* numbers of the batch before x */
@@ -130,7 +130,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     const qg__noise_kernels *kernels = QG_KERNELS(qg__noise);
     const size_t             n       = qg_count(x.shape);
     const float              range   = range_of(q, n, x.data);
-    qg__stochastic           f       = rounding_of(q, range, out->key);
+    qg__gradient_rounding    f       = rounding_of(q, range, out->key);
     if (!isfinite(range)) return qg_fail(QG_EARG, "%s: a gradient is not finite", q.scheme->name);
     out->scale[0]  = f.step;
     out->n_scale   = 1;
@@ -144,6 +144,17 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
         for (size_t i = 0; i < m; i++) out->code[at + i] = (int32_t)v[i];
     }
     return QG_OK;
+}
+
+static bool measure_gradient(qg_tape *t, qg_gradient_coder *g) { return measure(t, g->q, g->y, &g->range); }
+
+static float code_gradient(const qg_gradient_coder *g, int image, uint8_t *codes)
+{
+    const size_t row = qg_row(g->y->shape), first = (size_t)image * row;
+    const qg__gradient_rounding r = rounding_of(g->q, g->range, g->key);
+    if (g->range == 0.0f || !isfinite(g->range)) memset(codes, 0, row);
+    else QG_KERNELS(qg__noise)->stochastic_bytes(&r, row, g->y->grad + first, (size_t)qg__slices_of(g->y).first * row + first, codes);
+    return r.step;
 }
 
 /* The values pass, and so does a gradient of +-1, which is a code. */
@@ -162,6 +173,8 @@ const qg_scheme qg__stochastic_gradient_scheme = {
     .apply     = apply_gradient,
     .codes     = codes,
     .encode    = encode,
+    .measure_gradient = measure_gradient,
+    .code_gradient    = code_gradient,
     .explain =
         "Gradients as codes of at most 8 bits and one scale, with stochastic rounding.\n"
         "                                               Gupta et al. 2015, arXiv:1502.02551, sec. 3\n"

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/rng.h"
 
@@ -32,6 +33,80 @@ static void uniform_fills_its_interval_evenly(void **state)
     }
     assert_true(fabs(sum / N - 0.5) < 5 * sqrt(1.0 / 12 / N));
     for (int b = 0; b < BINS; b++) assert_true(abs(bin[b] - N / BINS) < 5 * 32);
+}
+
+/* --- noise on gradients ----------------------------------------------------------------------- */
+
+enum { DRAWS = 1000000 };
+
+static const uint64_t keys[] = { 0, 1, 42, UINT64_C(1) << 31, UINT64_C(1) << 32, UINT64_MAX,
+                                 0x8285D842DC7B2BF4u, 0x6986DC2CB5E335BDu };
+enum { KEYS = sizeof keys / sizeof *keys };
+
+/* By a second program, from the formulas in core/rng.h. */
+static void fast_draws_are_those_of_the_formula(void **state)
+{
+    assert_true(qg_uniform_fast(0, 0) == 0);
+    assert_true(qg_uniform_fast(0, 1) == 0x1fce5p-24f);
+    assert_true(qg_uniform_fast(7, 2) == 0xbc795p-24f);
+    assert_true(qg_uniform_fast(0x8285D842DC7B2BF4u, 5) == 0xc7d14fp-24f);
+    assert_true(qg_uniform_fast(0x8285D842DC7B2BF4u, (UINT64_C(1) << 32) + 5) == 0x68c7e3p-24f);
+}
+
+/* Of the 256 values of each byte of the 24 bits, chi-square has 255 degrees of freedom: between the
+ * quantiles of 0.01 and 99.99 per cent.  The mean strays by sqrt(1/12n), the variance by
+ * sqrt(1/180n): four deviations. */
+static void fast_draws_fill_their_interval_evenly(void **state)
+{
+    for (int k = 0; k < KEYS; k++) {
+        static int count[3][256];
+        double     sum = 0, squares = 0;
+        memset(count, 0, sizeof count);
+        for (uint64_t i = 0; i < DRAWS; i++) {
+            const float    u    = qg_uniform_fast(keys[k], i);
+            const uint32_t bits = (uint32_t)(u * 0x1p24f);
+            assert_true(u >= 0.0f && u < 1.0f);
+            for (int b = 0; b < 3; b++) count[b][bits >> 8 * b & 255]++;
+            sum += (double)u, squares += ((double)u - 0.5) * ((double)u - 0.5);
+        }
+        assert_true(fabs(sum / DRAWS - 0.5) < 4 * sqrt(1.0 / 12 / DRAWS));
+        assert_true(fabs(squares / DRAWS - 1.0 / 12) < 4 * sqrt(1.0 / 180 / DRAWS));
+        for (int b = 0; b < 3; b++) {
+            double chi = 0;
+            for (int v = 0; v < 256; v++) chi += pow(count[b][v] - DRAWS / 256.0, 2) / (DRAWS / 256.0);
+            if (!(chi > 179 && chi < 348))
+                fail_msg("key %llx, byte %d: chi-square is %g", (unsigned long long)keys[k], b, chi);
+        }
+    }
+}
+
+/* Of draws i of one key and of draws i + apart of another. */
+static double correlation(uint64_t a, uint64_t b, uint64_t apart)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < DRAWS; i++)
+        sum += ((double)qg_uniform_fast(a, i) - 0.5) * ((double)qg_uniform_fast(b, i + apart) - 0.5);
+    return sum * 12 / DRAWS;
+}
+
+/* The correlation of independent draws strays from 0 by sqrt(1/n).  Five deviations: one of these
+ * 111 bounds is missed by one in 15,000 sound generators. */
+static void fast_draws_are_independent(void **state)
+{
+    const double   most = 5 * sqrt(1.0 / DRAWS);
+    const uint64_t key  = qg_rng_fork(7, QG_STREAM_TAPE);
+    for (int k = 0; k <= 40; k++) {
+        const double r = correlation(key, key, UINT64_C(1) << k);
+        if (fabs(r) > most) fail_msg("draws that are 2^%d apart: %g", k, r);
+    }
+    for (int bit = 0; bit < 64; bit++) {
+        const double r = correlation(key, key ^ UINT64_C(1) << bit, 0);
+        if (fabs(r) > most) fail_msg("keys that differ by bit %d: %g", bit, r);
+    }
+    for (uint64_t k = 1; k <= 6; k++) {                                     /* of ops of one step */
+        const double r = correlation(qg_rng_fork(key, 0), qg_rng_fork(key, k), 0);
+        if (fabs(r) > most) fail_msg("forks 0 and %d: %g", (int)k, r);
+    }
 }
 
 /* The mean strays by sqrt(1/n), the mean square from 1 by sqrt(2/n): five deviations. */
@@ -120,6 +195,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_splitmix64),
         cmocka_unit_test(uniform_fills_its_interval_evenly),
+        cmocka_unit_test(fast_draws_are_those_of_the_formula),
+        cmocka_unit_test(fast_draws_fill_their_interval_evenly),
+        cmocka_unit_test(fast_draws_are_independent),
         cmocka_unit_test(normal_has_mean_0_and_deviation_1),
         cmocka_unit_test(forks_are_independent),
         cmocka_unit_test(a_permutation_holds_each_index_once),

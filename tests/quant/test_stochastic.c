@@ -49,7 +49,7 @@ static void round_all(size_t n, const float *dy, int bits, bool noisy, float ran
         float v = dy[i] / range * most;
         v       = v > most ? most : v < -most ? -most : v;
         const float below = floorf(v);
-        const float code  = noisy ? below + (float)(qg_uniform(key, i) < v - below) : rintf(v);
+        const float code  = noisy ? below + (float)(qg_uniform_fast(key, i) < v - below) : rintf(v);
         expected[i]       = code * step;
     }
 }
@@ -170,7 +170,7 @@ static void without_noise_small_gradients_vanish(void **state)
     assert_true(c.x->grad[3] == 2 * (1.0f / 127));          /* a tie, to even */
     close_rig(&c);
     float y[4];
-    QG_KERNELS(qg__noise)->stochastic(&(qg__stochastic){ .range = 1, .most = 127, .step = 1 }, 4, dy, 0, y);
+    QG_KERNELS(qg__noise)->stochastic(&(qg__gradient_rounding){ .range = 1, .most = 127, .step = 1 }, 4, dy, 0, y);
     assert_true(y[2] == 0 && !signbit(y[2]));               /* where nothing is added to */
 }
 
