@@ -70,6 +70,8 @@ static void print_layer(qg__json *j, qg_layer *l)
         print_scheme(j, "weight", weight->q, QG_WEIGHT);
         print_scheme(j, "input", input ? input->q : (qg_quant){ 0 }, QG_INPUT);
         print_scheme(j, "gradient", gradient ? gradient->q : (qg_quant){ 0 }, QG_GRADIENT);
+        if (gradient && gradient->q.scheme)
+            qg__json_flag(j, "trains_in_integers", qg_layer_trains_in_integers(l));
         qg__json_integer(j, "weights", qg_count(weight->of->shape));
         qg__json_integer(j, "macs", l->macs);
         qg__json_integer(j, "float_bytes", qg_count(weight->of->shape) * sizeof(float));

@@ -501,15 +501,15 @@ static void warn_of_versions(const listing *runs)
     const listed *first  = NULL;
     for (size_t i = 0; i < runs->count; i++) {
         const listed *r = &runs->item[i];
-        if (r->state != LISTED_FINISHED || r->result.arithmetic == QG_ARITHMETIC) continue;
+        if (r->state != LISTED_FINISHED || r->result.arithmetic == qg_recipe_arithmetic(r->recipe)) continue;
         if (!others++) first = r;
     }
     if (!others) return;
     print_safe(stderr,
                NAME ": warning: %d of the finished runs, the first in %s, were trained under another version "
-               "of the arithmetic than %d, which this program has; to train them again, rename their "
+               "of the arithmetic than this program trains them under; to train them again, rename their "
                "directories\n",
-               others, first->dir, QG_ARITHMETIC);
+               others, first->dir);
 }
 
 static qg_status report(const sweep *s)

@@ -22,7 +22,7 @@ void version_print(FILE *out)
     char share[QG__PATH_BYTES];
     fprintf(out, "qgrad " QGRAD_VERSION "\n");
     fprintf(out, "commit      %s\n", qg_commit());
-    fprintf(out, "arithmetic  %d\n", QG_ARITHMETIC);
+    fprintf(out, "arithmetic  %d, with gradient quantizers %d\n", QG_ARITHMETIC, QG_ARITHMETIC_GRADIENTS);
     fprintf(out, "built       by " COMPILER ", " QGRAD_FLAGS "\n");
     fprintf(out, "blas        OpenBLAS, core %s\n", qg_blas_core());
     fprintf(out, "kernels     %s\n", qg_cpu_path());

@@ -10,7 +10,7 @@ typedef struct qg__spare {
     size_t            bytes;
 } spare;
 
-enum { PRODUCT = 1, SPENT = 2 };        /* qg_var.marks */
+enum { PRODUCT = 1, SPENT = 2, SUMMED = 4 };    /* qg_var.marks */
 
 /* The smallest free buffer that is large enough, else new memory. */
 void *qg__lend(qg_tape *t, size_t *bytes)
@@ -60,6 +60,8 @@ void qg_share_gradient(qg_var *y)
 bool qg__gradient_shared(const qg_var *v) { return v->in[0] && v->grad == v->in[0]->grad; }
 
 void qg__mark_product(qg_var *y) { y->marks |= PRODUCT; }
+void qg__mark_summed(qg_var *y) { y->marks |= SUMMED; }
+bool qg__has_sums(const qg_var *y) { return y->marks & SUMMED; }
 
 /* A product that only a batch norm reads: these are the larger half of the activations of a step. */
 static bool gives_value(const qg_op *reader, const qg_var *x)

@@ -11,6 +11,10 @@
  * computed from a parameter.  The memory of both may then serve gradients. */
 void qg__mark_product(qg_var *y);
 
+/* What y has saved begins with the sums of its images (core/ops/conv2d.h). */
+void qg__mark_summed(qg_var *y);
+bool qg__has_sums(const qg_var *y);
+
 /* Whether y->grad stays as it is (qg_tape_retain); else backward, its last reader, may write to it. */
 bool qg__retained(const qg_tape *t);
 

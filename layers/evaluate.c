@@ -68,13 +68,17 @@ qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale)
     return from_set(set);
 }
 
-const qg_slot *qg__read_slot(const qg_product *p)
+/* passed: the traits of layers after which numbers are still codes. */
+static const qg_slot *slot_before(const qg_product *p, unsigned passed)
 {
     if (p->input_slot.q.scheme) return &p->input_slot;
     qg_layer *l = p->layer.after;
-    while (qg__has_trait(l, QG_CHOOSES | QG_PASSES)) l = l->after;
+    while (qg__has_trait(l, passed)) l = l->after;
     return l ? qg__quantize_slot(l) : NULL;
 }
+
+const qg_slot *qg__read_slot(const qg_product *p)             { return slot_before(p, QG_CHOOSES | QG_PASSES); }
+const qg_slot *qg__read_slot_in_training(const qg_product *p) { return slot_before(p, QG_CHOOSES); }
 
 /* --- thresholds ------------------------------------------------------------------------------- */
 
@@ -350,7 +354,8 @@ static void set_scales(place at, buffers r, qg__evaluation *e)
         r.an[o] = e->p.two_sided ? (float)((double)r.negative[o] * a) : 0.0f;
         r.b[o]  = rounded(b);
     }
-    e->k = (qg__scales){ r.a, r.an, r.b };
+    e->k       = (qg__scales){ r.a, r.an, r.b };
+    e->w_scale = r.scale;
 }
 
 /* e->p has the sizes already.  t NULL: no tape. */
@@ -374,6 +379,14 @@ qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, q
 {
     qg__product_sizes(p, p->layer.in, &e->p);
     return evaluation(in_net(p, step), NULL, memory, e);
+}
+
+qg_status qg__evaluation_in_training(const qg_product *p, const qg_slot *slot, uint64_t step, qg_shape x, float *memory,
+                                     qg__evaluation *e)
+{
+    *e = (qg__evaluation){ .x_scale = 1.0f };
+    qg__product_sizes(p, x, &e->p);
+    return evaluation((place){ .p = p, .step = step, .x = slot }, NULL, memory, e);
 }
 
 /* --- what is evaluated ------------------------------------------------------------------------------ */
@@ -412,7 +425,7 @@ static size_t code_bytes(const qg__product *p, size_t pixels)
 }
 
 /* A level is scale times an integer up to roundings, and the nearest integer is its code. */
-static const void *code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes)
+const void *qg__evaluation_code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes)
 {
     const qg__requantize_kernels *kernels = QG_KERNELS_OF(isa, qg__requantize_kernels);
     const qg__product            *p       = &e->p;
@@ -441,7 +454,7 @@ static void piece(void *context, int piece, int worker)
     const size_t       pixels = qg__pixels(&p->g), results = qg__results(&p->g);
     char              *codes = j->scratch + (size_t)worker * j->bytes, *acc = codes + j->codes_bytes;
     const float       *x     = j->y->in[0]->data + (size_t)first * pixels * (size_t)p->g.c;
-    const void        *coded = code(j->isa, j->e, (size_t)n * pixels, x, codes);
+    const void        *coded = qg__evaluation_code(j->isa, j->e, (size_t)n * pixels, x, codes);
     qg__product_run(j->isa, p, n, coded, j->packed, acc, acc + j->acc_bytes);
     qg__product_scale(j->isa, p, j->e->k, (size_t)n * results, acc, j->y->data + (size_t)first * results * (size_t)p->g.oc);
 }

@@ -28,6 +28,7 @@
 /* The quantizer whose codes p reads: its own, or that of the quantize layer before it, if nothing but max pooling and dropout
  * is in between.  NULL: p reads floats. */
 const qg_slot *qg__read_slot(const qg_product *p);
+const qg_slot *qg__read_slot_in_training(const qg_product *p);      /* where dropout scales what it passes */
 
 /* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer
  * (slot may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, with more
@@ -43,6 +44,7 @@ typedef struct qg__evaluation {
     qg__product  p;
     float        x_scale;       /* of codes */
     qg__scales   k;             /* a, an, b */
+    const float *w_scale;       /* [oc]; of positive weights, if there are two */
     const float *w;             /* [oc][kh][kw][c / groups]: codes as integers, or floats; with p.zeros each row has its zero
                                    point before it, and codes are not negative */
 } qg__evaluation;
@@ -83,6 +85,16 @@ qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y);
 /* Whether all values of images are finite.  QG_ENAN: the message names the first one that is not. */
 QG_MUST_CHECK
 qg_status qg__evaluation_takes(qg_tensor images);
+
+/* --- for layers/integer.c ----------------------------------------------------------------------- */
+
+/* The same of images x, quantized by slot, in a step of training: b is the bias alone. */
+QG_MUST_CHECK
+qg_status   qg__evaluation_in_training(const qg_product *p, const qg_slot *slot, uint64_t step, qg_shape x, float *memory,
+                                       qg__evaluation *e);
+
+/* The codes of x, of so many pixels, as the product reads them: x itself, or written to codes. */
+const void *qg__evaluation_code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes);
 
 /* --- for layers/product.c ----------------------------------------------------------------------- */
 

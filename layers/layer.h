@@ -129,6 +129,11 @@ const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
 qg_tensor      qg_layer_weight(qg_layer *l, float *folded);
 size_t         qg_layer_packed_bytes(qg_layer *l);          /* in a packed file, of the weight of a product and its numbers
                                                                per channel; 0: another layer */
+
+/* Whether steps of training compute l with integers (docs/arithmetic.md), because its input, weight and
+ * gradient are codes: once all three quantizers have started.  false before qg_net_build. */
+bool           qg_layer_trains_in_integers(qg_layer *l);
+
 enum { QG_ROLES = 3 };
 extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
 

@@ -6,6 +6,7 @@
 #include "core/ops/conv2d.h"
 #include "core/rng.h"
 #include "layers/evaluate.h"
+#include "layers/integer.h"
 
 /* As declared, 0 where that stands for a default. */
 typedef struct conv2d {
@@ -123,6 +124,7 @@ static qg_var *slotted_product(const qg_step *s, qg_tape *t, multiply product, q
  * records in its place. */
 typedef struct product_ops {
     multiply      product;
+    qg_var     *(*in_integers)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool *taken);     /* or NULL */
     qg_shape    (*shape)(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w);
     const qg_op   evaluated;
 } product_ops;
@@ -185,6 +187,11 @@ static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k
     const multiply    product = k->product;
     if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k, windows);
     if (s->norm) return folded(s, t, q, product);
+    if (k->in_integers && qg__trains_in_integers(p)) {
+        bool    taken;
+        qg_var *w = quantized_weight(p, t), *b = bias(p, t), *y = k->in_integers(s, t, q, w, b, &taken);
+        return taken ? y : slotted_product(s, t, product, q, w, b);
+    }
     if (!scales_output(p, t)) return slotted_product(s, t, product, q, quantized_weight(p, t), bias(p, t));
     qg_var *y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
     return qg_slot_apply(&p->gradient_slot, t, y);
@@ -355,12 +362,17 @@ static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_v
     return (sums_results(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
 }
 
+static qg_var *convolve_in_integers(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool *taken)
+{
+    return qg__integer_conv2d(s, t, x, w, b, sums_results(s, t), taken);
+}
+
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
 {
     return qg__conv2d_shape(t, x, w, NULL, ((const qg_product *)s->layer)->conv);
 }
 
-static const product_ops convolution = { convolve, convolved, { .name = "conv2d" } };
+static const product_ops convolution = { convolve, convolve_in_integers, convolved, { .name = "conv2d" } };
 
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -457,7 +469,7 @@ static qg_shape connected(const qg_step *s, qg_tape *t, const qg_var *x, const q
     return qg__dense_shape(t, x, w, NULL);
 }
 
-static const product_ops connection = { connect, connected, { .name = "dense" } };
+static const product_ops connection = { connect, NULL, connected, { .name = "dense" } };
 
 static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {

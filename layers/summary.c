@@ -6,7 +6,7 @@
 #include "core/io/paths.h"
 #include "layers/export/export.h"
 #include "layers/export/graph.h"
-#include "layers/plan.h"
+#include "layers/integer.h"
 
 enum { FLOAT_BITS = 32 };
 
@@ -171,6 +171,44 @@ static void other_readers(const qg_net *net, qg_layer *l, FILE *out)
     else fprintf(out, "the shortcut carries the values of %s\n", name);
 }
 
+bool qg_layer_trains_in_integers(qg_layer *l)
+{
+    const qg_product *p = qg_layer_product(l);
+    return p && l->net->built && qg__trains_in_integers(p);
+}
+
+static void append_rows(char *text, size_t bytes, const qg_layer *first, const qg_layer *last)
+{
+    char rows[96];
+    if (!first) return;
+    snprintf(rows, sizeof rows, first == last ? "%s" : "%s to %s", first->name, last->name);
+    qg__list_append(text, bytes, rows);
+}
+
+/* Of a net with a gradient quantizer: "conv2 to conv6, conv8 train in integers: ..". */
+static void integers(const qg_net *net, FILE *out)
+{
+    char      text[256] = "";
+    bool      any = false;
+    int       count = 0;
+    qg_layer *first = NULL, *last = NULL;
+    for (int i = 0; i < net->layers; i++) {
+        qg_layer      *l        = net->layer[i];
+        const qg_slot *gradient = qg_layer_slot(l, QG_GRADIENT);
+        const bool     is       = qg_layer_trains_in_integers(l);
+        any |= gradient && gradient->q.scheme;
+        count += is;
+        if (is) first = first ? first : l, last = l;
+        else if (qg_layer_product(l)) append_rows(text, sizeof text, first, last), first = NULL;
+    }
+    append_rows(text, sizeof text, first, last);
+    if (count)
+        fprintf(out, "%s train%s in integers: input, weight and gradient are codes\n", text,
+                count == 1 ? "s" : "");
+    else if (any)
+        fputs("no product trains in integers, despite the gradient quantizers\n", out);
+}
+
 void qg_net_summary(const qg_net *net, FILE *out)
 {
     if (!net || !net->built || !out) return;
@@ -186,6 +224,7 @@ void qg_net_summary(const qg_net *net, FILE *out)
     for (int i = 0; i < net->layers; i++)
         for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
     for (int i = 0; i < net->layers; i++) other_readers(net, net->layer[i], out);
+    integers(net, out);
     const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes as float, ", count,
             qg_params_trained(&net->params), macs, full);

@@ -44,10 +44,15 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
-/* The version of the arithmetic (docs/arithmetic.md): of the order and the rounding of every operation that weights and scores depend
- * on.  Every machine that trains the same configuration under the same version ends in the same bytes.  A checkpoint notes it, and a run
- * continues under no other.  Runs that note none have version 1, which depended on the machine. */
-enum { QG_ARITHMETIC = 2 };
+/* The version of the arithmetic (docs/arithmetic.md): of the order and the rounding of every operation that
+ * weights and scores depend on.  Every machine that trains the same configuration under the same version ends
+ * in the same bytes.  A checkpoint notes it, and a run continues under no other.  Runs that note none have
+ * version 1, which depended on the machine.  Version 3 changed only the training of nets with a gradient
+ * quantizer, so all others keep version 2 (qg_recipe_arithmetic). */
+enum {
+    QG_ARITHMETIC           = 2,    /* of nets without a gradient quantizer */
+    QG_ARITHMETIC_GRADIENTS = 3     /* of nets in which at least one layer has one */
+};
 
 typedef enum qg_fit_mode {
     QG_FIT_RESUME,          /* continue the run in the directory, or start one if there is none */

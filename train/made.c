@@ -52,7 +52,7 @@ static qg_status write_result(const qg__made *m)
                         .seconds = qg__now() - m->began,
                         .seed = m->recipe->seed,
                         .threads = (uint64_t)qg_threads(),
-                        .arithmetic = QG_ARITHMETIC,
+                        .arithmetic = qg__arithmetic(m->net),
                         .complete = whole,
                         .ended = whole ? QG_FIT_OVER : QG_FIT_STOPPED };
     qg__result_join(r.cpu_path, "", qg_cpu_path());

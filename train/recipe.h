@@ -108,6 +108,9 @@ qg_status   qg_recipe_check(qg_recipe *r);
  * Memory   The caller's.  Fails with NULL, as qg_recipe_check, qg_model_declare and qg_net_build. */
 qg_net     *qg_recipe_net(qg_recipe *r, qg_shape image, int classes);
 
+/* The version of the arithmetic (QG_ARITHMETIC) under which this program trains it. */
+uint64_t    qg_recipe_arithmetic(qg_recipe *r);
+
 /* Trains in spec.dir with qg_fit, or continues the run there.  Of spec it takes dir, mode, init, budget, stop and events; the
  * recipe decides all else.  A run that continues may get more epochs (see qg_fit); other keys must be those of the run, or unset.
  *

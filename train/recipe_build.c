@@ -6,6 +6,7 @@
 
 #include "core/io/paths.h"
 #include "layers/layer.h"
+#include "train/run.h"
 
 /* An annealed surrogate reaches its final value at the last step. */
 static qg_quant paced(qg_quant q, uint64_t steps)
@@ -224,6 +225,23 @@ qg_fit_spec qg__recipe_fit(const qg_recipe *r)
 bool qg__recipe_is_over(const qg_recipe *r, int epochs, int best_epoch)
 {
     return epochs == r->epochs || (epochs < r->epochs && r->patience && epochs - best_epoch >= r->patience);
+}
+
+/* Which layers have a gradient quantizer depends on no size.  Images whose files are missing have none. */
+uint64_t qg__recipe_arithmetic(const qg_recipe *r)
+{
+    static const qg_shape any = { 1, 224, 224, 3 };
+    const qg_shape found   = qg__data_image(&r->data, r->data_dir), image = found.h ? found : any;
+    qg_net        *net     = r->model.type && r->batch ? declare(r, image, r->data.classes) : NULL;
+    const uint64_t version = net ? qg__arithmetic(net) : QG_ARITHMETIC;
+    qg_net_free(net);
+    return version;
+}
+
+uint64_t qg_recipe_arithmetic(qg_recipe *r)
+{
+    const qg_recipe *full = qg__recipe_full(r);
+    return full ? qg__recipe_arithmetic(full) : QG_ARITHMETIC;
 }
 
 qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)

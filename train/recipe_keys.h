@@ -231,6 +231,9 @@ qg_status   qg__recipe_same(const qg_recipe *r, const char *said, const char *pa
 QG_MUST_CHECK
 qg_status   qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec);
 
+/* The version of the arithmetic under which this program trains r, which need not be resolved. */
+uint64_t    qg__recipe_arithmetic(const qg_recipe *r);
+
 /* Of an object: its failure, with the message; what it means, which belongs to r, or NULL, failed. */
 QG_MUST_CHECK
 qg_status   qg__recipe_status(const qg_recipe *r);

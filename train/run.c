@@ -205,7 +205,7 @@ static void note(qg_state *s, const qg__run *r)
     char           image[48], classes[16], arithmetic[16];
     snprintf(image, sizeof image, "%dx%dx%d", in.h, in.w, in.c);
     snprintf(classes, sizeof classes, "%d", out.c);
-    snprintf(arithmetic, sizeof arithmetic, "%d", QG_ARITHMETIC);
+    snprintf(arithmetic, sizeof arithmetic, "%" PRIu64, qg__arithmetic(r->net));
     qg_state_set_note(s, "format", QG__RUN_FORMAT);
     qg_state_set_note(s, "kind", kind);
     qg_state_set_note(s, "recipe", r->identity);
@@ -365,21 +365,35 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     if (s == r->last) r->arithmetic = qg__run_noted_arithmetic(qg_state_find_note(s, QG__RUN_ARITHMETIC));
     status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     /* A recipe of an older version may lack a key of this one: not what the user should hear about. */
-    if (status == QG_EARG && qg__run_arithmetic(r) != QG_ARITHMETIC) status = qg__run_check_arithmetic(r);
+    if (status == QG_EARG && qg__run_check_arithmetic(r)) status = QG_ESTATE;
     if (!status) note(s, r);
     return status;
 }
 
+uint64_t qg__arithmetic(const qg_net *net)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        const qg_slot *gradient = qg_layer_slot(qg_net_layer(net, i), QG_GRADIENT);
+        if (gradient && gradient->q.scheme) return QG_ARITHMETIC_GRADIENTS;
+    }
+    return QG_ARITHMETIC;
+}
+
 uint64_t qg__run_noted_arithmetic(const char *noted) { return noted ? strtoull(noted, NULL, 10) : 1; }
 
-uint64_t qg__run_arithmetic(const qg__run *r) { return r->arithmetic ? r->arithmetic : QG_ARITHMETIC; }
+uint64_t qg__run_arithmetic(const qg__run *r)
+{
+    return r->arithmetic ? r->arithmetic : qg__arithmetic(r->net);
+}
 
 qg_status qg__run_check_arithmetic(const qg__run *r)
 {
-    if (qg__run_arithmetic(r) == QG_ARITHMETIC) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s: was trained under version %" PRIu64 " of the arithmetic, but this program has version %d, so it cannot be "
-                   "continued.  You can evaluate, export or predict with it, start a new run from its weights (init), or train it again",
-                   r->paths.dir, r->arithmetic, QG_ARITHMETIC);
+    const uint64_t now = qg__arithmetic(r->net);
+    if (qg__run_arithmetic(r) == now) return QG_OK;
+    return qg_fail(QG_ESTATE, "%s: was trained under version %" PRIu64 " of the arithmetic, but this program "
+                   "trains it under version %" PRIu64 ", so it cannot be continued.  You can evaluate, "
+                   "export or predict with it, start a new run from its weights (init), or train it again",
+                   r->paths.dir, r->arithmetic, now);
 }
 
 /* Checks the rows up to the checkpoint. */

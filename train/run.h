@@ -126,11 +126,15 @@ qg_status   qg__run_same(const qg__run *r, const char *noted, const char *path, 
 QG_MUST_CHECK
 qg_status   qg__run_check_ranks(const qg__run *r);
 
-/* The version of the arithmetic that a checkpoint notes.  NULL: 1, which was not noted. */
+/* The version of the arithmetic under which this program trains a net, which need not be built. */
+uint64_t    qg__arithmetic(const qg_net *net);
+
+/* The version that a checkpoint notes.  NULL: 1, which was not noted. */
 #define QG__RUN_ARITHMETIC "arithmetic"
 uint64_t    qg__run_noted_arithmetic(const char *noted);
 
-/* The version under which it is trained, and the check that a run that was loaded has that of this program.  Fails with QG_ESTATE. */
+/* The version under which it is trained, and the check that a run that was loaded has that of its net.
+ * Fails with QG_ESTATE. */
 uint64_t    qg__run_arithmetic(const qg__run *r);
 QG_MUST_CHECK
 qg_status   qg__run_check_arithmetic(const qg__run *r);

@@ -180,7 +180,7 @@ typedef struct candidate {
     char            dir[QG__PATH_BYTES];
     kinship         is;
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
-    uint64_t        arithmetic;         /* the version under which it was begun */
+    uint64_t        arithmetic;         /* under which it was begun, if SAME and unfinished */
     bool            unfinished;
     struct timespec time;
 } candidate;
@@ -216,10 +216,10 @@ static bool starts_alike(const config *asked, qg_recipe *run)
 }
 
 /* That of its checkpoint, or if it has none, of this program. */
-static uint64_t arithmetic_of(const char *dir)
+static uint64_t arithmetic_of(const char *dir, const config *asked)
 {
     qg_run        *run     = qg_run_open(dir, QG_RUN_LAST);
-    const uint64_t version = run ? qg_run_arithmetic(run) : QG_ARITHMETIC;
+    const uint64_t version = run ? qg_run_arithmetic(run) : qg_recipe_arithmetic(asked->recipe);
     qg_run_close(run);
     return version;
 }
@@ -240,8 +240,10 @@ static void read_candidate(const char *dir, const config *asked, candidate *out)
             snprintf(out->differs, sizeof out->differs, "%s, which is %s there", o->name,
                      there ? there : o->kind == QG_RECIPE_FLAG ? "off" : "not set");
         out->unfinished = qg_run_result(dir, &r) || !r.complete;
-        out->arithmetic = out->is == SAME && out->unfinished ? arithmetic_of(dir) : QG_ARITHMETIC;
-        if (out->arithmetic != QG_ARITHMETIC) out->is = OTHER_VERSION;
+        if (out->is == SAME && out->unfinished) {
+            out->arithmetic = arithmetic_of(dir, asked);
+            if (out->arithmetic != qg_recipe_arithmetic(asked->recipe)) out->is = OTHER_VERSION;
+        }
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
@@ -257,14 +259,14 @@ static bool is_better(const candidate *a, const candidate *b)
     return strcmp(a->dir, b->dir) > 0;
 }
 
-static void tell(const candidate *of, char missed[PLACE_MISSED_BYTES])
+static void tell(const candidate *of, const config *asked, char missed[PLACE_MISSED_BYTES])
 {
     *missed = '\0';
     if (of->is == BUSY) snprintf(missed, PLACE_MISSED_BYTES, "a process is training in %s", of->dir);
     if (of->is == OTHER_VERSION)
         snprintf(missed, PLACE_MISSED_BYTES,
-                 "%s was begun under version %" PRIu64 " of the arithmetic, and this program has version %d", of->dir,
-                 of->arithmetic, QG_ARITHMETIC);
+                 "%s was begun under version %" PRIu64 " of the arithmetic, and this program trains it under "
+                 "version %" PRIu64, of->dir, of->arithmetic, qg_recipe_arithmetic(asked->recipe));
     if (of->is == NEAR) snprintf(missed, PLACE_MISSED_BYTES, "%s differs only in %s", of->dir, of->differs);
 }
 
@@ -283,5 +285,5 @@ void place_find(const config *asked, char dir[QG__PATH_BYTES], bool *found, char
     if (all) closedir(all);
     *found = best.is == SAME;
     if (*found) strcpy(dir, best.dir);
-    tell(&best, missed);
+    tell(&best, asked, missed);
 }

@@ -34,12 +34,12 @@ const qg_recipe_key *place_difference(qg_recipe *asked, qg_recipe *run, const qg
 
 /* Looks among the directories beside dir, without those that --force has set aside, for the runs that the command line `asked`
  * describes, and sets dir to the one that --resume continues: the newest unfinished one in which no process
- * is training and that was begun under this version of the arithmetic, or else the newest finished one.  The
- * time of a run is that of its last checkpoint.  *found: there is one.  Otherwise missed says, for a warning,
- * which run may have been meant, the newest of them; empty: none:
+ * is training and that was begun under the version of the arithmetic that this program has for it, or
+ * else the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
+ * Otherwise missed says, for a warning, which run may have been meant, the newest of them; empty: none:
  *
  *     a process is training in runs/a
- *     runs/b was begun under version 1 of the arithmetic, and this program has version 2
+ *     runs/b was begun under version 1 of the arithmetic, and this program trains it under version 2
  *     runs/c differs only in lr, which is 0.1 there */
 void      place_find(const config *asked, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
 

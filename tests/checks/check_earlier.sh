@@ -14,7 +14,7 @@ ln -s "$here/datasets" "$dir/datasets"
 cd "$dir"
 fail() { echo "error: $*"; exit 1; }
 field() { sed -n 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/p' "$2"; }
-why='was trained under version 1 of the arithmetic, but this program has version 2'
+why='was trained under version 1 of the arithmetic, but this program trains it under version 2'
 # refuses COMMAND..: for this reason, and no file changes.
 refuses() {
     "$@" >out 2>said && fail "$* continues"

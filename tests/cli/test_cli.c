@@ -549,8 +549,31 @@ static void test_summary_counts_bytes(void **state)
     assert_true(cJSON_GetArraySize(layers) >= 4);
     assert_string_equal(text(cJSON_GetArrayItem(layers, 0), "weight"), "twn");
     cJSON_Delete(j);
+    assert_null(strstr(last.out, "integers"));
     assert_status("summary --model lenet5", 0);
     assert_stdout("conv1");
+}
+
+static void test_summary_tells_what_trains_in_integers(void **state)
+{
+#define CODES "--first-last quantized --weight dorefa --input dorefa --gradient stochastic "
+    const cJSON *layer;
+    int          seen = 0;
+    assert_status("summary --model lenet5 --layer fc1:gradient=float " CODES "--json", 0);
+    cJSON *j = parse();
+    cJSON_ArrayForEach(layer, cJSON_GetObjectItemCaseSensitive(j, "layers")) {
+        const cJSON *is   = cJSON_GetObjectItemCaseSensitive(layer, "trains_in_integers");
+        const char  *name = text(layer, "name");
+        if (!strcmp(name, "conv1")) seen += cJSON_IsFalse(is);      /* reads the image */
+        if (!strcmp(name, "conv2")) seen += cJSON_IsTrue(is);
+        if (!strcmp(name, "fc1")) seen += !is;
+    }
+    assert_int_equal(seen, 3);
+    cJSON_Delete(j);
+    assert_status("summary --model lenet5 " CODES, 0);
+    assert_stdout("\nconv2 trains in integers: input, weight and gradient are codes\n");
+    assert_status(TRAIN CODES "--budget 0 --out @/integers", 3);
+    assert_stdout("\nconv2 trains in integers: ");
 }
 
 static void test_bench_measures(void **state)
@@ -604,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_eval_with_another_scheme),
         cmocka_unit_test(test_ranges_of_folded_weights),
         cmocka_unit_test(test_summary_counts_bytes),
+        cmocka_unit_test(test_summary_tells_what_trains_in_integers),
         cmocka_unit_test(test_bench_measures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -383,7 +383,8 @@ static void test_runs_of_earlier_versions_are_read_but_not_continued(void **stat
     assert_status("eval --run @/aged --json", 0);
     assert_string_equal(last_text("file"), "last.safetensors");
     assert_refuses("train --resume --out @/aged", 1,
-                   "aged: was trained under version 1 of the arithmetic, but this program has version 2, so it cannot be continued.  You "
+                   "aged: was trained under version 1 of the arithmetic, but this program trains it under "
+                   "version 2, so it cannot be continued.  You "
                    "can evaluate, export or predict with it, start a new run from its weights (init), or train it again");
     run_shell("diff -r @/aged @/aged-kept");
     assert_status("inspect @/aged", 0);

@@ -228,7 +228,16 @@ static void test_resume_passes_over_another_arithmetic(void **state)
     assert_status(PAUSED "--resume", 3);
     assert_string_equal(last_text("run"), THEIRS);
     assert_stderr("found no run with these options; " THEIRS "-2 was begun under version 1 of the arithmetic");
-    assert_stderr("and this program has version 2; a new one starts in " THEIRS);
+    assert_stderr("and this program trains it under version 2; a new one starts in " THEIRS);
+    for (int i = 0; i < 2; i++) {                           /* with gradient quantizers, of version 3 */
+        char path[512];
+        assert_status(PAUSED "--gradient dorefa --resume", 3);
+        assert_true((strstr(last.err, "found no run") != NULL) == (i == 0));
+        snprintf(path, sizeof path, "%s/last.safetensors", last_text("run"));
+        if (i == 1) note_anew(path, "arithmetic", "2");
+    }
+    assert_status(PAUSED "--gradient dorefa --resume", 3);
+    assert_stderr("was begun under version 2 of the arithmetic, and this program trains it under version 3;");
 }
 
 /* One that --force has set aside is not found either. */

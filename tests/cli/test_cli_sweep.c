@@ -244,7 +244,8 @@ static void test_a_run_of_another_arithmetic_is_not_continued(void **state)
     assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
     note_anew("all/weight=twn-seed-1/last.safetensors", "arithmetic", NULL);
     assert_status(SMALL "--array 1", 1);
-    assert_stderr("all/weight=twn-seed-1: was trained under version 1 of the arithmetic, but this program has version 2");
+    assert_stderr("all/weight=twn-seed-1: was trained under version 1 of the arithmetic, but this "
+                  "program trains it under version 2");
     assert_status(SMALL "--array 2", 0);
 }
 
@@ -257,6 +258,17 @@ static void test_finished_runs_of_another_arithmetic_are_named(void **state)
     assert_status(SMALL, 0);
     assert_stderr("warning: 1 of the finished runs, the first in all/weight=twn-seed-2, were trained under ");
     assert_stdout("\ntwn      2/2  ");
+}
+
+/* Either kind of gradient has its own version, and its own earlier runs are other ones. */
+static void test_gradient_quantizers_are_no_other_arithmetic(void **state)
+{
+    assert_status(SWEEP "--epochs 1 --weight twn --gradient float,dorefa --seed 1 --out all", 0);
+    assert_null(strstr(last.err, "another version"));
+    edit_result("all/gradient=dorefa-bits=6-seed-1/result.json", "\"arithmetic\":3,", "\"arithmetic\":2,");
+    assert_status(SWEEP "--epochs 1 --weight twn --gradient float,dorefa --seed 1 --out all", 0);
+    assert_stderr("warning: 1 of the finished runs, the first in all/gradient=dorefa-bits=6-seed-1, "
+                  "were trained under another version of the arithmetic than this program trains them under");
 }
 
 /* The first run is over only after 100,000 epochs. */
@@ -339,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
         cmocka_unit_test_setup(test_a_run_of_another_arithmetic_is_not_continued, restore_tree),
         cmocka_unit_test_setup(test_finished_runs_of_another_arithmetic_are_named, restore_tree),
+        cmocka_unit_test_setup(test_gradient_quantizers_are_no_other_arithmetic, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
         cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "qgrad.h"
+#include "tests/support/foreign.h"
 #include "tests/support/program.h"
 
 static qg_recipe *small(void)
@@ -86,6 +87,46 @@ static void test_a_recipe_chooses_the_initial_weights(void **state)
     }
     assert_true(digest[0] == digest[1] && digest[1] != digest[2]);
     qg_recipe_free(plain);
+}
+
+/* Only nets with a gradient quantizer have version 3, whatever was asked for. */
+static void test_gradient_quantizers_have_an_arithmetic_of_their_own(void **state)
+{
+    static const struct { const char *model, *key, *value, *key2, *value2; uint64_t version; } of[] = {
+        { "lenet5", "weight", "twn", "input", "fake_quant", QG_ARITHMETIC },
+        { "lenet5", "gradient", "stochastic", NULL, NULL, QG_ARITHMETIC_GRADIENTS },
+        { "lenet5", "layer", "fc1:gradient=dorefa", "first-last", "float", QG_ARITHMETIC_GRADIENTS },
+        { "mlp:depth=1", "gradient", "dorefa", "first-last", "float", QG_ARITHMETIC },
+        { "9FC-9FC-10", "gradient", "dorefa", "data", "arrays:test=n,test-labels=n", QG_ARITHMETIC_GRADIENTS },
+        { "no such model", "gradient", "dorefa", NULL, NULL, QG_ARITHMETIC },
+    };
+    for (int i = 0; i < (int)(sizeof of / sizeof *of); i++) {
+        qg_recipe *r = qg_recipe_new();
+        qg_recipe_set(r, "model", of[i].model);
+        qg_recipe_set(r, of[i].key, of[i].value);
+        if (of[i].key2) qg_recipe_set(r, of[i].key2, of[i].value2);
+        const uint64_t version = qg_recipe_arithmetic(r);
+        if (version != of[i].version) fail_msg("row %d: version %d", i, (int)version);
+        qg_recipe_free(r);
+    }
+    assert_true(qg_recipe_arithmetic(NULL) == QG_ARITHMETIC);
+}
+
+static void test_a_run_of_other_gradients_does_not_continue(void **state)
+{
+    qg_recipe    *r = small();
+    qg_fit_result result;
+    qg_recipe_set(r, "epochs", "1");
+    qg_recipe_set(r, "gradient", "stochastic");
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("gradients"), .budget = -1 }, &result));
+    assert_true(!result.complete && result.arithmetic == 3);
+    note_anew(at("gradients/last.safetensors"), "arithmetic", "2");
+    assert_failed(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("gradients") }, &result), QG_ESTATE,
+                  "version 2 of the arithmetic, but this program trains it under version 3, so it cannot");
+    note_anew(at("gradients/last.safetensors"), "arithmetic", "3");
+    assert_ok(qg_recipe_fit(r, (qg_fit_spec){ .dir = at("gradients") }, &result));
+    assert_true(result.complete && result.arithmetic == 3);
+    qg_recipe_free(r);
 }
 
 static void test_values_are_what_was_set_or_follows(void **state)
@@ -202,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_a_program_trains_as_the_command_line),
         cmocka_unit_test(test_a_recipe_starts_from_other_weights),
         cmocka_unit_test(test_a_recipe_chooses_the_initial_weights),
+        cmocka_unit_test(test_gradient_quantizers_have_an_arithmetic_of_their_own),
+        cmocka_unit_test(test_a_run_of_other_gradients_does_not_continue),
         cmocka_unit_test(test_values_are_what_was_set_or_follows),
         cmocka_unit_test(test_what_is_set_precedes_a_file),
         cmocka_unit_test(test_the_first_failure_is_kept),

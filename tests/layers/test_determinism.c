@@ -19,7 +19,7 @@ typedef struct run {
     qg_loader *train;
 } run;
 
-enum { TERNARY, DRAWS, FOLDED, NETS };
+enum { TERNARY, DRAWS, FOLDED, INTEGERS, NETS };
 
 /* A net that draws numbers as it trains. */
 static qg_net *drawing_net(qg_quant weight)
@@ -40,6 +40,11 @@ static run run_new(int which)
     late.after          = 1;
     qg_model_spec spec  = { .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 11, .weight = twn };
     if (which == FOLDED) spec.weight = late, spec.fold_batchnorm = true, spec.freeze_batchnorm_after = 3;
+    if (which == INTEGERS) {
+        spec.weight   = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 });
+        spec.input    = qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 });
+        spec.gradient = qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 });
+    }
     run r = { .tape = qg_tape_new() };
     r.net = which == DRAWS ? drawing_net(twn) : qg_model_declare(qg_model_find("lenet5"), spec);
     r.optim = qg_adam(qg_net_build(r.net), (qg_adam_spec){ .lr = 1e-3f });

@@ -380,6 +380,61 @@ static void groups_have_smaller_weights(void **state)
     qg_net_free(net);
 }
 
+/* How many products of a step of training are recorded as integers. */
+static int integer_products(qg_net *net)
+{
+    static float image[2 * 9 * 7 * 3];
+    int          count = 0;
+    qg_tape     *t = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    const qg_var *y = qg_net_forward(net, t, (qg_tensor){ { 2, 9, 7, 3 }, image });
+    assert_non_null(y);
+    for (; y; y = y->older) count += y->op && !strcmp(y->op->name, "conv2d_int");
+    qg_tape_free(t);
+    return count;
+}
+
+/* What the summary says is what a step does. */
+static void the_summary_names_products_that_train_in_integers(void **state)
+{
+    /* Layers with a gradient quantizer: the first and the last one, and one between them that has none.
+     * Layer 1 reads floats, and layer 6 is dense. */
+    static const struct { int from, to, skipped; const char *line; } of[] = {
+        { 1, 0, 0, NULL },
+        { 1, 5, 3, "\nconv2, conv4 to conv5 train in integers: input, weight and gradient are codes\n" },
+        { 2, 2, 0, "\nconv2 trains in integers: input, weight and gradient are codes\n" },
+        { 1, 1, 0, "\nno product trains in integers, despite the gradient quantizers\n" },
+        { 6, 6, 0, "\nno product trains in integers, despite the gradient quantizers\n" },
+    };
+    const qg_quant w = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2 });
+    const qg_quant x = qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 });
+    const qg_quant dy = qg_stochastic_gradient((qg_stochastic_gradient_spec){ 0 }), none = { 0 };
+    for (int i = 0; i < COUNT(of); i++) {
+        qg_net *net = small_net();
+        for (int k = 1; k <= 6; k++) {
+            const bool     has = k >= of[i].from && k <= of[i].to && k != of[i].skipped;
+            const qg_quant d   = has ? dy : none;
+            if (k == 6) qg_net_dense(net, (qg_dense_spec){ 4, .weight = w, .input = x, .gradient = d });
+            else qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1, .weight = w,
+                                                      .input = k > 1 ? x : none, .gradient = d });
+        }
+        assert_false(qg_layer_trains_in_integers(qg_net_layer(net, 1)));        /* not built */
+        assert_non_null(qg_net_build(net));
+        char  *text = NULL;
+        size_t n    = 0;
+        FILE  *out  = open_memstream(&text, &n);
+        qg_net_summary(net, out);
+        assert_int_equal(fclose(out), 0);
+        const bool is = of[i].line ? strstr(text, of[i].line) != NULL : !strstr(text, "integers");
+        if (!is) fail_msg("row %d:\n%s", i, text);
+        int count = 0;
+        for (int k = 0; k < 6; k++) count += qg_layer_trains_in_integers(qg_net_layer(net, k));
+        assert_int_equal(count, integer_products(net));
+        free(text);
+        qg_net_free(net);
+    }
+}
+
 /* The smallest number that is free, also around names that the caller gave. */
 static void layers_are_numbered(void **state)
 {
@@ -414,6 +469,7 @@ int main(void)
         cmocka_unit_test(parameters_are_there_once_the_net_is_built),
         cmocka_unit_test(names_and_shapes_are_inferred),
         cmocka_unit_test(groups_have_smaller_weights),
+        cmocka_unit_test(the_summary_names_products_that_train_in_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,6 +133,8 @@ static void ranks_change_no_bit(void **state)
           .spec = { .weight = twn, .gradient = qg_stochastic_gradient((qg_stochastic_gradient_spec){ 0 }) } },
         { "stochastic, percentile", "16C3p1-BN-R-16C3p1-BN-R-10", .image = image,
           .spec = { .gradient = qg_stochastic_gradient((qg_stochastic_gradient_spec){ .percentile = 99 }) } },
+        { "in integers", "16C3p1-BN-R-33C3s2-BN-R-16C1-R-10", .image = image, .batch = 17,
+          .spec = { .weight = twn, .input = lsq, .gradient = qg_stochastic_gradient((qg_stochastic_gradient_spec){ .percentile = 99 }) } },
         { "folded", "8C3-BN-R-8C3-BN-R-10", .image = image, .spec = { .weight = twn, .fold_batchnorm = true } },
         { "ranges per channel", "8C3-BN-R-8C3-BN-R-10", .image = image, .spec = { .input = ranges } },
         { "measured", "8C3-BN-R-8C3-BN-R-10", .image = image, .spec = { .input = qg_qdq((qg_qdq_spec){ 0 }) } },

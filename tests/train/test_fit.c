@@ -829,8 +829,8 @@ static void a_run_of_another_arithmetic_does_not_continue(void **state)
         snprintf(path, sizeof path, "%s/last.safetensors", in_room(name));
         note_anew(path, "arithmetic", of[i]);
         s = open_subject(name);
-        snprintf(said, sizeof said, "%s: was trained under version %s of the arithmetic, but this program has version 2", name,
-                 of[i] ? of[i] : "1");
+        snprintf(said, sizeof said, "%s: was trained under version %s of the arithmetic, but this program "
+                 "trains it under version 2", name, of[i] ? of[i] : "1");
         if (!whole) assert_failed(fit(&s, &r), QG_ESTATE, said);
         close_subject(&s);
         if (!whole) continue;

@@ -54,7 +54,8 @@ static bool is_first(const results *all, const logged_run *r)
     const logged_run *first = NULL;
     for (int i = 0; i < all->runs && !first; i++) {
         const logged_run *run = &all->run[i];
-        if (!strcmp(run->row, r->row) && run->result.arithmetic == QG_ARITHMETIC) first = run;
+        if (strcmp(run->row, r->row)) continue;
+        if (run->result.arithmetic == qg__recipe_arithmetic(&run->config)) first = run;
     }
     return first == r;
 }

@@ -143,11 +143,13 @@ static qg_status repeat(const results *all, repetition *r, const config *asked, 
     const char *other = r->of->config.init_recipe;
     repetition  first = { .of = other && !init ? results_find(all, other, r->of->seed) : NULL };
     qg_status   status = QG_OK;
-    if (r->of->result.arithmetic != QG_ARITHMETIC)
+    const uint64_t version = qg__recipe_arithmetic(&r->of->config);
+    if (r->of->result.arithmetic != version)
         print_safe(stderr,
                    "qgrad results: warning: the log of %s, seed %" PRIu64 ", is of version %" PRIu64
-                   " of the arithmetic, and this program has version %d, so an epoch is expected to differ\n",
-                   r->of->row, r->of->seed, r->of->result.arithmetic, QG_ARITHMETIC);
+                   " of the arithmetic, and this program trains it under version %" PRIu64
+                   ", so an epoch is expected to differ\n",
+                   r->of->row, r->of->seed, r->of->result.arithmetic, version);
     const int n = snprintf(r->dir, sizeof r->dir, "%s/%s/seed-%" PRIu64, out, r->of->row, r->of->seed);
     if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "--out: the path is too long");
     bool done;

@@ -26,9 +26,9 @@ static const char head[] =
     "- *± test*: binomial standard error of a single run, due to the size of the test set.\n"
     "- *minutes*: per run, with tests and files, on a machine that other programs used as well.  It does\n"
     "  not measure [speed](../docs/performance.md).\n"
-    "- *arithmetic*: the version of the [arithmetic](../docs/arithmetic.md) of the runs.  Version 2 gives\n"
-    "  the same bits on every machine.  The bits of version 1 depended on the machine, so only the commit\n"
-    "  of such a run (see Runs) repeats it.\n"
+    "- *arithmetic*: the version of the [arithmetic](../docs/arithmetic.md) of the runs.  Version 2, and\n"
+    "  3 of nets with a gradient quantizer, give the same bits on every machine.  The bits of version 1\n"
+    "  depended on the machine, so only the commit of such a run (see Runs) repeats it.\n"
     "- *net*: the bytes of a trained net, which `build/qgrad predict --packed results/ROW/net.qg IMAGE..`\n"
     "  runs.  The link of the row leads to its model card.\n";
 
