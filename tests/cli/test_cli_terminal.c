@@ -62,8 +62,8 @@ static void test_arrays(void **state)
     assert_shows(TRAIN "--init @/" VALUE " --out @/none", 1, VALUE_SHOWN);
     assert_status(TRAIN "--epochs 1 --out @/run --json", 0);
     run_shell("cp @/name.safetensors @/run/last.safetensors");
-    assert_shows("eval --run @/run", 1, "missing in the file");
-    assert_shows("inspect @/run", 1, "missing in the file");
+    assert_shows("eval --run @/run", 1, "does not note the size of its images");
+    assert_shows("inspect @/run", 1, "does not note the size of its images");
     assert_shows("train --resume --out @/run", 1, EVIL_JSON);
 }
 
