@@ -72,6 +72,16 @@ static inline qg_surrogate qg__surrogate_or(qg_surrogate s, qg_surrogate own)
     return s.slope ? s : own;
 }
 
+/* --- gradients (quant/gradient.c) --------------------------------------------------------------- */
+
+/* Of schemes for gradients, whose ops[0] reads the coder that it has saved: apply passes x, and is a view of it; the surrogate
+ * of values that pass, and of a gradient of +-1, which is a code. */
+qg_var *qg__gradient_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
+double  qg__gradient_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to);
+
+/* The draw of the first number of an image of g->y, counted in the whole batch. */
+size_t  qg__gradient_draw(const qg_gradient_coder *g, int image);
+
 /* --- forms ------------------------------------------------------------------------------------ */
 
 /* 2^bits - 1 as float; exact up to 24 bits. */

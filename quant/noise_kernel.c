@@ -18,12 +18,6 @@ static inline float uniform_at(uint64_t counter)
     return (float)(int32_t)(z >> 40) * 0x1p-24f;
 }
 
-static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
-{
-    uint64_t counter = key + (first + 1) * counter_step;
-    for (size_t i = 0; i < n; i++, counter += counter_step) u[i] = uniform_at(counter);
-}
-
 static void stochastic_sign_kernel(size_t n, const float *x, uint64_t key, size_t first, float *y)
 {
     /* No clip is needed: draws lie in [0, 1). */
@@ -103,7 +97,6 @@ static void dorefa_bytes_kernel(const qg__gradient_rounding *f, size_t n, const 
 }
 
 const qg__noise_kernels QG_PER_ISA(qg__noise) = {
-    .uniform          = uniform_kernel,
     .uniform_fast     = uniform_fast_kernel,
     .stochastic_sign  = stochastic_sign_kernel,
     .stochastic       = stochastic_kernel,

@@ -55,7 +55,7 @@ typedef struct qg_point {
 /* The gradient of a product as codes (qg_scheme.code_gradient). */
 typedef struct qg_gradient_coder {
     qg_quant      q;
-    const qg_var *y;                            /* the product */
+    const qg_var *y;                            /* the product, or a view of it */
     uint64_t      key;                          /* of the noise of this product in this step: qg_tape_key */
     float         range;                        /* what measure_gradient found in the whole batch */
 } qg_gradient_coder;

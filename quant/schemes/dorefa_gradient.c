@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/slices.h"
 #include "core/walk.h"
+#include "quant/engine.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -75,37 +75,18 @@ static const qg_key keys[] = {
     { .name = NULL }
 };
 
-typedef struct gradient {
-    int      k;
-    bool     noisy;
-    uint64_t key;
-} gradient;
+static bool draws(qg_quant q) { return q.arg[NO_NOISE] == 0; }
 
 static void gradient_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    const gradient *g = y->saved;
-    qg_var         *x = y->in[0];
+    const qg_gradient_coder *g = y->saved;
+    qg_var                  *x = y->in[0];
     if (!x->grad) return;
-    const size_t row = qg_row(x->shape);
-    qg__dorefa_gradient((qg__dorefa_rows){ .x = y->grad, .y = x->grad, .row = row, .k = g->k, .adds = !x->fresh,
-                                           .key   = g->noisy ? &g->key : NULL,
-                                           .drawn = (size_t)qg__slices_of(x).first * row }, (size_t)x->shape.n);
-}
-
-static const qg_op gradient_op = { .name     = "dorefa_gradient",
-                                   .backward = gradient_backward,
-                                   .assigns  = true };
-
-static qg_var *apply_gradient(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
-{
-    (void)learned;
-    if (!x->needs_grad) return x;
-    qg_var   *y = qg__record_view(t, &gradient_op, x);
-    gradient *g = y ? qg_save(t, y, sizeof *g) : NULL;
-    if (!g) return NULL;
-    *g = (gradient){ b->q.bits, b->q.arg[NO_NOISE] == 0, qg_tape_key(t) };
-    return y;
+    qg__dorefa_gradient((qg__dorefa_rows){ .x = y->grad, .y = x->grad, .row = qg_row(x->shape), .k = g->q.bits,
+                                           .adds  = !x->fresh,
+                                           .key   = draws(g->q) ? &g->key : NULL,
+                                           .drawn = qg__gradient_draw(g, 0) }, (size_t)x->shape.n);
 }
 
 /* --- as codes --------------------------------------------------------------------------------- */
@@ -123,17 +104,10 @@ static float code_gradient(const qg_gradient_coder *g, int image, uint8_t *codes
 {
     const size_t row = qg_row(g->y->shape), first = (size_t)image * row;
     const float  n = qg__steps(g->q.bits), m = QG_KERNELS(qg__reduce)->max_abs(row, g->y->grad + first);
-    const qg__gradient_rounding r = { .range = m, .most = n, .draws = g->q.arg[NO_NOISE] == 0, .key = g->key };
+    const qg__gradient_rounding r = { .range = m, .most = n, .draws = draws(g->q), .key = g->key };
     if (m == 0.0f || !isfinite(m)) memset(codes, 0, row);
-    else QG_KERNELS(qg__noise)->dorefa_bytes(&r, row, g->y->grad + first, (size_t)qg__slices_of(g->y).first * row + first, codes);
+    else QG_KERNELS(qg__noise)->dorefa_bytes(&r, row, g->y->grad + first, qg__gradient_draw(g, image), codes);
     return m / n;
-}
-
-/* The values pass, and so does a gradient of +-1, which is a code. */
-static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
-{
-    (void)q, (void)at;
-    return to->x[i];
 }
 
 static qg_quant complete(qg_quant q) { return q.bits == QG_FLOAT_BITS ? (qg_quant){ 0 } : q; }
@@ -145,8 +119,9 @@ const qg_scheme qg__dorefa_gradient_scheme = {
     .complete  = complete,
     .roles     = QG_GRADIENT,
     .float_ends = true,
-    .surrogate = surrogate,
-    .apply     = apply_gradient,
+    .ops       = { { .name = "dorefa_gradient", .backward = gradient_backward, .assigns = true } },
+    .surrogate = qg__gradient_surrogate,
+    .apply     = qg__gradient_apply,
     .codes     = codes,
     .code_gradient = code_gradient,
     .explain   = qg__dorefa_explain,

@@ -5,6 +5,7 @@
 #include "core/slices.h"
 #include "core/walk.h"
 #include "quant/channel.h"
+#include "quant/engine.h"
 #include "quant/kernels.h"
 #include "quant/reduce.h"
 #include "quant/schemes/formulas.h"
@@ -37,18 +38,13 @@ static qg__gradient_rounding rounding_of(qg_quant q, float range, uint64_t key)
 {
     const float most = (float)most_of(q);
     return (qg__gradient_rounding){ .range = range,
-                             .most  = most,
-                             .step  = range / most,
-                             .draws = q.arg[NO_NOISE] == 0,
-                             .key   = key };
+                                    .most  = most,
+                                    .step  = range / most,
+                                    .draws = q.arg[NO_NOISE] == 0,
+                                    .key   = key };
 }
 
 /* --- on the tape ---------------------------------------------------------------------------- */
-
-typedef struct gradient {
-    qg_quant q;
-    uint64_t key;
-} gradient;
 
 typedef struct numbers {
     qg__gradient_rounding    f;
@@ -64,57 +60,41 @@ static void round_block(void *context, size_t at, size_t n)
     k->kernels->stochastic(&k->f, n, k->x + at, k->drawn + at, k->y + at);
 }
 
-/* Of the gradients of the whole batch.  false: the step has failed. */
-static bool measure(qg_tape *t, qg_quant q, const qg_var *y, float *range)
+static bool measure_gradient(qg_tape *t, qg_gradient_coder *g)
 {
-    if (q.arg[PERCENTILE] < 100) {
+    const qg_var *y = g->y;
+    if (g->q.arg[PERCENTILE] < 100) {
         qg_var dy = *y;
         dy.data   = y->grad;
         const qg_tensor all = qg__whole_batch(t, &dy);
-        if (all.data) *range = range_of(q, qg_count(all.shape), all.data);
+        if (all.data) g->range = range_of(g->q, qg_count(all.shape), all.data);
         return all.data != NULL;
     }
-    const float here = range_of(q, qg_count(y->shape), y->grad);
+    const float here = range_of(g->q, qg_count(y->shape), y->grad);
     float       slice[QG_SLICES];
     for (int s = 0; s < QG_SLICES; s++) slice[s] = here;       /* those of other processes arrive */
     if (!qg__slices_gather(t, qg__slices_of(y), slice, sizeof *slice)) return false;
-    *range = qg__max_abs(QG_SLICES, slice);
+    g->range = qg__max_abs(QG_SLICES, slice);
     return true;
 }
 
 static void gradient_backward(qg_tape *t, qg_var *y)
 {
-    const gradient *g = y->saved;
-    qg_var         *x = y->in[0];
-    const size_t    n = qg_count(y->shape);
-    float           range;
-    if (!x->grad || !measure(t, g->q, y, &range)) return;
-    if (range == 0.0f) {
+    qg_gradient_coder *g = y->saved;
+    qg_var            *x = y->in[0];
+    const size_t       n = qg_count(y->shape);
+    if (!x->grad || !measure_gradient(t, g)) return;
+    if (g->range == 0.0f) {
         if (x->fresh) memset(x->grad, 0, n * sizeof *x->grad);
         return;
     }
-    numbers k = { .f       = rounding_of(g->q, range, g->key),
+    numbers k = { .f       = rounding_of(g->q, g->range, g->key),
                   .x       = y->grad,
                   .y       = x->grad,
-                  .drawn   = (size_t)qg__slices_of(y).first * qg_row(y->shape),
+                  .drawn   = qg__gradient_draw(g, 0),
                   .kernels = QG_KERNELS(qg__noise) };
     k.f.adds = !x->fresh;
     qg__in_blocks(n, QG_BLOCK, round_block, &k);
-}
-
-static const qg_op gradient_op = { .name     = "stochastic_gradient",
-                                   .backward = gradient_backward,
-                                   .assigns  = true };
-
-static qg_var *apply_gradient(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
-{
-    (void)learned;
-    if (!x->needs_grad) return x;
-    qg_var   *y = qg__record_view(t, &gradient_op, x);
-    gradient *g = y ? qg_save(t, y, sizeof *g) : NULL;
-    if (!g) return NULL;
-    *g = (gradient){ b->q, qg_tape_key(t) };
-    return y;
 }
 
 /* --- as codes --------------------------------------------------------------------------------- */
@@ -146,22 +126,13 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     return QG_OK;
 }
 
-static bool measure_gradient(qg_tape *t, qg_gradient_coder *g) { return measure(t, g->q, g->y, &g->range); }
-
 static float code_gradient(const qg_gradient_coder *g, int image, uint8_t *codes)
 {
     const size_t row = qg_row(g->y->shape), first = (size_t)image * row;
     const qg__gradient_rounding r = rounding_of(g->q, g->range, g->key);
     if (g->range == 0.0f || !isfinite(g->range)) memset(codes, 0, row);
-    else QG_KERNELS(qg__noise)->stochastic_bytes(&r, row, g->y->grad + first, (size_t)qg__slices_of(g->y).first * row + first, codes);
+    else QG_KERNELS(qg__noise)->stochastic_bytes(&r, row, g->y->grad + first, qg__gradient_draw(g, image), codes);
     return r.step;
-}
-
-/* The values pass, and so does a gradient of +-1, which is a code. */
-static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
-{
-    (void)q, (void)at;
-    return to->x[i];
 }
 
 const qg_scheme qg__stochastic_gradient_scheme = {
@@ -169,8 +140,9 @@ const qg_scheme qg__stochastic_gradient_scheme = {
     .about     = "2^bits - 1 multiples of one step per batch, rounded at random",
     .keys      = keys,
     .roles     = QG_GRADIENT,
-    .surrogate = surrogate,
-    .apply     = apply_gradient,
+    .ops       = { { .name = "stochastic_gradient", .backward = gradient_backward, .assigns = true } },
+    .surrogate = qg__gradient_surrogate,
+    .apply     = qg__gradient_apply,
     .codes     = codes,
     .encode    = encode,
     .measure_gradient = measure_gradient,

@@ -92,7 +92,7 @@ static void terms_see_every_element_once(void **state)
 /* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
 struct results {
     double sum, above, terms, row;
-    float  max, tanh[MOST], uniform[MOST], slopes[7][MOST], signs[MOST], rounded[MOST];
+    float  max, tanh[MOST], slopes[7][MOST], signs[MOST], rounded[MOST];
     float  fast[MOST], levels[MOST], span[2], least[19], most[19];
     uint8_t codes[2][MOST];
     double pixels[50], pairs[2];
@@ -139,7 +139,6 @@ static void compute(struct results *r)
     r->terms = qg__sum_terms(BIG, square_terms, big);
     r->row = QG_KERNELS(qg__reduce)->sum(4607, big + 1); /* unaligned */
     QG_KERNELS(qg__form)->tanh_of(MOST, big, r->tanh);
-    QG_KERNELS(qg__noise)->uniform(MOST, 9, 5, r->uniform);
     QG_KERNELS(qg__noise)->stochastic_sign(MOST, big, 9, 5, r->signs);
     const qg__gradient_rounding f = { .range = 1.5f, .most = 7, .step = 0.25f, .draws = true, .key = 9 };
     QG_KERNELS(qg__noise)->uniform_fast(MOST, 9, 5, r->fast);
@@ -166,7 +165,6 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_true(other.terms == first.terms && other.row == first.row);
             assert_true(other.max == first.max && other.kept == first.kept);
             assert_same(MOST, other.tanh, first.tanh);
-            assert_same(MOST, other.uniform, first.uniform);
             assert_same(7 * MOST, other.slopes[0], first.slopes[0]);
             assert_same(MOST, other.signs, first.signs);
             assert_same(MOST, other.rounded, first.rounded);
@@ -181,11 +179,10 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
         }
     qg_set_threads(0);
     for (size_t i = 0; i < MOST; i++) {
-        assert_true(first.uniform[i] == qg_uniform(9, 5 + i));
         assert_true(first.fast[i] == qg_uniform_fast(9, 5 + i));
         assert_true(first.rounded[i] == ((float)first.codes[0][i] - 7) * 0.25f);
         assert_true(first.levels[i] == 1.5f * (2 * ((float)(first.codes[1][i] / 2) / 7 - 0.5f)));
-        assert_true(first.signs[i] == (first.uniform[i] < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
+        assert_true(first.signs[i] == (qg_uniform(9, 5 + i) < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
         assert_true(first.tanh[i] == qg__tanhf(big[i]));
     }
 }
