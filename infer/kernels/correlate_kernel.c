@@ -125,7 +125,7 @@ static void pack_x(const qg__correlation *p, const uint8_t *x, uint8_t *frame, u
                 turn(frame + i * c + k, c, part * PART_BITS, packed + k * plane + i, plane);
         for (; k < c; k++)
             for (size_t i = 0; i < plane; i++)
-                packed[k * plane + i] = frame[i * c + k] >> part * PART_BITS & PART_MOST;
+                packed[k * plane + i] = (uint8_t)(frame[i * c + k] >> part * PART_BITS & PART_MOST);
     }
 }
 
