@@ -46,6 +46,8 @@ names() {
 sources=$(names tests/*/test_*.c)
 checks=$(names tests/checks/check_*.sh)
 conformance=$(names tests/quant/conformance.c)
+twice=$(printf '%s\n' $sources $checks | sort | uniq -d)
+[ -z "$twice" ] || { echo "tests/run.sh: error: two tests are called $twice"; exit 1; }
 
 # Records the output and status of a program; a program that never ran has no status and has failed.  The longest begin, so
 # that no core is idle in the end.

@@ -33,6 +33,13 @@ enum { BLOCK = 2 * VL, MOST = PIXELS_1 };
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* A tile of each size is a function of its own: one function of them all would take a compiler several times as long. */
+#if defined(__clang__)
+#define TILE __attribute__((noinline)) static void
+#else
+#define TILE __attribute__((noinline, noclone)) static void
+#endif
+
 static inline int block_of(int channels) { return channels <= VL ? VL : BLOCK; }
 static inline int least(int a, int b) { return a < b ? a : b; }
 

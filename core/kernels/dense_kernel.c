@@ -202,36 +202,45 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
 }
 
 /* One specialisation per size. */
+#define UP_TO_3(M, f, v, most) M(f, 1, v, most) M(f, 2, v, most) M(f, 3, v, most)
+#define UP_TO_14(M, f, v, most)                                                                     \
+    UP_TO_3(M, f, v, most) M(f, 4, v, most) M(f, 5, v, most) M(f, 6, v, most) M(f, 7, v, most)      \
+    M(f, 8, v, most) M(f, 9, v, most) M(f, 10, v, most) M(f, 11, v, most) M(f, 12, v, most)         \
+    M(f, 13, v, most) M(f, 14, v, most)
+#define UP_TO_24(M, f, v, most)                                                                     \
+    UP_TO_14(M, f, v, most) M(f, 15, v, most) M(f, 16, v, most) M(f, 17, v, most)                   \
+    M(f, 18, v, most) M(f, 19, v, most) M(f, 20, v, most) M(f, 21, v, most) M(f, 22, v, most)       \
+    M(f, 23, v, most) M(f, 24, v, most)
+
+#define DEFINE(f, n, v, most) TILE f##_##n##x##v(const tile *t) { chain(f, n <= (most) ? n : 1, v, t); }
+UP_TO_24(DEFINE, STRAIGHT, 1, PIXELS_1)
+UP_TO_24(DEFINE, SIDE, 1, PIXELS_1)
+UP_TO_14(DEFINE, TURNED, 1, TURNED_ROWS)
+UP_TO_14(DEFINE, STRAIGHT, 2, PIXELS_2)
+UP_TO_14(DEFINE, SIDE, 2, PIXELS_2)
+UP_TO_3(DEFINE, TURNED, 2, FEW)
+
 static void run(const tile *t)
 {
-#define CASE(form, n, v, most) case n: if (n <= (most)) chain(form, n, v, t); break;
-#define UP_TO_3(f, v, most) CASE(f, 1, v, most) CASE(f, 2, v, most) CASE(f, 3, v, most)
-#define UP_TO_14(f, v, most)                                                                        \
-    UP_TO_3(f, v, most) CASE(f, 4, v, most) CASE(f, 5, v, most) CASE(f, 6, v, most)                 \
-    CASE(f, 7, v, most) CASE(f, 8, v, most) CASE(f, 9, v, most) CASE(f, 10, v, most)                \
-    CASE(f, 11, v, most) CASE(f, 12, v, most) CASE(f, 13, v, most) CASE(f, 14, v, most)
-#define UP_TO_24(f, v, most)                                                                        \
-    UP_TO_14(f, v, most) CASE(f, 15, v, most) CASE(f, 16, v, most) CASE(f, 17, v, most)             \
-    CASE(f, 18, v, most) CASE(f, 19, v, most) CASE(f, 20, v, most) CASE(f, 21, v, most)             \
-    CASE(f, 22, v, most) CASE(f, 23, v, most) CASE(f, 24, v, most)
+#define CASE(f, n, v, most) case n: if (n <= (most)) f##_##n##x##v(t); break;
     switch ((t->vectors - 1) * 3 + (int)t->form) {
     case STRAIGHT:
-        switch (t->rows) { UP_TO_24(STRAIGHT, 1, PIXELS_1) }
+        switch (t->rows) { UP_TO_24(CASE, STRAIGHT, 1, PIXELS_1) }
         break;
     case SIDE:
-        switch (t->rows) { UP_TO_24(SIDE, 1, PIXELS_1) }
+        switch (t->rows) { UP_TO_24(CASE, SIDE, 1, PIXELS_1) }
         break;
     case TURNED:
-        switch (t->rows) { UP_TO_14(TURNED, 1, TURNED_ROWS) }
+        switch (t->rows) { UP_TO_14(CASE, TURNED, 1, TURNED_ROWS) }
         break;
     case 3 + STRAIGHT:
-        switch (t->rows) { UP_TO_14(STRAIGHT, 2, PIXELS_2) }
+        switch (t->rows) { UP_TO_14(CASE, STRAIGHT, 2, PIXELS_2) }
         break;
     case 3 + SIDE:
-        switch (t->rows) { UP_TO_14(SIDE, 2, PIXELS_2) }
+        switch (t->rows) { UP_TO_14(CASE, SIDE, 2, PIXELS_2) }
         break;
     case 3 + TURNED:
-        switch (t->rows) { UP_TO_3(TURNED, 2, FEW) }
+        switch (t->rows) { UP_TO_3(CASE, TURNED, 2, FEW) }
     }
 }
 

@@ -237,13 +237,27 @@ INLINE void run_tile(int channels, int vectors, const qg__correlation *p, const 
     }
 }
 
+#define TILES(n)                                                                                             \
+    TILE one_##n(const qg__correlation *p, const uint8_t *x, const uint8_t *dy, int shift,                   \
+                vi (*to)[VECTORS])                                                                           \
+    {                                                                                                        \
+        run_tile(n <= PIXELS_1 ? n : 1, 1, p, x, dy, shift, to);                                             \
+    }                                                                                                        \
+    TILE two_##n(const qg__correlation *p, const uint8_t *x, const uint8_t *dy, int shift,                   \
+                vi (*to)[VECTORS])                                                                           \
+    {                                                                                                        \
+        run_tile(n <= PIXELS_2 ? n : 1, VECTORS, p, x, dy, shift, to);                                       \
+    }
+EACH_LENGTH(TILES)
+#undef TILES
+
 static void tile(int channels, int vectors, const qg__correlation *p, const uint8_t *x, const uint8_t *dy,
                  int shift, vi (*to)[VECTORS])
 {
 #define CASE(n)                                                                                              \
     case n:                                                                                                  \
-        if (vectors == 1) { if (n <= PIXELS_1) run_tile(n, 1, p, x, dy, shift, to); }                        \
-        else if (n <= PIXELS_2) run_tile(n, 2, p, x, dy, shift, to);                                         \
+        if (vectors == 1) { if (n <= PIXELS_1) one_##n(p, x, dy, shift, to); }                               \
+        else if (n <= PIXELS_2) two_##n(p, x, dy, shift, to);                                                \
         break;
     switch (channels) { EACH_LENGTH(CASE) }
 #undef CASE

@@ -276,6 +276,12 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
         }
 }
 
+#define TILES(n)                                                                                             \
+    TILE one_##n(const tile *t, vu (*to)[VECTORS]) { run_tile(n <= PIXELS_1 ? n : 1, 1, t, to); }            \
+    TILE two_##n(const tile *t, vu (*to)[VECTORS]) { run_tile(n <= PIXELS_2 ? n : 1, VECTORS, t, to); }
+EACH_LENGTH(TILES)
+#undef TILES
+
 /* --- results ---------------------------------------------------------------------------------- */
 
 /* Vector v of the sums of a tile, of which n outputs exist.  A byte of y may alias everything, so all that
@@ -315,7 +321,7 @@ INLINE void finish_tile_as(int as, const visit *at, const vu (*sum)[VECTORS], in
         else finish_vector(as, at, sum, pixels, v, at->outputs - v * VL, y, y_step);
 }
 
-static void finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y, ptrdiff_t y_step)
+TILE finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y, ptrdiff_t y_step)
 {
     const qg__finish *f = at->finish;
 #define CASE(as) case as: finish_tile_as(as, at, sum, pixels, y, y_step); break;
@@ -374,8 +380,8 @@ static void run_line(void *context, const qg__line *line)
         done = even_pixels(left, vectors);
 #define CASE(n)                                                                 \
     case n:                                                                     \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, at->sum);         \
-        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, at->sum);              \
+        if (vectors == 1 && n <= PIXELS_1) one_##n(&t, at->sum);                \
+        else if (n <= PIXELS_2) two_##n(&t, at->sum);                           \
         break;
         switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
@@ -528,6 +534,14 @@ INLINE void multiply_points(int pixels, const patches *t, size_t groups, const g
     }
 }
 
+#define TILES(n)                                                                                             \
+    TILE points_of_##n(const patches *t, size_t groups, const group *v, const vi *u, vu *m)                  \
+    {                                                                                                        \
+        multiply_points(n <= PIXELS_2 ? n : 1, t, groups, v, u, m);                                          \
+    }
+EACH_LENGTH(TILES)
+#undef TILES
+
 /* The results of a patch. */
 static void finish_patch(const visit *at, const patches *t, int patch, const vu (*sum)[VECTORS])
 {
@@ -552,7 +566,7 @@ static void run_block(const visit *at, const patches *t, int first, int n, const
             now               = even_pixels(n - k, VECTORS);
 #define CASE(n)                                                                                              \
     case n:                                                                                                  \
-        if (n <= PIXELS_2) multiply_points(n, t, groups, from, u, m);                                        \
+        if (n <= PIXELS_2) points_of_##n(t, groups, from, u, m);                                             \
         break;
             switch (now) { EACH_LENGTH(CASE) }
 #undef CASE

@@ -234,13 +234,11 @@ typedef struct tile {
     ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row, and of a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and
                                                    w */
-    int          taps_i, outputs;               /* of the block */
-    float       *y;
-    ptrdiff_t    y_step;
+    int          taps_i;
 } tile;
 
 /* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int pixels, int vectors, const tile *t)
+INLINE void run_tile(int pixels, int vectors, const tile *t, float *to, ptrdiff_t step)
 {
     vf sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
@@ -267,9 +265,7 @@ INLINE void run_tile(int pixels, int vectors, const tile *t)
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < vectors; v++)
-            if (t->outputs > v * VL)
-                store(t->y + p * t->y_step + v * VL, sum[p][v], least(t->outputs - v * VL, VL));
+        for (int v = 0; v < vectors; v++) *(vf *)(to + p * step + v * VL) = sum[p][v];
 }
 
 typedef struct visit {
@@ -284,25 +280,31 @@ static void run_line(void *context, const qg__line *line)
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
     const int           vectors = at->outputs <= VL ? 1 : VECTORS;
-    const ptrdiff_t     step    = (ptrdiff_t)g->c * vectors * VL;     /* of a tap */
+    const ptrdiff_t     tap     = (ptrdiff_t)g->c * vectors * VL;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->w + (line->i0 * g->kw + line->j0) * step, .w_row = g->kw * step,
+        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0,
-        .outputs = at->outputs,
-        .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
+    float           sum[LONGEST * VECTORS * VL];
+    float          *y      = at->y + line->y * (size_t)g->oc + at->first;
+    const ptrdiff_t y_step = line->y_step * g->oc;
+    const bool      whole  = at->outputs == vectors * VL;   /* else some of the last vector are missing */
+    const ptrdiff_t step   = whole ? y_step : vectors * VL;
     for (int left = line->outputs, done; left; left -= done) {
-        done = even_pixels(left, vectors);
+        float *to = whole ? y : sum;
+        done      = even_pixels(left, vectors);
 #define CASE(n)                                                         \
     case n:                                                             \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t);          \
-        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t);               \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, to, step);           \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, to, step);                \
         break;
         switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
+        for (int i = 0; !whole && i < done; i++)
+            memcpy(y + i * y_step, sum + i * step, (size_t)at->outputs * sizeof *y);
         t.x += done * t.x_step;
-        t.y += done * t.y_step;
+        y += done * y_step;
     }
 }
 
