@@ -344,6 +344,7 @@ trainings() {
     t whiten --model vgg7:width=0.0625 $C --normalise whiten
     t depthwise $C --model "16C3s2psame-BN-R-DW3-BN-R-32C1-BN-R-DW3s2psame-BN-R-24C3g4-BN-R-GAP-10" --weight twn:per-channel=yes
     t init $L --weight twn --init runs/float
+    t whiten-patches $L --layer conv1:weight=float --whiten-patches conv1
     t init-except $L --weight lsq:bits=4 --init runs/float --init-except fc2 --freeze conv1
     t teacher $L --weight binary --teacher runs/float
     t teacher-distil $L --weight twn --input lsq:bits=2 --teacher runs/float --distil temperature=2,weight=0.5

@@ -18,6 +18,7 @@
 #include "train/distil.h"
 #include "train/init.h"
 #include "train/measure.h"
+#include "train/patches.h"
 #include "train/result.h"
 #include "train/run.h"
 #include "train/statistics.h"
@@ -558,6 +559,8 @@ static qg_status open_run(fit *f, qg_net *net)
     const qg_fit_spec *s      = f->spec;
     qg_status status = qg__run_paths_of(s->dir, &f->run.paths);
     if (!status) status = qg__fit_check_net(&f->run, net);
+    if (!status && s->whiten_patches && qg__patches_whiten(net, s->whiten_patches, s->train))
+        status = qg_fail(qg_errcode(), "whiten-patches: %s", qg_errmsg());
     if (!status) status = qg__run_compose(&f->run, net, s);
     if (!status && s->mode != QG_FIT_RESUME) status = check_unused(s->optim);
     if (!status) status = qg__run_check_ranks(&f->run);

@@ -185,6 +185,10 @@ typedef struct qg_fit_spec {
                                        file, by name; all must fit but what quantizers learn, and: */
     const char  *init_except;       /* these layers of either net, which start from their own values */
     const char  *freeze;            /* these layers are not trained, nor their statistics (qg_net_freeze) */
+    const char  *whiten_patches;    /* the weight of this layer, which reads the images, becomes filters that
+                                       whiten their patches, even if .init has a weight for it, and is not
+                                       trained; its bias is.  It is float, with one group, and at most two
+                                       outputs for each value of a patch.   arXiv:2404.00498v2, sec. 3.2 */
     qg_fit_teacher teacher;         /* distil this net */
 
     bool         keep_running_statistics;   /* of batch norms in nets with quantized weights; false: they are estimated

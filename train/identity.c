@@ -129,6 +129,7 @@ static qg_status print(const void *what, FILE *out)
     put_text(out, "init-digest", r->init_digest);
     put_text(out, "init-except", s->init_except);
     put_text(out, "freeze", s->freeze);
+    put_text(out, "whiten-patches", s->whiten_patches);
     put_teacher(out, &s->teacher);
     put_text(out, "reestimate-batchnorm", s->keep_running_statistics ? "off" : "on");
     if (r->net->spec.batchnorm_per_rank) fprintf(out, "norm-sync = \"off\"\nranks = %d\n", qg_ranks());

@@ -35,7 +35,8 @@ static qg_status leave_out(qg_recipe *c)
     static const char *const keys[] = {
         "recipe",         "init-recipe", "reproduces",  "reported",    "provenance",
         "deviations",     "teacher",     "teacher-digest", "distil",   "init-digest",
-        "init-except",    "freeze",      "quantize-weights-after",     "norm-sync",   "ranks"
+        "init-except",    "freeze",      "quantize-weights-after",     "norm-sync",   "ranks",
+        "whiten-patches"
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) qg__recipe_unset(c, keys[i]);
     const qg_recipe_key *reestimate = qg__recipe_key("reestimate-batchnorm");

@@ -1,5 +1,6 @@
 /* What a recipe describes: loaders, net, optimizer, training. */
 #include "layers/plan.h"
+#include "train/patches.h"
 #include "train/recipe_keys.h"
 
 #include <string.h>
@@ -93,12 +94,14 @@ static qg_status check_quantizers(const qg_recipe *r, const qg_net *net)
     return QG_OK;
 }
 
+/* The layers that keep their weights. */
 static qg_status check_frozen(const qg_recipe *r, const qg_net *net)
 {
     char layer[QG__LAYER_NAME];
     for (const char *at = r->freeze; qg__list_next(&at, layer, sizeof layer);)
         if (!qg_net_find(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
-    return QG_OK;
+    if (!r->whiten_patches || !qg__patches_check(net, r->whiten_patches)) return QG_OK;
+    return qg_fail(qg_errcode(), "whiten-patches: %s", qg_errmsg());
 }
 
 static qg_status check_cache(const qg_recipe *r)
@@ -218,6 +221,7 @@ qg_fit_spec qg__recipe_fit(const qg_recipe *r)
                           .ema_decay       = r->ema,
                           .keep_running_statistics = r->reestimate == QG__REESTIMATE_OFF,
                           .freeze          = r->freeze,
+                          .whiten_patches  = r->whiten_patches,
                           .teacher         = r->teacher,
                           .loss            = r->loss == QG__SQUARED_HINGE ? squared_hinge : NULL };
 }

@@ -360,6 +360,9 @@ const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
     [QG__KEY_FREEZE] = { "freeze", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
       .help = "layers that are neither trained nor calibrated, as in\n"
               "conv1,conv2" },
+    [QG__KEY_WHITEN_PATCHES] = { "whiten-patches", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY, "LAYER",
+      .help = "the first convolution, whose filters become those that whiten\n"
+              "patches of the training images, and are not trained" },
     [QG__KEY_TEACHER] = { "teacher", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, "RUN",
       .help = "also learn from the scores of a run, or of a checkpoint" },
     [QG__KEY_DISTIL] = { "distil", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LIST",
@@ -440,6 +443,7 @@ const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS] = {
     [QG__KEY_INITIAL_WEIGHTS] = { AT(initial_weights) },
     [QG__KEY_INIT_EXCEPT] = { AT(init_except) },
     [QG__KEY_FREEZE] = { AT(freeze) },
+    [QG__KEY_WHITEN_PATCHES] = { AT(whiten_patches) },
     [QG__KEY_TEACHER] = { AT(teacher_run) },
     [QG__KEY_DISTIL] = { AT(teacher), parse_distil },
     [QG__KEY_DATA_DIGEST] = { AT(data_digest) },

@@ -20,7 +20,8 @@ enum qg__recipe_key {
     QG__KEY_BETA2, QG__KEY_GAMMA, QG__KEY_THRESHOLD, QG__KEY_WEIGHT_DECAY, QG__KEY_CLIP_NORM,
     QG__KEY_EMA, QG__KEY_NORM_DECAY, QG__KEY_NORM_LR_SCALE, QG__KEY_QUANTIZER_DECAY,
     QG__KEY_QUANTIZER_LR_SCALE, QG__KEY_SCHEDULE, QG__KEY_SEED, QG__KEY_DATA_DIR, QG__KEY_THREADS,
-    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INITIAL_WEIGHTS, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE, QG__KEY_TEACHER,
+    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INITIAL_WEIGHTS, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE,
+    QG__KEY_WHITEN_PATCHES, QG__KEY_TEACHER,
     QG__KEY_DISTIL, QG__KEY_DATA_DIGEST, QG__KEY_CLASS_DIGEST, QG__KEY_EPOCH_STEPS, QG__KEY_RANKS,
     QG__KEY_INIT_DIGEST, QG__KEY_TEACHER_DIGEST, QG__KEY_INIT_RECIPE, QG__KEY_REPRODUCES,
     QG__KEY_REPORTED, QG__KEY_PROVENANCE, QG__KEY_DEVIATIONS, QG__KEY_DEFAULTS,
@@ -121,6 +122,7 @@ struct qg_recipe {                          /* {0} is empty */
     float            momentum, weight_decay, beta1, beta2, gamma, threshold;
     qg_group_spec    norms, quantizers;
     const char      *freeze;                /* "conv1,conv2" or NULL */
+    const char      *whiten_patches;        /* "conv1" or NULL */
     qg_fit_teacher   teacher;               /* its temperature and weight */
     const char      *named, *init_except, *teacher_run;
     const char      *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;

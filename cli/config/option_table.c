@@ -191,8 +191,7 @@ const verb_option step_options[] = {
 const verb_option training_options[] = {
     { "validation", .first = true }, { "reestimate-batchnorm" }, { "epochs", .first = true }, { "patience" }, { "ema" },
     { "data-dir", .first = true }, { "budget", .first = true }, { "watch" }, { "initial-weights" }, { "init", .first = true },
-    { "init-except" },
-    { "freeze" }, { "teacher" }, { "distil" }, { NULL }
+    { "init-except" }, { "freeze" }, { "whiten-patches" }, { "teacher" }, { "distil" }, { NULL }
 };
 
 const verb_option common_options[] = { { "json", .first = true }, { "help", .first = true }, { NULL } };

@@ -39,7 +39,7 @@ Schedule = _struct([("kind", c_int), ("factor", c_float), ("milestone", c_float 
 Teacher = _struct([("net", c_void_p), ("steps", c_uint64), ("temperature", c_float), ("weight", c_float)])
 FitSpec = _struct([("dir", c_char_p), ("mode", c_int), ("config", c_char_p)] + _of(c_void_p, "train test validation optim") +
                   [("epochs", c_int), ("seed", c_uint64), ("lr", c_double), ("schedule", Schedule), ("patience", c_int)] +
-                  _of(c_float, "label_smoothing clip_norm ema_decay") + _of(c_char_p, "init init_except freeze") +
+                  _of(c_float, "label_smoothing clip_norm ema_decay") + _of(c_char_p, "init init_except freeze whiten_patches") +
                   [("teacher", Teacher), ("keep_running_statistics", c_bool), ("budget", c_double), ("stop", POINTER(c_int)),
                    ("events", Events)] + _of(c_void_p, "loss same user") +
                   [("file", c_char_p), ("renew_file", c_bool), ("about", c_void_p), ("abouts", c_int)])

@@ -179,6 +179,48 @@ static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
     run_shell("cmp @/whole/last.safetensors @/two/last.safetensors");
 }
 
+/* --- whitened patches --------------------------------------------------------------------- */
+
+#define WHITE "train --data sample --model 8C2p0-R-MP3-10 --batch 50 --epochs 2 --threads 1 --json "
+
+/* Whether both checkpoints have the same bytes of this array. */
+static bool same_array(const char *a, const char *b, const char *name)
+{
+    qg_archive           *in[] = { qg_archive_open(at(a)), qg_archive_open(at(b)) };
+    const qg_named_array *x = qg_archive_find(in[0], name), *y = qg_archive_find(in[1], name);
+    assert_true(x && y && x->bytes == y->bytes);
+    const bool same = !memcmp(x->array.data, y->array.data, x->bytes);
+    qg_archive_free(in[0]), qg_archive_free(in[1]);
+    return same;
+}
+
+static void test_a_run_keeps_its_whitening_filters(void **state)
+{
+    assert_status(WHITE "--whiten-patches conv1 --out @/whole", 0);
+    assert_config("whole/config.toml", "whiten-patches = \"conv1\"\n");
+    assert_status(WHITE "--whiten-patches conv1 --budget 0 --out @/begun", 3);
+    assert_true(same_array("whole/last.safetensors", "begun/last.safetensors", "conv1.weight"));
+    assert_false(same_array("whole/last.safetensors", "begun/last.safetensors", "conv1.bias"));
+    assert_status("train --resume --threads 2 --json --out @/begun", 0);
+    run_shell("cmp @/whole/last.safetensors @/begun/last.safetensors");
+    assert_status("eval --run @/whole --json", 0);
+    assert_status("quantize @/whole --json", 0);
+
+    /* They are trained where they are only the start. */
+    assert_status(WHITE "--epochs 0 --whiten-patches conv1 --out @/start", 0);
+    assert_status(WHITE "--init @/start --out @/trained", 0);
+    assert_true(same_array("whole/last.safetensors", "start/last.safetensors", "conv1.weight"));
+    assert_false(same_array("start/last.safetensors", "trained/last.safetensors", "conv1.weight"));
+
+    assert_refuses("train --resume --whiten-patches conv2 --out @/whole", 1,
+                   "whiten-patches is conv1 in the run, but conv2 was requested");
+#define REFUSES(options, status, message) assert_refuses(WHITE options " --out @/none", status, message)
+    REFUSES("--whiten-patches conv2", 2, "whiten-patches: no layer is named 'conv2'");
+    REFUSES("--whiten-patches fc1", 2, "whiten-patches: fc1 is not a product that reads the images");
+    REFUSES("--weight twn --whiten-patches conv1", 2, "conv1 is quantized with twn, but must be float");
+    REFUSES("--model 9C2p0-R-MP3-10 --whiten-patches conv1", 1, "conv1 has 9 outputs, more than 8");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_ten, tear_down)
 
 int main(void)
@@ -191,6 +233,7 @@ int main(void)
         TEST(test_a_checkpoint_may_teach),
         TEST(test_the_examples_fine_tune_and_classify),
         TEST(test_killed_at_any_moment_it_ends_in_the_same_bytes),
+        cmocka_unit_test_setup_teardown(test_a_run_keeps_its_whitening_filters, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
