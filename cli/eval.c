@@ -213,6 +213,7 @@ static void print(const evaluation *e)
         if (*e->fresh) print_safe(stdout, "               initialised as usual: %s\n", e->fresh);
         printf("data           %s, %" PRIu64 " test images\n", e->data, e->all.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->all.accuracy, 100 * margin);
+        if (config_flag(e->asked, "tta")) printf("with --tta     %.2f %%\n", 100 * e->all.tta_accuracy);
         printf("test loss      %.6g\n", e->all.loss);
         printf("calibration    error %.2f %% (15 bins)\n", 100 * qg_assessment_calibration_error(&e->all));
         printf("digest         %s\n", digest);
@@ -230,6 +231,7 @@ static void print(const evaluation *e)
     qg__json_integer(&j, "images", e->all.images);
     qg__json_real(&j, "test_accuracy", e->all.accuracy);
     qg__json_real(&j, "test_accuracy_stderr", margin);
+    if (config_flag(e->asked, "tta")) qg__json_real(&j, "tta_accuracy", e->all.tta_accuracy);
     qg__json_real(&j, "test_loss", e->all.loss);
     json_calibration(&e->all, &j);
     json_classes(e, &j);
@@ -244,7 +246,8 @@ static int evaluate(evaluation *e)
     const config *asked = e->asked;
     const int     worst = config_flag(asked, "json") && !config_text(asked, "worst") ? WORST : config_integer(asked, "worst");
     qg_status status = load(e);
-    if (!status) status = qg_run_evaluate(e->run, e->test, (qg_run_evaluate_spec){ .worst = worst, .net = e->other }, &e->all);
+    const qg_run_evaluate_spec spec = { .worst = worst, .tta = config_flag(asked, "tta"), .net = e->other };
+    if (!status) status = qg_run_evaluate(e->run, e->test, spec, &e->all);
     if (status) return options_report("qgrad eval", !config_text(asked, "run"));
     print(e);
     return EXIT_DONE;
@@ -263,7 +266,7 @@ static int eval_main(const char *program, const char *operand, config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "data" }, { "weight" }, { "data-dir" }, { "threads" }, { "cache" }, { "run" }, { "best" }, { "confusion" }, { "per-class" },
+    { "data" }, { "weight" }, { "data-dir" }, { "threads" }, { "cache" }, { "run" }, { "best" }, { "tta" }, { "confusion" }, { "per-class" },
     { "worst" }, { NULL }
 };
 

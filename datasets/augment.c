@@ -93,13 +93,23 @@ static void crop_row(const qg__image *s, qg_border border, int row, int right, f
     fill_outside(s, border, row, right, end, w, to);
 }
 
-static void crop(const qg_augment *a, uint64_t key, const qg__image *from, float *to)
+static void flip_row(float *row, int w, int c)
 {
-    const qg_shape s     = from->shape;
-    const int      down  = offset(key, DOWN, a->pad);
-    const int      right = offset(key, RIGHT, a->pad);
-    for (int y = 0; y < s.h; y++)
-        crop_row(from, a->border, resolve(y + down, s.h, a->border), right, row_of(to, s, y));
+    for (int a = 0, b = w - 1; a < b; a++, b--)
+        for (int k = 0; k < c; k++) {
+            const float x  = row[a * c + k];
+            row[a * c + k] = row[b * c + k];
+            row[b * c + k] = x;
+        }
+}
+
+void qg__shift(const qg__image *from, qg_border border, int down, int right, bool mirrored, float *to)
+{
+    const qg_shape s = from->shape;
+    for (int y = 0; y < s.h; y++) {
+        crop_row(from, border, resolve(y + down, s.h, border), right, row_of(to, s, y));
+        if (mirrored) flip_row(row_of(to, s, y), s.w, s.c);
+    }
 }
 
 /* The weight of pixel *i of a line of n, which becomes a pixel of the image; 0: none stands for it. */
@@ -145,16 +155,6 @@ static void resample(const qg_augment *a, uint64_t key, qg_shape s, const float 
         }
 }
 
-static void flip_row(float *row, int w, int c)
-{
-    for (int a = 0, b = w - 1; a < b; a++, b--)
-        for (int k = 0; k < c; k++) {
-            const float x  = row[a * c + k];
-            row[a * c + k] = row[b * c + k];
-            row[b * c + k] = x;
-        }
-}
-
 static void cut_out(int side, uint64_t key, qg_shape s, float *to)
 {
     const int top  = draw(key, CUTOUT_ROW, s.h) - side / 2, bottom = top + side;
@@ -162,6 +162,13 @@ static void cut_out(int side, uint64_t key, qg_shape s, float *to)
     const int x0 = left < 0 ? 0 : left, x1 = right > s.w ? s.w : right;
     for (int y = top < 0 ? 0 : top; y < bottom && y < s.h; y++)
         memset(row_of(to, s, y) + x0 * s.c, 0, (size_t)((x1 - x0) * s.c) * sizeof *to);
+}
+
+static void crop(const qg_augment *a, uint64_t key, const qg__image *from, float *to)
+{
+    const int down  = offset(key, DOWN, a->pad);
+    const int right = offset(key, RIGHT, a->pad);
+    qg__shift(from, a->border, down, right, false, to);
 }
 
 void qg__augment(const qg_augment *a, uint64_t key, const qg__image *from, float *plain, float *to)

@@ -17,6 +17,12 @@ QG_MUST_CHECK
 qg_status qg__augment_check(const qg_augment *a, qg_shape image);
 bool      qg__augment_resamples(const qg_augment *a);
 
+/* Normalises an image and shows it from row `down` and column `right` on, which may be negative, perhaps
+ * mirrored left to right.
+ *
+ * Shapes   to [h][w][c]. */
+void      qg__shift(const qg__image *from, qg_border border, int down, int right, bool mirrored, float *to);
+
 /* Normalises and augments an image.  What is drawn is a function of key.
  *
  * Shapes   to [h][w][c].

@@ -389,6 +389,7 @@ trainings() {
     says train-table train $L --seed 5 --batch 24 --epochs 2 --weight twn --watch --out out
     says train-refuses train --model lenet6
     says eval eval --run runs/coded
+    says eval-tta eval --run runs/coded --tta
     says eval-tables eval --run runs/coded --per-class --confusion --worst 3
     says eval-json eval --run runs/coded --best --worst 2 --json
     says eval-own eval --run runs/own

@@ -45,6 +45,7 @@ typedef struct qg_calibration_bin {
 
 typedef struct qg_assessment {
     double              loss, accuracy;                 /* means over the images */
+    double              tta_accuracy;                   /* that of qg_evaluate_spec.tta; 0: not asked for */
     int                 classes;
     uint64_t            images, correct;
     uint64_t           *labelled, *predicted, *hit;     /* [classes]: images with this label; with this prediction; with both */
@@ -57,6 +58,10 @@ typedef struct qg_assessment {
 
 typedef struct qg_evaluate_spec {
     int         worst;          /* how many of the worst mistakes to keep */
+    bool        tta;            /* test-time augmentation: measure .tta_accuracy as well, of the mean of the
+                                   scores of the image, weight 1/2, and of the image moved by a pixel up and
+                                   left, and down and right, weight 1/4 each, its border reflected; each half
+                                   mirrored.  Nothing else depends on it.   arXiv:2404.00498v2, sec. 3.5 */
     uint64_t    seed;           /* of noise, which a few schemes need */
     uint64_t    steps;          /* of training so far, since a quantizer may start late; 0: long after any delay */
     qg_var   *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);    /* as in qg_fit_spec; NULL: cross entropy */

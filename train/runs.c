@@ -329,7 +329,11 @@ qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spe
     if (qg__reader_of_program(r)) return qg_errcode();
     qg_status status = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
-    if (!status) status = qg__measure(&as, images, spec.net ? spec.net : r->net, r->tape, r->steps, a, &m, &stopped);
+    qg_net        *net    = spec.net ? spec.net : r->net;
+    const uint64_t key    = qg_rng_fork(as.seed, QG_STREAM_TAPE);
+    double        *mean   = &a->tta_accuracy;
+    if (!status) status = qg__measure(&as, images, net, r->tape, r->steps, a, &m, &stopped);
+    if (!status && spec.tta) status = qg__measure_views(net, images, r->tape, key, r->steps, mean);
     a->loss     = m.loss;
     a->accuracy = m.accuracy;
     return status;

@@ -105,6 +105,7 @@ qg_loader  *qg_run_test(qg_run *r, qg_run_test_spec spec);
 
 typedef struct qg_run_evaluate_spec {
     int         worst;          /* how many of the worst mistakes to keep */
+    bool        tta;            /* as in qg_evaluate_spec */
     qg_net     *net;            /* of qg_run_net_with; NULL: the net of the run */
 } qg_run_evaluate_spec;
 

@@ -47,6 +47,9 @@ static const option others[] = {
               "of batch norms; default: 512, or all" },
     { "best", QG_RECIPE_FLAG,
       .help = "use best.safetensors instead of last.safetensors" },
+    { "tta", QG_RECIPE_FLAG,
+      .help = "test-time augmentation: also measure the accuracy of scores that are\n"
+              "averaged over an image, its mirror image and shifts by a pixel" },
     { "confusion", QG_RECIPE_FLAG,
       .help = "print which classes are taken for which: a matrix, or of more\n"
               "than 20 classes the most frequent confusions" },

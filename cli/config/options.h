@@ -19,7 +19,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 /* A key of a recipe, or one of the options in cli/config/option_table.c, which are described in the same way. */
 typedef qg_recipe_key option;
 
-enum { OPTIONS = 102 };
+enum { OPTIONS = 103 };
 const option *option_at(int i);                         /* in the order of help */
 int           option_index(const option *o);            /* its place there */
 const option *option_find(const char *name);            /* NULL: no such option */

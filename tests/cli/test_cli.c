@@ -481,6 +481,10 @@ static void test_eval_finds_what_train_found(void **state)
     assert_true(last_number("test_accuracy") == best);
     assert_status("eval --run @/eval", 0);
     assert_stdout("test accuracy");
+    assert_status("eval --run @/eval --tta", 0);
+    assert_stdout("\nwith --tta     ");
+    assert_status("eval --run @/eval --tta --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("tta_accuracy") > 0);
     assert_refuses("eval --run @/eval --data sample", 1, "sample: its images are 28x28x1 in 10 classes");
 }
 
