@@ -75,7 +75,7 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 # --- what is built ----------------------------------------------------------------------------------
 
 .DEFAULT_GOAL := all
-.PHONY: all examples help deps data demo page test check clean FORCE
+.PHONY: all examples help deps data demo demo-cifar page test check clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -127,6 +127,10 @@ demo: deps   ## builds, fetches MNIST and trains a ternary net
 	@data=mnist; sh datasets/fetch.sh mnist || { data=sample; \
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
 	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
+
+demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in about half an hour
+	+@$(SUB) all
+	@sh datasets/fetch.sh cifar10 && $(BUILD)/qgrad train --config examples/recipes/demo-cifar.toml --out runs/demo-cifar --force
 
 # The flags above are evaluated when make starts, so a second make finds what deps has installed.
 page: deps   ## a web page in which the net of RUN (runs/demo) reads drawn digits; needs clang and lld
