@@ -128,7 +128,7 @@ demo: deps   ## builds, fetches MNIST and trains a ternary net
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
 	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
-demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in about half an hour
+demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in half an hour or more
 	+@$(SUB) all
 	@sh datasets/fetch.sh cifar10 && $(BUILD)/qgrad train --config examples/recipes/demo-cifar.toml --out runs/demo-cifar --force
 
