@@ -137,7 +137,7 @@ page: deps   ## a web page in which the net of RUN (runs/demo) reads drawn digit
 	+@$(SUB) $(BUILD)/qgrad
 	@sh tools/page/page.sh $(BUILD) "$(or $(RUN),runs/demo)"
 
-test: deps   ## builds and runs every test, in under two minutes
+test: deps   ## builds and runs every test, in two to five minutes
 	+@$(SUB) WERROR=-Werror all examples test-programs
 	@CC="$(CC)" SANITIZE="$(SANITIZE)" sh tests/run.sh $(BUILD)
 
