@@ -200,6 +200,12 @@ static void json_worst(const evaluation *e, qg__json *j)
 
 /* --- the result ---------------------------------------------------------------------------- */
 
+static void print_tta(const evaluation *e)
+{
+    const double a = e->all.tta_accuracy;
+    printf("with --tta     %.2f %% ± %.2f %%\n", 100 * a, 100 * qg_proportion_error(a, e->all.images));
+}
+
 static void print(const evaluation *e)
 {
     const char  *file = run_file_name(e->run), *trained = qg_run_get(e->run, "weight");
@@ -213,7 +219,7 @@ static void print(const evaluation *e)
         if (*e->fresh) print_safe(stdout, "               initialised as usual: %s\n", e->fresh);
         printf("data           %s, %" PRIu64 " test images\n", e->data, e->all.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->all.accuracy, 100 * margin);
-        if (config_flag(e->asked, "tta")) printf("with --tta     %.2f %%\n", 100 * e->all.tta_accuracy);
+        if (config_flag(e->asked, "tta")) print_tta(e);
         printf("test loss      %.6g\n", e->all.loss);
         printf("calibration    error %.2f %% (15 bins)\n", 100 * qg_assessment_calibration_error(&e->all));
         printf("digest         %s\n", digest);
@@ -231,7 +237,10 @@ static void print(const evaluation *e)
     qg__json_integer(&j, "images", e->all.images);
     qg__json_real(&j, "test_accuracy", e->all.accuracy);
     qg__json_real(&j, "test_accuracy_stderr", margin);
-    if (config_flag(e->asked, "tta")) qg__json_real(&j, "tta_accuracy", e->all.tta_accuracy);
+    if (config_flag(e->asked, "tta")) {
+        qg__json_real(&j, "tta_accuracy", e->all.tta_accuracy);
+        qg__json_real(&j, "tta_accuracy_stderr", qg_proportion_error(e->all.tta_accuracy, e->all.images));
+    }
     qg__json_real(&j, "test_loss", e->all.loss);
     json_calibration(&e->all, &j);
     json_classes(e, &j);

@@ -125,6 +125,7 @@ static void print_head(void *user, const qg_fit_progress *p)
     if (config_flag(t->asked, "json")) return;
     report_head(&r, stdout);
     if (t->of->init_arrays) print_init(t);
+    if (get(t, "whiten-patches")) print_safe(stdout, "%s whitens patches of the images, and is not trained\n\n", get(t, "whiten-patches"));
     if (get(t, "teacher"))
         print_safe(stdout, "learns from %s with digest %s: %s\n\n", get(t, "teacher"), get(t, "teacher-digest"), get(t, "distil"));
     fflush(stdout);

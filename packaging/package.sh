@@ -19,7 +19,7 @@ Name: $1
 Description: $about
 Version: $VERSION
 Cflags: -I\${includedir}
-Libs: -L\${libdir} -l$1
+Libs: -L\${libdir} -l$1 -lm
 Libs.private: $private
 PC
 }

@@ -8,6 +8,7 @@
 #include "core/io/number.h"
 #include "quant/scheme.h"
 #include "train/recipe_keys.h"
+#include "train/run.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
@@ -196,6 +197,8 @@ qg_status qg__recipe_read(qg_recipe *c, const char *path)
     const bool wide = n >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
     if (wide) status = qg_fail(QG_EARG, "%s: is UTF-16; save it as UTF-8", path);
     else if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
+    else if (qg__identity_value(text, "net-digest"))
+        status = qg_fail(QG_EARG, "%s: a program trained this run with qg_fit; start that program again to continue it", path);
     else status = qg__recipe_parse(c, text, path);
     free(text);
     return status;

@@ -48,8 +48,8 @@ static const option others[] = {
     { "best", QG_RECIPE_FLAG,
       .help = "use best.safetensors instead of last.safetensors" },
     { "tta", QG_RECIPE_FLAG,
-      .help = "test-time augmentation: also measure the accuracy of scores that are\n"
-              "averaged over an image, its mirror image and shifts by a pixel" },
+      .help = "test-time augmentation: also measure the accuracy of the weighted mean\n"
+              "of the scores of an image, its mirror image and shifts by a pixel" },
     { "confusion", QG_RECIPE_FLAG,
       .help = "print which classes are taken for which: a matrix, or of more\n"
               "than 20 classes the most frequent confusions" },

@@ -182,8 +182,9 @@ static void print_twin(const report *r, FILE *out)
                            is_float(c) ? "twn" : "float", get(r, "seed"));
     if (n >= QG__PATH_BYTES || qg__path_exists(twin) || is(c, "fold-batchnorm", "true") || get(r, "init-digest")) return;
     print_config("train", r, out);
-    if (is_float(c)) fprintf(out, " --weight twn");
-    else print_as_float(c, out);
+    if (!is_float(c)) print_as_float(c, out);
+    else fprintf(out, " --weight twn");
+    if (is_float(c) && get(r, "whiten-patches")) fprintf(out, " --layer %s:weight=float", get(r, "whiten-patches"));
     fputs(" --out ", out);
     print_path(twin, out);
     fputc('\n', out);

@@ -369,7 +369,7 @@ qg_status qg__net_text_check(const char *text)
     return s;
 }
 
-const qg_model qg_model_text = { .name = "net", .about = "a net as text (layers/models/text.h)" };
+const qg_model qg_model_text = { .name = "net", .about = "a net as text (docs/models-and-data.md)" };
 
 qg_net *qg_net_from_text(const char *text, qg_model_spec spec)
 {
