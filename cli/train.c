@@ -106,6 +106,15 @@ static void print_init(const training *t)
     putchar('\n');
 }
 
+static bool quantizes_weights(const qg_net *net)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), QG_WEIGHT);
+        if (slot && slot->q.scheme) return true;
+    }
+    return false;
+}
+
 /* What a run that begins now may not be meant to do. */
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
@@ -113,6 +122,9 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
+    if (strcmp(get(t, "weight"), "float") != 0 && !quantizes_weights(t->of->net))
+        print_safe(stderr, "qgrad: warning: no layer has weights for %s; --first-last quantized includes the first and the last\n",
+                   get(t, "weight"));
     if (t->goes_on && t->had < epochs)
         print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }

@@ -23,6 +23,7 @@ enum { BATCH = 32, EPOCHS = 2, SEED = 3 };
 
 #define LENET5 "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 32 --epochs 2 --seed 3 --threads 1 "
 #define RUN    "train " SET "--weight twn --batch 32 --epochs 2 "
+#define SMALL  "train --model 4C2p0-R-MP3-10 --data sample --weight twn --epochs 0 --json "
 
 /* --- the loop ----------------------------------------------------------------------------- */
 
@@ -133,6 +134,15 @@ int __wrap_flock(int fd, int operation)
     if (!flock_fails) return __real_flock(fd, operation);
     errno = flock_fails;
     return -1;
+}
+
+/* A run that quantizes nothing although it was asked to says so. */
+static void test_schemes_that_no_layer_uses(void **state)
+{
+    assert_int_equal(qgrad_inside(SMALL "--first-last float --out @/none"), 0);
+    assert_stderr("qgrad: warning: no layer has weights for twn; --first-last quantized includes");
+    assert_int_equal(qgrad_inside(SMALL "--out @/some"), 0);
+    assert_null(strstr(last.err, "warning"));
 }
 
 /* A run goes on without the lock that a file system does not have, and says so. */
@@ -392,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sgd_with_all_its_options),
         cmocka_unit_test(test_adam_with_all_its_options),
+        cmocka_unit_test(test_schemes_that_no_layer_uses),
         cmocka_unit_test(test_file_systems_without_locks),
         cmocka_unit_test(test_killed_wherever_files_change_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_a_disk_that_does_not_flush_stops_a_run_that_goes_on),
