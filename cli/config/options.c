@@ -326,6 +326,8 @@ static void brief_help(const verb *v, FILE *out)
         variant_names(qg_data_sets, names, sizeof names);
         names_help("Data sets:", names, out);
     }
+    if (verb_option_find(v, "model") && verb_option_find(v, "epochs"))
+        fprintf(out, "\nThe training defaults of a model replace the values in [..] above.");
     fprintf(out, "\nqgrad %s --help all has every option, and the keys of models, schemes and data sets.\n", v->name);
     if (scheme_uses(v) && strcmp(v->name, "explain")) fprintf(out, "See qgrad explain SCHEME for what a scheme computes.\n");
 }
