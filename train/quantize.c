@@ -191,6 +191,8 @@ static qg_status load(quantization *z)
     qg_status        status = qg__reader_load(z->of, image, n);
     if (status) return status;
     z->net = qg__reader_net(z->of, r, image, n, &z->init);
+    if (!z->net && qg_errcode() == QG_ESHAPE)
+        return qg_fail(QG_ESHAPE, "%s; binary weights and inputs change the order of the layers, so a net is trained with them", qg_errmsg());
     if (!z->net) return qg_errcode();
     status = check_quantizers(z);
     if (!status) status = freeze(z);

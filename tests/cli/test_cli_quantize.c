@@ -216,6 +216,7 @@ static void test_mistakes_are_named(void **state)
     assert_refuses("quantize --run @/none " INT8, 1, "there is no run");
     assert_refuses(QUANTIZE "--weight int8", 2, "--weight: unknown scheme 'int8' for weights; available: float, twn");
     assert_refuses(QUANTIZE "--weight sign", 2, "sign is a scheme for inputs, not for weights");
+    assert_refuses(QUANTIZE "--weight twn --input sign", 1, "change the order of the layers, so a net is trained with them");
     assert_refuses(QUANTIZE "--weight xnor --layer conv9:weight=twn", 2, "available: conv1, conv2, fc1, fc2");
     assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; options: --weight, --input");
     assert_refuses(QUANTIZE INT8 "--calibrate 0", 2, "--calibrate 0 is not in 1..");
