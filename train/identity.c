@@ -168,6 +168,8 @@ const char *qg__identity_value(const char *text, const char *key)
     return found;
 }
 
+bool qg__identity_of_program(const char *text) { return text && qg__identity_value(text, "net-digest"); }
+
 /* The lines of a span may differ. */
 static const char *skip_span(const char *at)
 {

@@ -115,9 +115,9 @@ qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_
     if (!status && (!net || !images || spec.worst < 0))
         status = qg_fail(QG_EARG, "evaluate: net and images are required, and worst is at least 0");
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
-    const uint64_t steps = spec.steps ? spec.steps : UINT64_MAX, key = qg_rng_fork(spec.seed, QG_STREAM_TAPE);
+    const uint64_t steps = spec.steps ? spec.steps : UINT64_MAX;
     if (!status) status = qg__measure(&of, images, net, tape, steps, a, &m, &stopped);
-    if (!status && spec.tta) status = qg__measure_views(net, images, tape, key, steps, &a->tta_accuracy);
+    if (!status && spec.tta) status = qg__measure_views(&of, images, net, tape, steps, &a->tta_accuracy);
     a->loss     = m.loss;
     a->accuracy = m.accuracy;
     qg_tape_free(tape);

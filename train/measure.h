@@ -24,7 +24,7 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
 /* The fraction of the images whose label has the highest score, where scores are averaged as
  * qg_evaluate_spec.tta says.  Fails with QG_EMEM and as the ops and the loader. */
 QG_MUST_CHECK
-qg_status qg__measure_views(qg_net *net, qg_loader *images, qg_tape *tape, uint64_t key, uint64_t steps,
+qg_status qg__measure_views(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
                             double *accuracy);
 
 /* An assessment, image by image: begin, add every image in order, sort.  worst: how many mistakes to keep, 0 or more.  Fails with

@@ -197,7 +197,7 @@ qg_status qg__recipe_read(qg_recipe *c, const char *path)
     const bool wide = n >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
     if (wide) status = qg_fail(QG_EARG, "%s: is UTF-16; save it as UTF-8", path);
     else if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
-    else if (qg__identity_value(text, "net-digest"))
+    else if (qg__identity_of_program(text))
         status = qg_fail(QG_EARG, "%s: a program trained this run with qg_fit; start that program again to continue it", path);
     else status = qg__recipe_parse(c, text, path);
     free(text);

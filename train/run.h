@@ -142,6 +142,9 @@ qg_status   qg__run_check_arithmetic(const qg__run *r);
 /* The value of a key in such a text, up to the end of its line; NULL: it has no such line. */
 const char *qg__identity_value(const char *text, const char *key);
 
+/* Whether a program that calls qg_fit itself has such a text: its own configuration, to which train/identity.c adds lines.  NULL: no. */
+bool        qg__identity_of_program(const char *text);
+
 /* The operands that the net quantizes or could, from malloc; NULL: QG_EMEM.  A line is the name of a weight or
  * "LAYER.input", and its quantizer with every argument that has an effect: "conv1.weight ttq:threshold=0.05,.." or "float".
  * Before it is "folded " where a batch norm is folded into the weight first, and "own " if qg_quant_parse does not know

@@ -26,9 +26,6 @@ qg_status qg__reader_of_program(const qg_run *r)
 
 /* --- finding it --------------------------------------------------------------------------- */
 
-/* A program that calls qg_fit itself has a configuration of its own, to which train/identity.c adds lines. */
-static bool is_of_program(const char *said) { return said && qg__identity_value(said, "net-digest"); }
-
 static void take_program(qg_run *r, const char *said)
 {
     const char *seed = qg__identity_value(said, "seed");
@@ -56,7 +53,7 @@ static qg_status take_noted(qg_run *r, const char *path)
     if (status) return status;
     const char *said = qg_run_note(r, "recipe"), *kind = qg_run_note(r, "kind");
     if (!said) return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
-    if (is_of_program(said)) take_program(r, said);
+    if (qg__identity_of_program(said)) take_program(r, said);
     else status = read_noted(&stored, said, path);
     r->file = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
     if (!status && !r->said && !stored.model.type) status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
@@ -103,7 +100,7 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     const char        *path = r->paths.file[file];
     if (!has && !is_file(path)) return nothing_there(name);
     if (!has) status = take_noted(r, path);
-    else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && is_of_program(qg_run_note(r, "recipe")))
+    else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && qg__identity_of_program(qg_run_note(r, "recipe")))
         take_program(r, qg_run_note(r, "recipe"));
     else status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
     r->file = file;
@@ -329,11 +326,9 @@ qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spe
     if (qg__reader_of_program(r)) return qg_errcode();
     qg_status status = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
-    qg_net        *net    = spec.net ? spec.net : r->net;
-    const uint64_t key    = qg_rng_fork(as.seed, QG_STREAM_TAPE);
-    double        *mean   = &a->tta_accuracy;
+    qg_net *net = spec.net ? spec.net : r->net;
     if (!status) status = qg__measure(&as, images, net, r->tape, r->steps, a, &m, &stopped);
-    if (!status && spec.tta) status = qg__measure_views(net, images, r->tape, key, r->steps, mean);
+    if (!status && spec.tta) status = qg__measure_views(&as, images, net, r->tape, r->steps, &a->tta_accuracy);
     a->loss     = m.loss;
     a->accuracy = m.accuracy;
     return status;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rng.h"
 #include "datasets/augment.h"
 #include "datasets/dataset.h"
 #include "train/measure.h"
@@ -28,9 +29,10 @@ static qg_tensor view_of(qg_tensor x, int v, float *room)
     return x;
 }
 
-qg_status qg__measure_views(qg_net *net, qg_loader *images, qg_tape *tape, uint64_t key, uint64_t steps,
+qg_status qg__measure_views(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
                             double *accuracy)
 {
+    const uint64_t key     = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
     const qg_shape all     = qg_loader_shape(images);
     const int      batch   = qg__loader_spec(images).batch;
     const size_t   most    = (size_t)(batch < all.n ? batch : all.n);

@@ -149,6 +149,13 @@ static void print_accuracy(const report *r, FILE *out)
             percent(qg_proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
 }
 
+static void print_as_ternary(qg_recipe *r, FILE *out)
+{
+    const char *whitened = qg_recipe_get(r, "whiten-patches");
+    fprintf(out, " --weight twn");
+    if (whitened) fprintf(out, " --layer %s:weight=float", whitened);
+}
+
 /* The options of a float run that corresponds to the quantized run r. */
 static void print_as_float(qg_recipe *r, FILE *out)
 {
@@ -182,9 +189,8 @@ static void print_twin(const report *r, FILE *out)
                            is_float(c) ? "twn" : "float", get(r, "seed"));
     if (n >= QG__PATH_BYTES || qg__path_exists(twin) || is(c, "fold-batchnorm", "true") || get(r, "init-digest")) return;
     print_config("train", r, out);
-    if (!is_float(c)) print_as_float(c, out);
-    else fprintf(out, " --weight twn");
-    if (is_float(c) && get(r, "whiten-patches")) fprintf(out, " --layer %s:weight=float", get(r, "whiten-patches"));
+    if (is_float(c)) print_as_ternary(c, out);
+    else print_as_float(c, out);
     fputs(" --out ", out);
     print_path(twin, out);
     fputc('\n', out);
