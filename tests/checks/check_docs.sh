@@ -47,6 +47,22 @@ for page in $pages; do
             { echo "$page: error: no command makes $run"; status=1; }
     done
 done
+# The options and values of every command exist: with --help at its end, what stands before is read and nothing is run.
+for page in $pages examples/README.md; do
+    awk '/^```/ { fenced = !fenced; next }
+         fenced || /^    / || more {
+             command = (more ? command : "") $0
+             more    = sub(/\\$/, "", command)
+             n       = more ? 0 : split(command, part, / *(&&|;|[|]) */)
+             for (i = 1; i <= n; i++)
+                 if (sub(/^ *(build\/)?qgrad /, "", part[i]) && part[i] !~ /^[a-z-]+:/) print part[i]
+         }' "$page" | sed 's/ *#.*//; s/ [0-9]*>.*//; s/ &$//' | sort -u |
+        while read -r command; do
+            sh -c "\"\$1\" $command --help" sh "${QGRAD:-$build/qgrad}" >/dev/null 2>"$dir/said" ||
+                { echo "$page: error: qgrad $command: $(head -n 1 "$dir/said")"; touch "$dir/wrong"; }
+        done
+done
+[ ! -e "$dir/wrong" ] || status=1
 # Names that only comments and pages have.
 names() { grep -ohE '(qg|QG)_[A-Za-z0-9_]+' "$@" | grep -vE '_$|NAME' | sort -u; }
 find core quant layers optim datasets train infer cli tools tests examples qgrad.h -name '*.[ch]' >"$dir/sources"
