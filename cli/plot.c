@@ -316,9 +316,8 @@ static qg_status parse(const char *text, int asked, qg_quant *q, qg_role *role)
 static qg_status write_all(const char *dir)
 {
     scheme_text s;
-    bool        created;
     curves     *c      = malloc(sizeof *c);
-    qg_status   status = c ? qg__path_make(dir, &created) : qg_fail(QG_EMEM, "out of memory");
+    qg_status   status = c ? qg__path_make(dir, NULL) : qg_fail(QG_EMEM, "out of memory");
     for (int i = 0; scheme_at(i, &s) && !status; i++) {
         char     text[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES], path[QG__PATH_BYTES];
         qg_quant q;

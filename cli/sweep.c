@@ -303,10 +303,9 @@ static qg_status open_log(job *j)
 {
     enum { TRIALS = 1000 };
     char  path[QG__PATH_BYTES + 8], parent[QG__PATH_BYTES];
-    bool  made;
     char *slash = strrchr(j->dir, '/');
     snprintf(parent, sizeof parent, "%.*s", (int)(slash - j->dir), j->dir);
-    if (qg__path_make(parent, &made)) return QG_EIO;
+    if (qg__path_make(parent, NULL)) return QG_EIO;
     log_path(j, path);
     for (int i = 0; i < TRIALS; i++) {
         unlink(path);

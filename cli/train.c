@@ -1,9 +1,9 @@
 /* qgrad train. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/config/config.h"
 #include "cli/print.h"
@@ -30,7 +30,7 @@ typedef struct training {
     bool          goes_on;          /* with a run that has a config.toml */
     int           had;              /* a run that goes on had so many epochs */
     char          place[QG__PATH_BYTES];    /* the directory, or before its number; empty: one that may exist */
-    bool          took_place;               /* and made it */
+    size_t        made;                     /* of it (qg__path_make) */
     char          missed[PLACE_MISSED_BYTES];   /* a run that --resume may have been meant for; empty: none */
 } training;
 
@@ -44,7 +44,7 @@ static qg_status choose_place(training *t, char dir[QG__PATH_BYTES])
     if (!status && config_flag(t->asked, "resume")) place_find(t->asked, dir, &found, t->missed);
     if (status || found || config_flag(t->asked, "force")) return status;
     strcpy(t->place, dir);
-    return place_take(dir, false);
+    return place_take(dir, NULL);
 }
 
 /* The run directory: --out, or a name derived from the recipe or the configuration.  On ranks the first one chooses, since it also
@@ -245,8 +245,7 @@ static qg_status build(training *t)
 static qg_status take_place(training *t)
 {
     if (!*t->place) return QG_OK;
-    const qg_status status = place_take(t->place, true);
-    t->took_place          = !status;
+    const qg_status status = place_take(t->place, &t->made);
     return status ? status : run_paths_of(t->place, &t->paths);
 }
 
@@ -277,7 +276,7 @@ static int train(training *t)
     if (!status) status = take_place(t);
     if (!status) t->of->fit.budget = time_left(t);
     if (!status) status = qg_fit(t->of->net, t->of->fit, &result);
-    if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
+    if (status) qg__path_unmake(AT_FDCWD, t->paths.dir, t->made);
     progress_clear(&t->progress);
     if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
     if (status) return qg_print_error("qgrad train");

@@ -119,7 +119,7 @@ qg_status qg__run_claim(qg__run *r)
     const qg_fit_mode mode = r->spec->mode;
 
     bool      holds  = false;
-    qg_status status = qg__path_make(r->paths.dir, &r->created);
+    qg_status status = qg__path_make(r->paths.dir, &r->made);
     r->base          = AT_FDCWD;
     if (!status) status = lock(r);
     if (!status) status = holds_run(r, &holds);
@@ -130,7 +130,7 @@ qg_status qg__run_claim(qg__run *r)
         const int old = r->lock;
         r->lock       = QG_BY_PATH;
         status        = move_aside(r);
-        if (!status) status = qg__path_make(r->paths.dir, &r->created);
+        if (!status) status = qg__path_make(r->paths.dir, &r->made);
         if (!status) status = lock(r);
         close(old);
     }
@@ -303,7 +303,7 @@ qg_status qg__run_create(qg__run *r)
      * goes first, since no run continues from a checkpoint alone. */
     static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_WHITENING, QG__RUN_CONFIG };
     for (int i = 0; i < 4 && !had; i++) qg__file_remove_in(r->lock, r->paths.file[made[i]]);
-    if (r->created && !qg__run_check_place(r)) unlinkat(r->base, r->paths.dir, AT_REMOVEDIR);
+    if (r->made && !qg__run_check_place(r)) qg__path_unmake(r->base, r->paths.dir, r->made);
     return qg_fail(status, "%s", why);
 }
 

@@ -45,7 +45,7 @@ typedef struct qg__run {
     int                 lock;               /* the directory, locked; QG_BY_PATH: not claimed */
     int                 base;               /* once it is claimed, the working directory of that time, in which paths.dir may begin,
                                                or AT_FDCWD */
-    bool                created;            /* by this process */
+    size_t              made;               /* of its path, by this process (qg__path_make) */
     const qg_fit_spec  *spec;               /* borrowed, like net */
     qg_net             *net;
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */

@@ -389,8 +389,7 @@ qg_status page_write_charts(const page *p, const char *dir)
 {
     char     *text, *chart, name[CHART_NAME_BYTES], path[QG__PATH_BYTES];
     size_t    n;
-    bool      created;
-    qg_status s = qg__path_make(dir, &created);
+    qg_status s = qg__path_make(dir, NULL);
     if (!s) s = qg__text_print(print, p, &text, &n);
     if (s) return s;
     char *at = text;

@@ -155,17 +155,16 @@ qg_status place_of_combination(const char *out, const config *asked, int k, cons
 
 /* --- directories -------------------------------------------------------------------------- */
 
-qg_status place_take(char dir[QG__PATH_BYTES], bool claim)
+qg_status place_take(char dir[QG__PATH_BYTES], size_t *made)
 {
     enum { MOST = 100000 };
     const size_t n = strlen(dir);
     for (int i = 1; i < MOST; i++) {
-        bool made;
         if (i > 1 && n + (size_t)snprintf(dir + n, QG__PATH_BYTES - n, "-%d", i) >= QG__PATH_BYTES)
             return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
-        if (!claim && !qg__path_exists(dir)) return QG_OK;
-        if (claim && qg__path_make(dir, &made)) return qg_errcode();
-        if (claim && made) return QG_OK;
+        if (!made && !qg__path_exists(dir)) return QG_OK;
+        if (made && qg__path_make(dir, made)) return qg_errcode();
+        if (made && *made) return QG_OK;
     }
     dir[n] = '\0';
     return qg_fail(QG_ESTATE, "%s to %s-%d all exist", dir, dir, MOST - 1);

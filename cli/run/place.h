@@ -21,10 +21,10 @@ qg_status place_of_sweep(const config *asked, char dir[QG__PATH_BYTES]);
 QG_MUST_CHECK
 qg_status place_of_combination(const char *out, const config *asked, int k, const config *one, char dir[QG__PATH_BYTES]);
 
-/* Turns dir into the first of dir, dir-2, dir-3, .. that does not exist, and, if claim, makes this directory, so that no
- * two processes take the same one.  Fails with QG_EARG (the path is too long), QG_ESTATE (all exist), QG_EIO. */
+/* Turns dir into the first of dir, dir-2, dir-3, .. that does not exist, and, unless made is NULL, makes this directory
+ * (qg__path_make), so that no two processes take the same one.  Fails with QG_EARG (the path is too long), QG_ESTATE (all exist), QG_EIO. */
 QG_MUST_CHECK
-qg_status place_take(char dir[QG__PATH_BYTES], bool claim);
+qg_status place_take(char dir[QG__PATH_BYTES], size_t *made);
 
 enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * QG_RECIPE_VALUE_BYTES };
 

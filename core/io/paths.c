@@ -19,7 +19,8 @@
 qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
     if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
-    if (snprintf(path, QG__PATH_BYTES, "%s/%s", dir, name) >= QG__PATH_BYTES)
+    const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
+    if (snprintf(path, QG__PATH_BYTES, "%s%s%s", dir, slash, name) >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "%.64s..: the path is longer than %d bytes", dir, QG__PATH_BYTES - 1);
     return QG_OK;
 }
@@ -46,32 +47,32 @@ bool qg__path_exists(const char *path)
     return qg__file_exists_in(QG_BY_PATH, path, &exists) || exists;
 }
 
-/* Makes one directory.  *first: the length of the path of the first that was made, 0 before. */
-static qg_status make_one(const char *path, bool *created, size_t *first)
+/* Makes one directory. */
+static qg_status make_one(const char *path, size_t *made)
 {
-    *created = mkdir(path, 0777) == 0;
-    if (!*created && errno != EEXIST)
-        return qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
-    if (!*created) return QG_OK;
-    if (!*first) *first = strlen(path);
+    if (mkdir(path, 0777))
+        return errno == EEXIST ? QG_OK : qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
+    if (!*made) *made = strlen(path);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS))
         return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path,
                        strerror(errno));
     return qg__file_flush_name_in(QG_BY_PATH, path);
 }
 
-/* Removes path and its parents down to the first that was made, unless they are in use. */
-static void unmake(char *path, size_t first)
+void qg__path_unmake(int base, const char *dir, size_t made)
 {
-    while (first && strlen(path) >= first && (!rmdir(path) || errno == ENOENT) && strchr(path, '/'))
+    char path[QG__PATH_BYTES];
+    snprintf(path, sizeof path, "%s", dir);
+    while (made && strlen(path) >= made && (!unlinkat(base, path, AT_REMOVEDIR) || errno == ENOENT) && strchr(path, '/'))
         *strrchr(path, '/') = '\0';
 }
 
-qg_status qg__path_make(const char *dir, bool *created)
+qg_status qg__path_make(const char *dir, size_t *made)
 {
     char      path[QG__PATH_BYTES];
     size_t    n = strlen(dir), first = 0;
     qg_status status = QG_OK;
+    if (made) *made = 0;
     if (n == 0 || n >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "the name of a directory has %zu bytes", n);
     memcpy(path, dir, n + 1);
@@ -79,10 +80,11 @@ qg_status qg__path_make(const char *dir, bool *created)
         if (*c && *c != '/') continue;
         end    = *c;
         *c     = '\0';
-        status = make_one(path, created, &first);
+        status = make_one(path, &first);
         if (end && !status) *c = end;
     }
-    if (status) unmake(path, first);
+    if (status) qg__path_unmake(AT_FDCWD, path, first);
+    else if (made) *made = first;
     return status;
 }
 

@@ -23,10 +23,12 @@ struct dirent;
 int       qg__names(const char *dir, struct dirent ***name);
 void      qg__names_free(struct dirent **name, int n);
 
-/* Makes the directory and its parents, so that a power loss does not undo it.  *created: it did not exist.  Fails with
- * QG_EIO, also if the umask makes a new directory useless; what was made is then removed. */
+/* Makes the directory and its parents, so that a power loss does not undo it.  *made, unless NULL: the length of the path of
+ * the first one that did not exist; 0: all did.  Fails with QG_EIO, also if the umask makes a new directory useless; what was
+ * made is then removed. */
 QG_MUST_CHECK
-qg_status qg__path_make(const char *dir, bool *created);
+qg_status qg__path_make(const char *dir, size_t *made);
+void      qg__path_unmake(int base, const char *dir, size_t made);      /* what it made, unless that is in use */
 
 /* Locks the open directory fd, named dir in messages, against other processes.  wait: until they have released it.  If the
  * file system has no locks, it succeeds without one, and *unlocked has a warning, which is empty otherwise.  Fails with

@@ -71,6 +71,7 @@ static const struct {
     { LENET "--schedule step:at=0.8+0.5", 2, "--schedule: step: at has 0.5 after 0.8; its numbers must increase" },
     { LENET "--validation 100%", 2, "--validation: '100%' is neither a number of images nor a percentage below 100%" },
     { LENET "--validation 240", 1, "validation: 240 of 240 images, but the classes can spare at most" },
+    { "train --model 60C5-10 --data-dir set --whiten-patches conv1", 1, "whiten-patches: conv1 has 60 outputs, more than 50" },
     { LENET "--augment flp", 2, "--augment: augmentation: unknown option 'flp'; available: rotate" },
     { LENET "--budget 5min", 2, "--budget: '5min' is not a duration; write 90s, 50m, 1h" },
 
@@ -155,7 +156,8 @@ static const struct {
 
     /* Trained runs. */
     { "predict --run run", 2, "the images are missing: files or folders" },
-    { "predict run good", 2, "--run is missing: the directory of a run, or a checkpoint" },
+    { "predict good", 2, "--run is missing: the directory of a run, or a checkpoint" },
+    { "predict run good", 2, "--run is missing; did you mean --run run?" },
     { "predict --run run absent.png", 1, "cannot open 'absent.png': No such file or directory" },
     { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },
     { "eval --run absent", 1, "there is no run 'absent': no such directory or checkpoint" },

@@ -22,9 +22,8 @@ enum { MAX_PAGE_BYTES = 1 << 24 };
 /* Locks results/, so that two processes add runs one after the other.  Returns the descriptor, or -1. */
 static int lock(void)
 {
-    bool created;
     char unlocked[QG__UNLOCKED_BYTES];
-    if (qg__path_make(RESULTS, &created)) return -1;
+    if (qg__path_make(RESULTS, NULL)) return -1;
     const int fd = open(RESULTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) qg_fail(QG_EIO, "cannot open " RESULTS ": %s", strerror(errno));
     if (fd >= 0 && !qg__path_lock(fd, RESULTS, true, unlocked)) {
@@ -67,8 +66,7 @@ static qg_status write_config(const qg_recipe *r, const char *path)
 static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
 {
     qg__run_paths source, p;
-    bool      created;
-    qg_status status = qg__path_make(to, &created);
+    qg_status status = qg__path_make(to, NULL);
     if (!status) status = qg__run_paths_of(from, &source);
     if (!status) status = qg__run_paths_of(to, &p);
     if (!status) status = write_config(&r->config, p.file[QG__RUN_CONFIG]);
