@@ -260,7 +260,7 @@ static void print_histogram(const weight_picture *w)
                    "##################################################");
             int k = 0;
             while (k < w->thresholds && (w->edge[b] + w->edge[end]) / 2 > w->threshold[k]) k++;
-            if (w->thresholds) printf("  -> %.4g", (double)w->level[k]);
+            if (w->thresholds) printf("  -> %.4g", (double)w->level[k] + 0.0);     /* -0 is printed as 0 */
             putchar('\n');
         }
 }

@@ -111,7 +111,7 @@ static int quantize_main(const char *program, const char *operand, config *asked
 
 static const verb_option own_options[] = {
     { "weight" }, { "input" }, { "first-last" }, { "layer" }, { "fold-batchnorm" }, { "seed" }, { "data-dir" }, { "threads" },
-    { "cache" }, { "out", "the new run directory; default: that of --run and -quantized" },
+    { "cache" }, { "out", "the new run directory; default: the name of --run, followed by -quantized" },
     { "freeze", .not_of_run = true }, { "run" }, { "calibrate" }, { "best" }, { NULL }
 };
 

@@ -179,9 +179,21 @@ static qg_status find_files(prediction *p)
     return status;
 }
 
+/* The first operand, if a run is there. */
+static const char *run_among_images(const prediction *p)
+{
+    qg_run *r = p->asked->operands ? qg_run_open(p->asked->operand[0], QG_RUN_LAST) : NULL;
+    qg_run_close(r);
+    return r ? p->asked->operand[0] : NULL;
+}
+
 static int predict(prediction *p)
 {
-    const char *packed = config_text(p->asked, "packed");
+    const char *packed = config_text(p->asked, "packed"), *meant = NULL;
+    if (!config_text(p->asked, "run") && !packed && (meant = run_among_images(p)) != NULL) {
+        qg_fail(QG_EARG, "--run is missing; did you mean --run %s?", meant);
+        return options_report("qgrad predict", true);
+    }
     const char *wrong = !config_text(p->asked, "run") && !packed ? "--run is missing: the directory of a run, or a checkpoint; or --packed FILE"
                         : config_text(p->asked, "run") && packed ? "--run and --packed were given; pass only one"
                         : !p->asked->operands ? "the images are missing: files or folders" : NULL;

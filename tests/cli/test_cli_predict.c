@@ -170,7 +170,7 @@ static void test_folders_of_any_images_in_byte_order(void **state)
     write_colour("mine/B/2.bmp", 10, 200, 40, 40);
     run_shell("mv @/mine/B/2.bmp @/mine/B/2.BMP");
     write_jpeg(at("mine/b/c/1.jpeg"), (jpeg){ .h = 16, .w = 24, .components = 1, .value = { 128 }, .scans = 1 });
-    assert_status("predict --run @/colours @/mine", 0);
+    assert_status("predict --run @/colours @/mine/", 0);
     char *line = last.out;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         char head[320];
