@@ -26,7 +26,7 @@ static const struct format {
 bool qg_image_named(const char *name)
 {
     static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".bmp" };
-    const char              *ending    = strrchr(name, '.');
+    const char              *ending    = name ? strrchr(name, '.') : NULL;
     for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
         if (!strcasecmp(ending, endings[i])) return true;
     return false;

@@ -382,7 +382,7 @@ qg_shape qg_loader_shape(const qg_loader *l)
     return l ? l->set.shape : (qg_shape){ 0 };
 }
 
-const uint16_t *qg_loader_labels(const qg_loader *l) { return l->set.labels; }
+const uint16_t *qg_loader_labels(const qg_loader *l) { return l ? l->set.labels : NULL; }
 
 struct reading {
     const qg__dataset *set;
@@ -404,6 +404,7 @@ static void read_image(void *context, int i, int worker)
 
 const uint8_t *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room)
 {
+    if (!l) return NULL;
     struct reading r = { .set = &l->set, .first = first, .room = room, .failure = QG__NO_FAILURE };
     if (l->set.images) return l->set.images + (size_t)first * qg_row(l->set.shape);
     if (!l->set.files || !room) {

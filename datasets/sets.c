@@ -344,9 +344,9 @@ qg_shape qg_data_image(const char *text, const char *dir, int *classes)
 {
     qg__data d;
     char     canonical[QG__DATA_TEXT];
-    *classes = 0;
+    if (classes) *classes = 0;
     if (qg__data_parse(text, &d, canonical, sizeof canonical)) return (qg_shape){ 0 };
-    *classes = d.classes;
+    if (classes) *classes = d.classes;
     return qg__data_image(&d, dir);
 }
 

@@ -34,6 +34,7 @@ typedef struct qg_field {
     size_t        at;                       /* offsetof */
 } qg_field;
 
+/* Required are name, size, build, and forward or run. */
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */

@@ -109,6 +109,7 @@ static const char *fault_of(const char *name)
 void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
                     const char *name)
 {
+    QG_ASSERT(type && type->name && type->size >= sizeof(qg_layer) && (type->forward || type->run) && (prefix || name));
     if (!net || net->status) return NULL;
     if (net->built)             /* the net never runs again: its plan lacks this layer */
         return qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));

@@ -279,6 +279,8 @@ static bool has_flips(const qg_params *p, const qg_rule *rule)
 qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay)
 {
+    QG_ASSERT(rule && rule->name && rule->update && rule->n_moments >= 0 && rule->n_moments <= QG_MOMENTS);
+    for (int i = 0; i < rule->n_moments; i++) QG_ASSERT(rule->moment[i]);
     if (!p) return NULL;
     if (!p->value) return qg__refuse(QG_ESTATE, "%s: the parameters are not allocated", rule->name);
     if (!(lr > 0 && isfinite(lr)))

@@ -23,6 +23,7 @@ qg_status qg__assess_begin(qg_assessment *a, int classes, int worst)
 
 void qg_assessment_free(qg_assessment *a)
 {
+    if (!a) return;
     free(a->labelled), free(a->predicted), free(a->hit);
     free(a->confused), free(a->worst);
     *a = (qg_assessment){ .classes = 0 };

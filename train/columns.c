@@ -158,6 +158,7 @@ qg_status qg_run_result(const char *dir, qg_fit_result *result)
 
 static qg_status read_columns(qg_run *r)
 {
+    if (!r) return QG_EARG;                 /* the message says why the run is NULL */
     return r->columns.text ? QG_OK : qg__columns_read(&r->columns, r->paths.file[QG__RUN_METRICS]);
 }
 
@@ -168,10 +169,10 @@ const char *qg_run_column_name(qg_run *r, int i)
 
 const double *qg_run_column(qg_run *r, const char *name, int *epochs)
 {
-    const char *path = r->paths.file[QG__RUN_METRICS];
+    *epochs = 0;
     if (read_columns(r)) return NULL;
     const double *column = name ? qg__columns_find(&r->columns, name) : NULL;
-    if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", path, name ? name : "");
+    if (!column) qg_fail(QG_EARG, "%s: has no column '%s'", r->paths.file[QG__RUN_METRICS], name ? name : "");
     *epochs = column ? r->columns.rows : 0;
     return column;
 }

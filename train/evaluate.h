@@ -68,7 +68,8 @@ typedef struct qg_evaluate_spec {
     void       *user;           /* passed to it */
 } qg_evaluate_spec;
 
-/* Measures a built net on all batches of images, which should be .in_order, in QG_EVAL.
+/* Measures a built net on all batches of images, which should be .in_order, in QG_EVAL, from the start of the epoch
+ * on.
  *
  * Memory   *a is the caller's; qg_assessment_free, also after a failure.  16 bytes for each mistake meanwhile.
  * Fails    QG_ENAN: a score or the loss is not finite; QG_ESHAPE: the net has another number of scores than the images have classes;
@@ -107,6 +108,6 @@ static inline double qg_proportion_error(double p, uint64_t n) { return n ? sqrt
  *
  * Paper    Guo, Pleiss, Sun, Weinberger 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599v2, eq. 3. */
 double    qg_assessment_calibration_error(const qg_assessment *a);
-void      qg_assessment_free(qg_assessment *a);
+void      qg_assessment_free(qg_assessment *a);         /* NULL is ignored */
 
 #endif

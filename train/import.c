@@ -191,6 +191,7 @@ static qg_status make(import *m)
 qg_status qg_run_import(qg_run_import_spec spec, qg_run_imported *result)
 {
     import    m = { .spec = &spec, .made = { .began = qg__now(), .run = { .lock = QG_BY_PATH } } };
+    if (!result) return qg_fail(QG_EARG, "import: the result is missing");
     qg_status status = configure(&m);
     *result          = (qg_run_imported){ .misfit = status == QG_EARG };
     if (!status) qg_set_threads(m.config.threads), status = make(&m);

@@ -60,6 +60,14 @@ static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, 
     return true;
 }
 
+/* To the start of the epoch, whatever has been read of it. */
+static qg_status rewind_epoch(qg_loader *images)
+{
+    uint64_t epoch, batch;
+    qg_loader_tell(images, &epoch, &batch);
+    return batch ? qg_loader_seek(images, epoch, 0) : QG_OK;
+}
+
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
                       qg_assessment *all, qg__measured *out, bool *stopped)
 {
@@ -67,6 +75,7 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
     double         sum = 0;
     uint64_t       n = 0, correct = 0;
     *stopped = false;
+    if (rewind_epoch(images)) return qg_errcode();
     for (qg_batch b; qg_loader_next(images, &b);) {
         if (qg_ranks_any(spec->stop && *spec->stop)) {
             *stopped = true;
@@ -109,11 +118,12 @@ qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_
     const qg_fit_spec of   = { .seed = spec.seed, .test = images, .loss = spec.loss, .user = spec.user };
     qg__measured      m    = { .images = 0 };
     bool              stopped;
-    qg_tape          *tape = qg_tape_new();
-    *a                     = (qg_assessment){ .classes = 0 };
-    qg_status status       = tape ? QG_OK : qg_errcode();
-    if (!status && (!net || !images || spec.worst < 0))
-        status = qg_fail(QG_EARG, "evaluate: net and images are required, and worst is at least 0");
+    if (!a) return qg_fail(QG_EARG, "evaluate: the assessment is missing");
+    *a = (qg_assessment){ .classes = 0 };
+    if (!net || !images) return qg__fail_null(QG_EARG, net ? "evaluate: images" : "evaluate: net");
+    if (spec.worst < 0) return qg_fail(QG_EARG, "evaluate: worst is %d, must be 0 or more", spec.worst);
+    qg_tape  *tape   = qg_tape_new();
+    qg_status status = tape ? QG_OK : qg_errcode();
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
     const uint64_t steps = spec.steps ? spec.steps : UINT64_MAX;
     if (!status) status = qg__measure(&of, images, net, tape, steps, a, &m, &stopped);

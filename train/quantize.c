@@ -224,6 +224,8 @@ qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized
     quantization z = { .asked = &spec,
                        .of = r,
                        .made = { .began = qg__now(), .run = { .lock = QG_BY_PATH } } };
+    if (!r) return QG_EARG;                 /* the message says why the run is NULL */
+    if (!result) return qg_fail(QG_EARG, "quantize: the result is missing");
     qg_status    status = configure(&z);
     *result = (qg_run_quantized){ .images = 0 };
     if (!status && qg__recipe_check(&z.config)) result->misfit = true, status = QG_EARG;

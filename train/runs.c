@@ -1,5 +1,6 @@
 #include "train/runs.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ static const char *text_of_net(const qg_run *r) { return r->said ? qg_run_note(r
 
 qg_status qg__reader_of_program(const qg_run *r)
 {
+    if (!r) return QG_EARG;                 /* the message says why the run is NULL */
     const char *why = qg_run_note(r, QG__RUN_NO_NET);
     if (!r->said || text_of_net(r)) return QG_OK;
     return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit: %s; 'qgrad report' and "
@@ -85,7 +87,19 @@ static qg_status find_checkpoint(qg_run *r, const char *path)
 static qg_status nothing_there(const char *name)
 {
     if (!qg__path_exists(name)) return qg_fail(QG_EIO, "there is no run '%s': no such directory or checkpoint", name);
-    return qg_fail(QG_EIO, "'%s' contains no run: no config.toml and no checkpoint", name);
+    /* A sweep's directory, or one of the seeds of a recipe. */
+    struct dirent **below;
+    char            path[QG__PATH_BYTES];
+    const int       n     = qg__names(name, &below);
+    const char     *found = NULL;
+    for (int i = 0; i < n && !found; i++) {
+        qg__run_paths p;
+        if (!qg__path_join(name, below[i]->d_name, path) && !qg__run_paths_of(path, &p) && qg__path_exists(p.file[QG__RUN_CONFIG]))
+            found = path;
+    }
+    qg__names_free(below, n);
+    return qg_fail(QG_EIO, "'%s' contains no run: no config.toml and no checkpoint%s%s", name, found ? "; below it is the run " : "",
+                   found ? found : "");
 }
 
 /* config.toml says more than the checkpoint beside it, unless that is another program's. */
@@ -166,18 +180,18 @@ void qg_run_close(qg_run *r)
 
 /* --- what it says ------------------------------------------------------------------------- */
 
-const char *qg_run_directory(const qg_run *r) { return r->paths.dir; }
-const char *qg_run_file(const qg_run *r) { return r->paths.file[r->file]; }
-const char *qg_run_note(const qg_run *r, const char *key) { return r->header ? qg_archive_noted(r->header, key) : NULL; }
-uint64_t    qg_run_arithmetic(const qg_run *r) { return qg__run_noted_arithmetic(qg_run_note(r, QG__RUN_ARITHMETIC)); }
-const char *qg_run_config(const qg_run *r) { return r->said; }
-qg_shape    qg_run_image(const qg_run *r) { return r->image; }
-int         qg_run_classes(const qg_run *r) { return r->classes; }
-const char *qg_run_class(const qg_run *r, int k) { return k >= 0 && k < r->names.n ? r->names.name[k] : NULL; }
+const char *qg_run_directory(const qg_run *r) { return r ? r->paths.dir : NULL; }
+const char *qg_run_file(const qg_run *r) { return r ? r->paths.file[r->file] : NULL; }
+const char *qg_run_note(const qg_run *r, const char *key) { return r && r->header && key ? qg_archive_noted(r->header, key) : NULL; }
+uint64_t    qg_run_arithmetic(const qg_run *r) { return r ? qg__run_noted_arithmetic(qg_run_note(r, QG__RUN_ARITHMETIC)) : 0; }
+const char *qg_run_config(const qg_run *r) { return r ? r->said : NULL; }
+qg_shape    qg_run_image(const qg_run *r) { return r ? r->image : (qg_shape){ 0 }; }
+int         qg_run_classes(const qg_run *r) { return r ? r->classes : 0; }
+const char *qg_run_class(const qg_run *r, int k) { return r && k >= 0 && k < r->names.n ? r->names.name[k] : NULL; }
 
 const char *qg_run_get(const qg_run *r, const char *key)
 {
-    const qg_recipe_key *o = key ? qg__recipe_key(key) : NULL;
+    const qg_recipe_key *o = r && key ? qg__recipe_key(key) : NULL;
     return o ? r->recipe.text[o - qg_recipe_keys] : NULL;
 }
 
@@ -266,7 +280,7 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
     return status;
 }
 
-qg_net *qg_run_net(qg_run *r) { return qg__reader_load(r, r->image, r->classes) ? NULL : r->net; }
+qg_net *qg_run_net(qg_run *r) { return !r || qg__reader_load(r, r->image, r->classes) ? NULL : r->net; }
 
 uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
 
@@ -274,8 +288,8 @@ uint64_t qg_run_steps(qg_run *r) { return qg_run_net(r) ? r->steps : 0; }
 
 const qg_preprocess *qg_run_preprocess(qg_run *r)
 {
-    if (!r->as) r->as = qg__preprocess_read(r->header, r->paths.file[r->file]);
-    return r->as;
+    if (r && !r->as) r->as = qg__preprocess_read(r->header, r->paths.file[r->file]);
+    return r ? r->as : NULL;
 }
 
 /* The images that are preprocessed at a time: as many as need 16 MiB as floats, 1 to 64. */
@@ -303,10 +317,11 @@ static qg_status score(qg_run *r, int n, const uint8_t *bytes, float *scores)
 
 qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
 {
-    if (qg__reader_of_program(r) || !qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
-    const int    most   = images_at_once(r->image);
-    const size_t row    = qg_row(r->image);
-    qg_status    status = QG_OK;
+    qg_status status = qg__reader_of_program(r);
+    if (status) return status;
+    if (!qg_run_preprocess(r) || !qg_run_net(r)) return qg_errcode();
+    const int    most = images_at_once(r->image);
+    const size_t row  = qg_row(r->image);
     if (n < 1) return QG_OK;
     if (!r->x) r->x = malloc((size_t)most * row * sizeof *r->x);
     if (!r->x) return qg_fail(QG_EMEM, "out of memory for %d images", most);
@@ -317,14 +332,16 @@ qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
 
 qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spec, qg_assessment *a)
 {
-    qg_fit_spec  as = qg__recipe_fit(&r->recipe);
-    qg__measured m  = { .images = 0 };
+    qg__measured m = { .images = 0 };
     bool         stopped;
-    *a      = (qg_assessment){ .classes = 0 };
-    as.test = images;
-    if (!images) return qg_fail(QG_EARG, "evaluate: the images are missing");
-    if (qg__reader_of_program(r)) return qg_errcode();
-    qg_status status = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
+    if (!a) return qg_fail(QG_EARG, "evaluate: the assessment is missing");
+    *a = (qg_assessment){ .classes = 0 };
+    if (!images) return qg__fail_null(QG_EARG, "evaluate: images");
+    qg_status status = qg__reader_of_program(r);
+    if (status) return status;
+    qg_fit_spec as = qg__recipe_fit(&r->recipe);
+    as.test        = images;
+    status         = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
     qg_net *net = spec.net ? spec.net : r->net;
     if (!status) status = qg__measure(&as, images, net, r->tape, r->steps, a, &m, &stopped);
@@ -355,6 +372,7 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
     qg_recipe       as   = { .epochs = 0 };
     qg_net         *net  = qg_run_net(r);
     qg_status       status = net ? qg__recipe_status(changes) : qg_errcode();
+    if (bytes) *fresh = '\0';
     if (!status && r->said)
         status = qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(r));
     if (!status) status = qg__recipe_over(&as, &r->recipe, 0, 0);
@@ -419,8 +437,9 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
 {
     enum { BATCH = 64 };            /* of a program's run, whose own is not known; it decides no score */
     char       canonical[QG__DATA_TEXT];
-    qg_recipe  of = r->recipe;      /* borrowed texts */
     qg_status  status = qg__reader_of_program(r);
+    if (!r) return NULL;
+    qg_recipe  of = r->recipe;      /* borrowed texts */
     if (!status && r->said && !spec.data)
         status = qg_fail(QG_EARG, "%s: a program trained it with qg_fit, which does not say on which images; pass --data", qg_run_directory(r));
     if (!status && spec.data) status = qg__data_parse(spec.data, &of.data, canonical, sizeof canonical);

@@ -12,6 +12,8 @@
  * program, unless the program defines a layer or a scheme of the net.  Then weights and quantizers can still
  * be inspected, but not computed with.
  *
+ * NULL     Of a run that is NULL, because it could not be opened, functions return QG_EARG, NULL, 0 or {0}, and
+ *          qg_errmsg() still says why.
  * Memory   What these functions return belongs to the run, until qg_run_close, unless they say otherwise.
  * Threads  A run is used by one thread at a time.
  */

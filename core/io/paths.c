@@ -18,7 +18,7 @@
 
 qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
-    if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
+    if (!dir || !*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
     const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
     if (snprintf(path, QG__PATH_BYTES, "%s%s%s", dir, slash, name) >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "%.64s..: the path is longer than %d bytes", dir, QG__PATH_BYTES - 1);

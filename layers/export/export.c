@@ -24,6 +24,7 @@ static qg_status check_spec(const qg_net *net, qg_export_spec spec, bool sizes_o
             return qg_fail(QG_EARG,
                            "export: mean %g and deviation %g of number %d must be finite, and the deviation positive",
                            (double)spec.mean[i], (double)spec.deviation[i], i);
+    if (spec.notes > 0 && !spec.note) return qg__fail_null(QG_EARG, "export: note");
     for (int i = 0; i < spec.notes; i++) {
         const qg_note n = spec.note[i];
         if (!n.key || !n.value || !*n.key || !qg__utf8_valid(n.key, strlen(n.key)) ||
@@ -68,7 +69,7 @@ qg_status qg_export(const qg_net *net, const char *path, qg_export_spec spec)
 {
     unsigned char  *file   = NULL;
     size_t          bytes  = 0;
-    const qg_status status = qg_export_bytes(net, spec, &file, &bytes);
+    const qg_status status = path ? qg_export_bytes(net, spec, &file, &bytes) : qg_fail(QG_EARG, "export: the path is NULL");
     if (status) return status;
     qg_file *to = qg__file_begin(path);
     qg__file_put(to, file, bytes);

@@ -72,6 +72,8 @@ static void test_a_run_computes_as_in_its_tests(void **state)
         assert_runs("eval --run @/run --json%s", best ? " --best" : "");
         qg_run    *r      = qg_run_open(at("run"), best ? QG_RUN_BEST : QG_RUN_LAST);
         qg_loader *images = r ? test_images(r) : NULL;
+        qg_batch   b;
+        assert_true(qg_loader_next(images, &b));        /* what was read before does not matter */
         if (!images || qg_run_evaluate(r, images, (qg_run_evaluate_spec){ .worst = 3 }, &a)) fail_msg("%s", qg_errmsg());
         assert_int_equal(a.images, N_TEST);
         assert_true(fabs(a.accuracy - last_number("test_accuracy")) < 1e-8 && fabs(a.loss - last_number("test_loss")) < 1e-6);
@@ -166,6 +168,34 @@ static void test_what_is_no_run_is_refused(void **state)
     assert_true(!r || !qg_run_net(r));
     assert_int_equal(qg_errcode(), QG_EFORMAT);
     qg_run_close(r);
+}
+
+/* Whoever checks only the end still learns why a run could not be opened. */
+static void test_a_run_that_is_null(void **state)
+{
+    qg_run        *r = qg_run_open(at("none"), QG_RUN_LAST);
+    qg_assessment  a;
+    qg_run_export  e;
+    qg_run_quantized q;
+    uint8_t        bytes[1] = { 0 };
+    float          value[1];
+    int32_t        code[1];
+    int            n;
+    assert_null(r);
+    assert_true(!qg_run_directory(r) && !qg_run_file(r) && !qg_run_get(r, "model") && !qg_run_note(r, "kind") && !qg_run_config(r));
+    assert_true(!qg_run_arithmetic(r) && !qg_run_image(r).h && !qg_run_classes(r) && !qg_run_class(r, 0) && !qg_run_steps(r));
+    assert_true(!qg_run_net(r) && !qg_run_net_with(r, NULL, NULL, 0) && !qg_run_preprocess(r));
+    assert_true(!qg_run_test(r, (qg_run_test_spec){ 0 }) && !qg_run_column_name(r, 0) && !qg_run_column(r, "epoch", &n) && !n);
+    assert_null(qg_run_weight_at(r, 0).layer);
+    assert_int_equal(qg_run_weight_quantized(r, 0, value, code, &n), QG_EARG);
+    assert_int_equal(qg_run_predict(r, 1, bytes, value), QG_EARG);
+    assert_int_equal(qg_run_export_of(r, &e), QG_EARG);
+    assert_int_equal(qg_run_quantize(r, (qg_run_quantize_spec){ .dir = at("q") }, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "no such directory or checkpoint"));
+    qg_loader *images = qg_synthetic((qg_shape){ 2, 2, 2, 1 }, 2, 1, (qg_loader_spec){ .batch = 2 });
+    assert_int_equal(qg_run_evaluate(r, images, (qg_run_evaluate_spec){ 0 }, &a), QG_EARG);
+    qg_loader_free(images), qg_assessment_free(&a), qg_assessment_free(NULL);
+    assert_true(!qg_loader_labels(NULL) && !qg_loader_bytes(NULL, 0, 1, bytes) && !qg_image_named(NULL));
 }
 
 /* The run that `qgrad quantize` makes, and its mistakes. */
@@ -303,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_run_is_measured_with_other_quantizers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_knows_its_first_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_run_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_that_is_null, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_is_quantized, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_shows_its_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_shows_folded_weights, set_up, tear_down),
