@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/print.h"
 #include "cli/run/output.h"
@@ -24,11 +25,19 @@ typedef struct exporter {
 
 static qg_export_format format_of(const exporter *e) { return (qg_export_format)config_word(e->asked, "to"); }
 
+/* The format that the name of a file asks for. */
+static const char *format_for(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return !dot ? "packed" : !strcasecmp(dot, ".onnx") ? "onnx" : !strcasecmp(dot, ".c") ? "c" : "packed";
+}
+
 static qg_status configure(exporter *e, bool *usage)
 {
     *usage = true;
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
+    if (!config_text(e->asked, "to") && config_set(e->asked, "to", format_for(config_text(e->asked, "out")))) return qg_errcode();
     if (format_of(e) != QG_EXPORT_ONNX && !strcmp(config_text(e->asked, "input-layout"), "nchw"))
         return qg_fail(QG_EARG, "--input-layout nchw needs --to onnx");
     *usage = false;

@@ -11,6 +11,7 @@ typedef struct qg__class_names {
     int          n;
     const char **name;          /* [n], UTF-8 that is safe to print */
     char        *text;          /* of all names */
+    char        *joined;        /* all of them as a note, "cat/dog"; NULL: they are the numbers of the classes */
 } qg__class_names;              /* {0} is empty */
 
 /* The names of n classes: those in noted, which a checkpoint has as "class-names" ("cat/dog"), or else, and if it is NULL or

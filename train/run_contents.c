@@ -52,6 +52,7 @@ qg_status qg_run_weight_quantized(qg_run *r, int i, float *value, int32_t *code,
     qg_layer      *l;
     const qg_slot *slot = find(r, i, &l);
     *bits               = 0;
+    if (!r) return QG_EARG;                 /* the message says why the run is NULL */
     if (!slot) return qg_run_net(r) ? qg_fail(QG_EARG, "%s: has no weight %d", qg_run_directory(r), i) : qg_errcode();
     float          *folded = malloc(qg_count(slot->of->shape) * sizeof *folded);
     const qg_status status = folded ? quantize(r, slot, qg_layer_weight(l, folded), value, code, bits)
@@ -79,7 +80,7 @@ qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
     const char *data = qg_run_config(r) ? NULL : qg_run_get(r, "data"), *kind = qg_run_note(r, "kind");
     note(e, "model", qg_run_get(r, "model"));
     note(e, "data", data && !strncmp(data, "arrays:", 7) ? "arrays" : data);       /* without the paths of files */
-    note(e, "class-names", qg_run_note(r, "class-names"));
+    note(e, "class-names", r->names.joined);
     note(e, "digest", e->digest);
     note(e, "file", kind && !strcmp(kind, "weights") ? "best.safetensors" : "last.safetensors");
     e->spec.step = qg_run_steps(r);

@@ -81,9 +81,10 @@ static const option others[] = {
       .help = "project from this one process for nodes that are connected so, as\n"
               "in latency=50,gbits=10: microseconds of an empty message, and\n"
               "Gbit/s; repeatable" },
-    { "to", QG_RECIPE_WORD, .value = "packed|onnx|c", .fallback = "packed",
+    { "to", QG_RECIPE_WORD, .value = "packed|onnx|c",
       .help = "the format: packed, which qgrad infer and libqgrad_infer.a run,\n"
-              "onnx, for ONNX Runtime and others, or c, one file of C99" },
+              "onnx, for ONNX Runtime and others, or c, one file of C99; default:\n"
+              "the suffix .onnx or .c of the file, else packed" },
     { "input-layout", QG_RECIPE_WORD, .value = "nhwc|nchw", .fallback = "nhwc",
       .help = "of onnx, what an image is: nhwc, bytes [N,h,w,c], or nchw,\n"
               "floats [N,c,h,w] of byte / 255" },

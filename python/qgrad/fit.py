@@ -307,7 +307,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
             raise ValueError("out is %r, but images are stored in a directory of this name" % out)
     Recipe({"model": net, **given})                     # what is wrong with an option is found before anything is written
     if x is not None:
-        directory = os.path.join("runs" if out is None else os.path.dirname(out) or ".", "arrays")
+        directory = os.path.join("runs" if out is None else os.path.dirname(os.path.normpath(out)) or ".", "arrays")
         given.update(_data(x, y, test, validation, classes, directory))
     place = _free_directory(net, given.get("weight", "float")) if out is None else out
     try:

@@ -13,6 +13,18 @@ from . import _c
 WEIGHTS = {"last": 0, "best": 1, "start": 2}        # of qg_run_weights
 QUANTIZE = "weight input first_last layer fold_batchnorm seed data_dir threads cache freeze".split()
 FORMATS = {"packed": 0, "onnx": 1, "c": 2}          # of qg_export_format
+# How their files begin, as in cli/run/output.c.
+STARTS = {"packed": b"\x89qgnet\r\n", "onnx": b"\x08\x07\x12\x05qgrad", "c": b"/* A net in C99, written by qgrad export --to c.\n"}
+
+
+def _check_replaced(path, to: str) -> None:
+    try:
+        with open(path, "rb") as f:
+            start = f.read(len(STARTS[to]))
+    except OSError:
+        return                                      # the writer says what is wrong
+    if start and start != STARTS[to]:
+        raise FileExistsError("'%s' is no %s net, so it is not replaced; choose another name, or remove it" % (os.fsdecode(path), to))
 
 
 class Weight(NamedTuple):
@@ -147,13 +159,14 @@ class Run(_c.Handle):
     def export(self, path, to: Optional[str] = None, input_layout: str = "nhwc") -> str:
         """Writes the net as a file for Net and the engine ("packed"), for ONNX Runtime ("onnx"), or as a file of C ("c"); by
         default as the suffix .onnx or .c says, else packed.  With input_layout "nchw", an ONNX net takes floats in 0..1,
-        [n][c][h][w].  Returns the path."""
-        suffix = os.path.splitext(os.fsdecode(path))[1][1:]
+        [n][c][h][w].  A file that is there is replaced only if it is empty or of the same format.  Returns the path."""
+        suffix = os.path.splitext(os.fsdecode(path))[1][1:].lower()
         to = to or (suffix if suffix in FORMATS else "packed")
         if to not in FORMATS:
             raise ValueError("to is %r, not one of %s" % (to, ", ".join(FORMATS)))
         if input_layout not in ("nhwc", "nchw") or (input_layout == "nchw" and to != "onnx"):
             raise ValueError("input_layout is %r, but it is nhwc, or with to='onnx' nchw" % input_layout)
+        _check_replaced(path, to)
         of = _c.RunExport()
         with self._use() as p:
             _c.check(_c.lib.qg_run_export_of(p, ctypes.byref(of)))

@@ -144,7 +144,11 @@ static void test_onnx_files(void **state)
     assert_string_equal(last_text("to"), "onnx");
     assert_status("export --run @/run -o @/net.qg", 0);
     assert_refuses("export --run @/run --to onnx -o @/net.qg", 1, "net.qg' is not an ONNX file of qgrad");
-    assert_refuses("export --run @/run -o @/net.onnx", 1, "net.onnx' is not a packed net");
+    assert_refuses("export --run @/run --to packed -o @/net.onnx", 1, "net.onnx' is not a packed net");
+    assert_status("export --run @/run -o @/again.ONNX --json", 0);      /* as the suffix says */
+    assert_string_equal(last_text("to"), "onnx");
+    assert_status("export --run @/run -o @/net.c --json", 0);
+    assert_string_equal(last_text("to"), "c");
     assert_refuses("export --run @/run --input-layout chw -o @/net.onnx", 2, "'chw' is not one of nhwc|nchw");
     assert_refuses("export --run @/run --to c --input-layout nchw -o @/net.c", 2, "--input-layout nchw needs --to onnx");
 }

@@ -193,6 +193,10 @@ def test_runs():
     refuses(OSError, "cannot write '/nowhere/net'", run.export, "/nowhere/net")
     refuses(OSError, "cannot write '.'", run.export, ".")
     refuses(ValueError, "to is 'tflite'", run.export, "net", "tflite")
+    with open("notes.txt", "w") as f:
+        f.write("mine")
+    refuses(FileExistsError, "'notes.txt' is no packed net", run.export, "notes.txt")
+    assert open("notes.txt").read() == "mine"
     refuses(ValueError, "with to='onnx' nchw", run.export, "net", input_layout="nchw")
     refuses(ValueError, "cannot express how its images are normalised", fit(out="white", normalise="whiten").export, "net")
     assert not os.path.exists("net")
