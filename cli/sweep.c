@@ -522,6 +522,8 @@ static qg_status report(const sweep *s)
         status    = listing_add(&runs, s->job[i].dir ? s->job[i].dir : s->out);
         /* Another sweep may be looking whether its run is the same, and has the lock meanwhile. */
         if (!status && s->job[i].state == FINISHED && runs.item[i].result.complete) runs.item[i].state = LISTED_FINISHED;
+        /* What is there may be a run with other options, which is not a result of this sweep. */
+        if (!status && s->job[i].state == FAILED && runs.item[i].state == LISTED_FINISHED) runs.item[i].state = LISTED_KILLED;
     }
     if (!status) warn_of_versions(&runs);
     if (!status) status = averages_of(s->asked, number, &runs, &of);
