@@ -73,7 +73,7 @@ add() {
         printf '%-24s %4d passed\n' "$1" "$2"
     else
         printf '%-24s %4d passed, %d failed\n' "$1" "$2" "$f"
-        grep -E '\[  (ERROR|FAILED)|Error|ERROR|failed|runtime error|FAIL|abort|Killed|: error:|missing' \
+        grep -E '\[  (ERROR|FAILED)|Error|ERROR|failed|runtime error|FAIL|abort|Killed|(^|: )error:|missing' \
             "$log/$1" | head -n 40
     fi
 }

@@ -281,6 +281,14 @@ static qg_status check_data(const qg_archive *a)
     return strcmp(a->checksum, text) ? damaged(a, "is not that of its arrays") : QG_OK;
 }
 
+/* Files of other kinds that are often named in place of one. */
+static const char *kind_of(uint64_t first)
+{
+    if ((first & 0xFFFFFFFF) == 0x04034b50)         /* "PK", of a zip archive */
+        return "; if torch.save wrote it, save the state_dict() with safetensors.torch.save_file";
+    return first == 0x0a0d74656e677189 ? "; it is a packed net, which qgrad infer and predict --packed run" : "";    /* "\211qgnet" */
+}
+
 static qg_status read_header(qg_archive *a)
 {
     const char   *path = a->file.path;
@@ -291,8 +299,8 @@ static qg_status read_header(qg_archive *a)
     qg_status s = qg__reader_take(&a->file, sizeof length, &length);
     if (s) return s;
     if (length > MAX_HEADER || length > a->file.left)
-        return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu", path,
-                       (uintmax_t)length, size);
+        return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu%s", path,
+                       (uintmax_t)length, size, kind_of(length));
     a->header = malloc(length ? (size_t)length : 1);
     if (!a->header) return qg_fail(QG_EMEM, "out of memory: %ju bytes of '%s'", (uintmax_t)length, path);
     s = qg__reader_take(&a->file, (size_t)length, a->header);

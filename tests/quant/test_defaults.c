@@ -84,7 +84,8 @@ static void every_scheme_has_the_rule_of_its_source(void **state)
         for (unsigned role = QG_WEIGHT; role <= QG_GRADIENT; role *= 2) {
             qg_quant plain, paper, again;
             char     text[256];
-            if (!((*s)->roles & role)) continue;
+            /* A scheme that someone adds may have one rule. */
+            if (!((*s)->roles & role) || qg_keys_find(qg_scheme_keys(*s, (qg_role)role), "as", 2) < 0) continue;
             assert_ok(qg_scheme_parse(*s, (qg_role)role, NULL, &plain));
             assert_ok(qg_scheme_parse(*s, (qg_role)role, "as=paper", &paper));
             qg_quant_print(paper, text, sizeof text);
