@@ -55,6 +55,15 @@ static void print_json(const importing *i, const char *digest)
     qg__json_end(&j);
 }
 
+/* Weights of another layout, or other statistics of images, show in nothing else. */
+static void warn_of_chance(const importing *i)
+{
+    const double one = 1.0 / qg_run_classes(i->made);
+    if (!i->result.tested || i->result.accuracy > one + 2 * qg_proportion_error(one, i->result.tested)) return;
+    fprintf(stderr, "qgrad: warning: %.2f %% is no better than one class for all; were images normalised in the training (--normalise), "
+            "or is the order of classes or layers another one (--map)?\n", 100 * i->result.accuracy);
+}
+
 static qg_status require(const config *asked)
 {
     static const char *const required[][2] = { { "model", "the net" },
@@ -86,6 +95,7 @@ static int import(importing *i)
     if (i->result.misfit) return options_report("qgrad import", true);
     i->made = status ? NULL : qg_run_open(i->dir, QG_RUN_LAST);
     if (!i->made || !qg_run_net(i->made)) return qg_print_error("qgrad import");
+    warn_of_chance(i);
     run_digest(i->made, digest);
     if (config_flag(asked, "json")) print_json(i, digest);
     else print_text(i, digest);

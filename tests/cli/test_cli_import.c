@@ -100,6 +100,9 @@ static void test_it_is_a_run_as_any_other(void **state)
         "--data mnist --data-dir @/set --normalise channel:mean=0.5,deviation=0.25 --out @/new",
         0);
     const double accuracy = last_number("test_accuracy");
+    assert_status(IMPORT "--data mnist --data-dir @/set --normalise channel:mean=-100,deviation=0.01 --out @/wrong", 0);
+    assert_stderr("is no better than one class for all; were images normalised in the training (--normalise)");
+    run_shell("rm -r @/wrong");
     assert_status("runs @ --json", 0);
     assert_stdout("finished");
     assert_status("inspect @/new --json", 0);
