@@ -1,20 +1,13 @@
 #include "layers/models/models.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/io/paths.h"
 #include "layers/layer.h"
 #include "layers/models/parts.h"
-
-const qg_model *const qg_models[] = {
-    &qg__model_lenet5,      &qg__model_lenet5_xnor, &qg__model_mlp,      &qg__model_vgg7,     &qg__model_vgg_small,
-    &qg__model_resnet20,    &qg__model_resnet32,    &qg__model_resnet44, &qg__model_resnet56, &qg__model_resnet18,
-    &qg__model_birealnet18, &qg__model_mobilenet,   &qg__model_nin,      &qg__model_tfc,      &qg__model_sfc,
-    &qg__model_lfc,         &qg__model_cnv,         NULL,
-};
 
 const qg_model *qg_model_find(const char *name)
 {
@@ -70,6 +63,24 @@ static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, con
     return QG_OK;
 }
 
+/* Puts numbers in the place of $ and $64. */
+static void write_net(const char *net, const qg_model_spec *spec, char text[QG_MODEL_TEXT_BYTES])
+{
+    size_t n = 0;
+    while (*net) {
+        if (*net != '$') {
+            text[n++] = *net++;
+            continue;
+        }
+        char      *end;
+        const long scaled = lround((double)strtol(net + 1, &end, 10) * spec->option[QG_MODEL_WIDTH]);
+        const int  number = end == net + 1 ? spec->classes : scaled < 1 ? 1 : (int)scaled;
+        n += (size_t)snprintf(text + n, QG_MODEL_TEXT_BYTES - n, "%d", number);
+        net = end;
+    }
+    text[n] = '\0';
+}
+
 qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
 {
     if (!m) {
@@ -80,9 +91,10 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     for (int i = 0; i < spec.choices; i++)
         if (!spec.choice || !spec.choice[i].layer)
             return qg__refuse(QG_EARG, "%s: exception %d names no layer", m->name, i);
-    char text[QG_MODEL_TEXT_BYTES];
+    char text[QG_MODEL_TEXT_BYTES] = "";
+    if (m->net) write_net(m->net, &spec, text);
     if (m->text) m->text(&spec, text);
-    qg_net *net = qg__net_from_text(m->text ? text : spec.text, &spec);
+    qg_net *net = qg__net_from_text(*text ? text : spec.text, &spec);
     if (!net || !check_choices(m, &spec, net)) return net;
     qg_net_free(net);
     return NULL;
@@ -93,67 +105,4 @@ static bool keeps_ends(qg_quant q) { return q.scheme && q.scheme->float_ends; }
 bool qg__model_keeps_ends(qg_quant weight, qg_quant input, qg_quant gradient)
 {
     return keeps_ends(weight) || keeps_ends(input) || keeps_ends(gradient);
-}
-
-bool qg__model_has_float_ends(const qg_model_spec *s)
-{
-    return s->first_last == QG_FIRST_LAST_AUTO ? qg__model_keeps_ends(s->weight, s->input, s->gradient)
-                                               : s->first_last == QG_FIRST_LAST_FLOAT;
-}
-
-qg__model_quants qg__model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)
-{
-    qg__model_quants q = { 0 };
-    if (!(first || last) || !qg__model_has_float_ends(spec)) {
-        q = (qg__model_quants){ spec->weight, spec->input, spec->gradient };
-        if (first) q.input = (qg_quant){ 0 };
-    }
-    for (int i = 0; i < spec->choices; i++) {
-        const qg_choice *c = &spec->choice[i];
-        if (strcmp(c->layer, name)) continue;
-        if (c->has_weight) q.weight = c->weight;
-        if (c->has_input) q.input = c->input;
-        if (c->has_gradient) q.gradient = c->gradient;
-    }
-    return q;
-}
-
-/* --- parts -------------------------------------------------------------------------------- */
-
-const qg_key qg__model_width_keys[] = { { .name = "width", .fallback = 1, .min = 0.0625, .max = 4 }, { .name = NULL } };
-
-int qg__model_scaled(const qg_model_spec *spec, int n)
-{
-    const long most = lround(n * spec->option[QG_MODEL_WIDTH]);
-    return most < 1 ? 1 : (int)most;
-}
-
-qg_net_spec qg__model_net(const qg_model_spec *spec)
-{
-    return (qg_net_spec){ .height                 = spec->height,
-                          .width                  = spec->width,
-                          .channels               = spec->channels,
-                          .seed                   = spec->seed,
-                          .initial_weights        = spec->initial_weights,
-                          .fold_batchnorm         = spec->fold_batchnorm,
-                          .batchnorm_per_rank     = spec->batchnorm_per_rank,
-                          .freeze_batchnorm_after = spec->freeze_batchnorm_after,
-                          .quantize_weights_after = spec->quantize_weights_after,
-                          .quantize_inputs_after  = spec->quantize_inputs_after };
-}
-
-qg__model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number,
-                                    bool first, bool last)
-{
-    char name[32];
-    snprintf(name, sizeof name, "%s%d", prefix, number);
-    return qg__model_quant(spec, name, first, last);
-}
-
-void qg__model_text(char text[QG_MODEL_TEXT_BYTES], const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    vsnprintf(text, QG_MODEL_TEXT_BYTES, format, values);
-    va_end(values);
 }

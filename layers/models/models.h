@@ -70,7 +70,9 @@ typedef struct qg_model {
     const char     *recipe;         /* the paper's training, as text for --config */
     qg_shape        image;          /* the paper's input */
     const qg_key   *keys;           /* its options; NULL: none */
-    /* Writes its net as text (layers/models/text.h), given every option.  NULL: spec->text is it. */
+    const char     *net;            /* as text (layers/models/text.h), where $ stands for the number of classes, and
+                                       $64 for 64 channels times the option width */
+    /* In place of .net, writes the text, given every option.  Neither: spec->text is it. */
     void          (*text)(const qg_model_spec *spec, char text[QG_MODEL_TEXT_BYTES]);
 } qg_model;
 

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "layers/layer.h"
 #include "layers/models/parts.h"
@@ -27,15 +28,46 @@ static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is ==
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
 
-/* The quantizers of the product that is part i. */
-static qg__model_quants quants(const author *a, int i)
+/* The three quantizers of a product. */
+typedef struct quants {
+    qg_quant weight, input, gradient;
+} quants;
+
+#define QUANTS(q) .weight = (q).weight, .input = (q).input, .gradient = (q).gradient
+
+static bool has_float_ends(const qg_model_spec *s)
 {
-    int before = 0;
+    return s->first_last == QG_FIRST_LAST_AUTO ? qg__model_keeps_ends(s->weight, s->input, s->gradient)
+                                               : s->first_last == QG_FIRST_LAST_FLOAT;
+}
+
+/* Of the product called name.  first: it reads the image. */
+static quants quants_named(const qg_model_spec *spec, const char *name, bool first, bool last)
+{
+    quants q = { 0 };
+    if (!(first || last) || !has_float_ends(spec)) {
+        q = (quants){ spec->weight, spec->input, spec->gradient };
+        if (first) q.input = (qg_quant){ 0 };
+    }
+    for (int i = 0; i < spec->choices; i++) {
+        const qg_choice *c = &spec->choice[i];
+        if (strcmp(c->layer, name)) continue;
+        if (c->has_weight) q.weight = c->weight;
+        if (c->has_input) q.input = c->input;
+        if (c->has_gradient) q.gradient = c->gradient;
+    }
+    return q;
+}
+
+/* Of the product that is part i. */
+static quants quants_of(const author *a, int i)
+{
+    char name[32];
+    int  before = 0;
     for (int k = 0; k < i; k++) before += is_product(&a->part[k]);
-    const bool image = a->part[0].is == QG__IMAGE && !qg__model_has_float_ends(a->spec);
-    const bool first = before == 0 && !image;
-    return qg__model_numbered(a->spec, a->part[i].is == QG__CONV ? "conv" : "fc", a->part[i].number, first,
-                              before == a->products - 1);
+    const bool image = a->part[0].is == QG__IMAGE && !has_float_ends(a->spec);
+    snprintf(name, sizeof name, "%s%d", a->part[i].is == QG__CONV ? "conv" : "fc", a->part[i].number);
+    return quants_named(a->spec, name, before == 0 && !image, before == a->products - 1);
 }
 
 static bool part_is(const author *a, int i, qg__part_kind kind) { return i < a->count && a->part[i].is == kind; }
@@ -44,7 +76,7 @@ static bool part_is(const author *a, int i, qg__part_kind kind) { return i < a->
 static qg_quant next_input(const author *a, int i)
 {
     i += part_is(a, i, QG__DROPOUT);
-    return i < a->count && is_product(&a->part[i]) ? quants(a, i).input : (qg_quant){ 0 };
+    return i < a->count && is_product(&a->part[i]) ? quants_of(a, i).input : (qg_quant){ 0 };
 }
 
 /* --- single layers ------------------------------------------------------------------------ */
@@ -72,14 +104,14 @@ static qg_shape shape_after(qg_shape s, const qg__part *p)
 static qg_layer *product(author *a, int i)
 {
     const qg__part *p = &a->part[i];
-    qg__model_quants q = quants(a, i);
+    quants          q = quants_of(a, i);
     if (a->input_done || (a->after_q && rectifies(q.input))) q.input = (qg_quant){ 0 };
     a->input_done = false;
     if (p->is == QG__DENSE)
-        return qg_net_dense(a->net, (qg_dense_spec){ .out = p->out, .no_bias = p->no_bias, QG_QUANTS(q) });
+        return qg_net_dense(a->net, (qg_dense_spec){ .out = p->out, .no_bias = p->no_bias, QUANTS(q) });
     return qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = p->out, .kernel = p->size, .kernel_w = p->size_w, .stride = p->stride,
                                                    .pad = p->pad, .same = p->same, .groups = p->groups,
-                                                   .no_bias = p->no_bias, QG_QUANTS(q) });
+                                                   .no_bias = p->no_bias, QUANTS(q) });
 }
 
 static qg_layer *batchnorm(author *a, const qg__part *p, qg_layer *after)
@@ -234,11 +266,11 @@ static qg_layer *project(author *a, const entry *x, const qg__part *before, int 
 {
     char name[32];
     snprintf(name, sizeof name, "shortcut%d", a->shortcuts);
-    qg__model_quants q = qg__model_quant(a->spec, name, false, false);
+    quants q = quants_named(a->spec, name, false, false);
     if (x->quantized || (x->after_q && rectifies(q.input))) q.input = (qg_quant){ 0 };
     qg_layer *y = qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = channels, .kernel = 1, .stride = stride,
                                                           .no_bias = true, .after = x->layer,
-                                                          .name = name, QG_QUANTS(q) });
+                                                          .name = name, QUANTS(q) });
     return before->is == QG__BATCHNORM ? batchnorm(a, before, y) : y;
 }
 
@@ -275,8 +307,6 @@ static qg_status reshape(author *a, int close, entry *x, qg_shape to)
     return QG_OK;
 }
 
-static bool is_same(qg_shape x, qg_shape y) { return x.h == y.h && x.w == y.w && x.c == y.c; }
-
 /* x: what the block reads.  A shortcut that stands before the block is declared before it, too. */
 static qg_status begin_block(author *a, int open, entry *x)
 {
@@ -290,7 +320,7 @@ static qg_status begin_block(author *a, int open, entry *x)
                   .quantized = a->input_done,
                   .after_q   = a->after_q };
     for (int i = open + 1; i < brace->partner; i++) to = shape_after(to, &a->part[i]);
-    if (!brace->first || is_same(x->shape, to) || to.h < 1 || to.w < 1) return QG_OK;
+    if (!brace->first || qg_shape_equal(x->shape, to) || to.h < 1 || to.w < 1) return QG_OK;
     const qg_status s = reshape(a, brace->partner, x, to);
     a->net->last      = x->layer;
     return s;
@@ -298,7 +328,7 @@ static qg_status begin_block(author *a, int open, entry *x)
 
 static qg_status end_block(author *a, int close, entry *x)
 {
-    const bool same = is_same(x->shape, a->shape);
+    const bool same = qg_shape_equal(x->shape, a->shape);
     qg_layer  *body = a->last;
     if (!same && !x->shortcut && reshape(a, close, x, a->shape)) return QG_EARG;
     a->last = qg_net_add(a->net, body, same ? x->layer : x->shortcut);
@@ -351,7 +381,16 @@ qg_net *qg__net_from_text(const char *text, const qg_model_spec *spec)
     if (qg__net_text_parse(text, &part, &a.count)) return NULL;
     a.part = part;
     for (int i = 0; i < a.count; i++) a.products += is_product(&part[i]);
-    a.net       = qg_net_new(qg__model_net(spec));
+    a.net = qg_net_new((qg_net_spec){ .height                 = spec->height,
+                                      .width                  = spec->width,
+                                      .channels               = spec->channels,
+                                      .seed                   = spec->seed,
+                                      .initial_weights        = spec->initial_weights,
+                                      .fold_batchnorm         = spec->fold_batchnorm,
+                                      .batchnorm_per_rank     = spec->batchnorm_per_rank,
+                                      .freeze_batchnorm_after = spec->freeze_batchnorm_after,
+                                      .quantize_weights_after = spec->quantize_weights_after,
+                                      .quantize_inputs_after  = spec->quantize_inputs_after });
     qg_status s = a.net ? declare(&a) : QG_EMEM;
     if (!s && !a.net->status) s = check_classes(&a);         /* the net reports its own failure when it is built */
     free(part);
