@@ -11,20 +11,17 @@ typedef struct swish {
     qg_param *beta;
 } swish;
 
-static qg_status swish_build(qg_net *net, qg_layer *l)
+static qg_status swish_build(qg_layer *l)
 {
-    (void)net;
     const qg_param beta = { .shape = { 1, 1, 1, l->in.c }, .group = QG_NORMS };
-    l->out              = l->in;
     ((swish *)l)->beta  = qg_layer_declare(l, "beta", beta);
     return ((swish *)l)->beta ? QG_OK : QG_EMEM;
 }
 
-static qg_status swish_start(qg_layer *l, uint64_t key)
+static void swish_start(qg_layer *l, uint64_t key)
 {
     (void)key;                          /* nothing is drawn: every slope starts at 1 */
     for (int k = 0; k < l->in.c; k++) ((swish *)l)->beta->value[k] = 1;
-    return QG_OK;
 }
 
 static qg_var *swish_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)

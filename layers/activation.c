@@ -5,13 +5,6 @@
 
 #include "layers/plan.h"
 
-static qg_status build(qg_net *net, qg_layer *l)
-{
-    (void)net;
-    l->out = l->in;
-    return QG_OK;
-}
-
 /* --- relu, hardtanh, sigmoid, tanh -------------------------------------------------------- */
 
 /* Layers of an op without numbers. */
@@ -51,7 +44,7 @@ static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
     return y;
 }
 
-#define UNARY .size = sizeof(qg_layer), .build = build, .forward = forward_unary
+#define UNARY .size = sizeof(qg_layer), .forward = forward_unary
 const qg_layer_type qg__relu_type     = { .name = "relu", UNARY, .pack = pack_unary, .traits = QG_RECTIFIES, .join = join_relu };
 const qg_layer_type qg__hardtanh_type = { .name = "hardtanh", UNARY, .pack = pack_hardtanh };
 const qg_layer_type qg__sigmoid_type  = { .name = "sigmoid", UNARY, .pack = pack_unary };
@@ -102,12 +95,11 @@ static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_affine(t, x, f->a, f->b);
 }
 
-static qg_status build_affine(qg_net *net, qg_layer *l)
+static qg_status build_affine(qg_layer *l)
 {
     const affine *f = (const affine *)l;
-    if (!isfinite(f->a) || !isfinite(f->b))
-        return qg_fail(QG_EARG, "%s: %g x + %g, both numbers must be finite", l->name, (double)f->a, (double)f->b);
-    return build(net, l);
+    if (isfinite(f->a) && isfinite(f->b)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: %g x + %g, both numbers must be finite", l->name, (double)f->a, (double)f->b);
 }
 
 static void describe_affine(const qg_layer *l, char *text, size_t bytes)
@@ -156,12 +148,11 @@ typedef struct dropout {
 static const qg_key   dropout_keys[]   = { { .name = "rate", .max = 1 }, { .name = NULL } };
 static const qg_field dropout_fields[] = { { QG_FIELD_FLOAT, offsetof(dropout, rate) } };
 
-static qg_status build_dropout(qg_net *net, qg_layer *l)
+static qg_status build_dropout(qg_layer *l)
 {
     const float rate = ((dropout *)l)->rate;
-    if (!(rate >= 0 && rate < 1))
-        return qg_fail(QG_EARG, "%s: rate is %g, must be 0 or more and less than 1", l->name, (double)rate);
-    return build(net, l);
+    if (rate >= 0 && rate < 1) return QG_OK;
+    return qg_fail(QG_EARG, "%s: rate is %g, must be 0 or more and less than 1", l->name, (double)rate);
 }
 
 static qg_var *forward_dropout(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -201,18 +192,15 @@ typedef struct quantize {
     qg_slot  slot;
 } quantize;
 
-static qg_status build_quantize(qg_net *net, qg_layer *l)
+static qg_status build_quantize(qg_layer *l)
 {
-    (void)net;
-    l->out = l->in;
     return qg_slot_declare(l, &((quantize *)l)->slot, QG_INPUT, l->in);
 }
 
-static qg_status start_quantize(qg_layer *l, uint64_t key)
+static void start_quantize(qg_layer *l, uint64_t key)
 {
     (void)key;
     qg_slot_start(&((quantize *)l)->slot, (qg_tensor){ .shape = l->in });
-    return QG_OK;
 }
 
 static qg_var *forward_quantize(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -265,9 +253,9 @@ static qg_status refuse_shapes(const qg_layer *l)
                    QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
 }
 
-static qg_status build_add(qg_net *net, qg_layer *l)
+static qg_status build_add(qg_layer *l)
 {
-    return qg_shape_equal(l->in, l->with->out) ? build(net, l) : refuse_shapes(l);
+    return qg_shape_equal(l->in, l->with->out) ? QG_OK : refuse_shapes(l);
 }
 
 static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -300,13 +288,11 @@ const qg_layer_type qg__add_type = {
     .pack = pack_add,
 };
 
-static qg_status build_concat(qg_net *net, qg_layer *l)
+static qg_status build_concat(qg_layer *l)
 {
-    (void)net;
     const qg_shape z = l->with->out;
     if (l->in.h != z.h || l->in.w != z.w || l->in.c > INT_MAX - z.c)
         return refuse_shapes(l);
-    l->out = l->in;
     l->out.c += z.c;
     return QG_OK;
 }

@@ -21,12 +21,10 @@ static const qg_field fields[] = {
     { QG_FIELD_STEPS, offsetof(qg_batchnorm, spec.freeze_after) },
 };
 
-static qg_status build(qg_net *net, qg_layer *l)
+static qg_status build(qg_layer *l)
 {
-    (void)net;
     qg_batchnorm  *bn = (qg_batchnorm *)l;
     const qg_shape c  = { 1, 1, 1, bn->spec.whole ? 1 : l->in.c };
-    l->out            = l->in;
     if (!(bn->spec.eps >= 0 && isfinite(bn->spec.eps)) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
         return qg_fail(QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more; momentum is %g, must be 0 (for 0.1) to 1",
                        l->name, (double)bn->spec.eps, (double)bn->spec.momentum);
@@ -38,7 +36,7 @@ static qg_status build(qg_net *net, qg_layer *l)
     return declared ? QG_OK : qg_errcode();
 }
 
-static qg_status start(qg_layer *l, uint64_t key)
+static void start(qg_layer *l, uint64_t key)
 {
     (void)key;
     const qg_batchnorm *bn = (qg_batchnorm *)l;
@@ -46,7 +44,6 @@ static qg_status start(qg_layer *l, uint64_t key)
         if (bn->gamma) bn->gamma->value[k] = 1.0f;
         bn->var->value[k] = 1.0f;
     }
-    return QG_OK;
 }
 
 bool qg__batchnorm_frozen(const qg_batchnorm *bn, uint64_t step)

@@ -46,12 +46,12 @@ typedef struct qg_layer_type {
     const qg_key   *keys;
     const qg_field *fields;
 
-    /* Checks the declaration, sets l->out and l->macs from l->in, and declares parameters.  qg_net_build
-     * calls it once. */
-    qg_status (*build)(qg_net *net, qg_layer *l);
+    /* Checks the declaration, sets l->out, which is l->in, and l->macs, and declares parameters.  qg_net_build
+     * calls it once.  NULL: nothing of this. */
+    qg_status (*build)(qg_layer *l);
 
     /* Sets initial values, once the parameters are allocated.  key is the layer's own.  NULL: zeros. */
-    qg_status (*start)(qg_layer *l, uint64_t key);
+    void      (*start)(qg_layer *l, uint64_t key);
 
     /* x and z are the results of l->after and l->with; z is NULL for a layer with one input. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);

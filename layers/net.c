@@ -160,8 +160,9 @@ qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec)
 static qg_status build_layer(qg_net *net, qg_layer *l)
 {
     const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
-    l->in                = l->after ? l->after->out : image;
-    const qg_status s    = l->type->build(net, l);
+    l->in  = l->after ? l->after->out : image;
+    l->out = l->in;
+    const qg_status s = l->type->build ? l->type->build(l) : QG_OK;
     if (s || qg_shape_valid(l->out)) return s;
     return qg_fail(QG_ESHAPE, "%s: its output " QG_SHAPE_FMT " is empty or beyond any memory", l->name,
                    QG_SHAPE_ARGS(l->out));
@@ -209,7 +210,7 @@ qg_params *qg_net_build(qg_net *net)
     const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
     for (int i = 0; i < net->layers && !net->status; i++) {
         qg_layer *l = net->layer[i];
-        if (l->type->start) qg__net_fail(net, l->type->start(l, key_of(key, l->name)));
+        if (l->type->start) l->type->start(l, key_of(key, l->name));
     }
     if (net->status) return qg__refuse(net->status, "%s", net->why);
     net->built = true;

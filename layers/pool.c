@@ -29,9 +29,8 @@ static qg_pool_spec spec_of(const qg_layer *l)
     return (qg_pool_spec){ s.size, stride, s.pad, s.exclude_pad };
 }
 
-static qg_status build(qg_net *net, qg_layer *l)
+static qg_status build(qg_layer *l)
 {
-    (void)net;
     const qg_pool_spec s = spec_of(l);
     if (s.size < 1) return qg_fail(QG_EARG, "%s: size is %d, must be at least 1", l->name, s.size);
     if (s.stride < 1 || s.pad < 0 || s.pad >= s.size)
@@ -48,9 +47,8 @@ static qg_status build(qg_net *net, qg_layer *l)
     return QG_OK;
 }
 
-static qg_status build_global(qg_net *net, qg_layer *l)
+static qg_status build_global(qg_layer *l)
 {
-    (void)net;
     l->out = (qg_shape){ 1, 1, 1, l->in.c };
     return QG_OK;
 }

@@ -21,11 +21,9 @@ static const qg_field fields[] = {
     { QG_FIELD_BOOL, offsetof(prelu, spec.shared) },
 };
 
-static qg_status build(qg_net *net, qg_layer *l)
+static qg_status build(qg_layer *l)
 {
-    (void)net;
     prelu *p = (prelu *)l;
-    l->out   = l->in;
     if (!isfinite(p->spec.start))
         return qg_fail(QG_EARG, "%s: start is %g, must be finite", l->name, (double)p->spec.start);
     const int c = p->spec.shared ? 1 : l->in.c;
@@ -33,23 +31,22 @@ static qg_status build(qg_net *net, qg_layer *l)
     return p->slope ? QG_OK : QG_EMEM;
 }
 
-static qg_status build_shifts(qg_net *net, qg_layer *l)
+static qg_status build_shifts(qg_layer *l)
 {
     prelu          *p     = (prelu *)l;
     const qg_param  shift = { .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES };
-    const qg_status s     = build(net, l);
+    const qg_status s     = build(l);
     if (s) return s;
     p->x_shift = qg_layer_declare(l, "x_shift", shift);
     p->y_shift = qg_layer_declare(l, "y_shift", shift);
     return p->x_shift && p->y_shift ? QG_OK : QG_EMEM;
 }
 
-static qg_status start(qg_layer *l, uint64_t key)
+static void start(qg_layer *l, uint64_t key)
 {
     (void)key;
     const prelu *p = (prelu *)l;
     for (int k = 0; k < p->slope->shape.c; k++) p->slope->value[k] = p->spec.start == 0 ? SLOPE : p->spec.start;
-    return QG_OK;
 }
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)

@@ -307,9 +307,8 @@ static qg_status check_groups(const conv2d *c, int groups, int out)
     return QG_OK;
 }
 
-static qg_status conv2d_build(qg_net *net, qg_layer *l)
+static qg_status conv2d_build(qg_layer *l)
 {
-    (void)net;
     conv2d    *c = (conv2d *)l, s = *c;
     const bool depthwise = s.groups == QG_DEPTHWISE;
     if (depthwise && s.out == 0) s.out = l->in.c;
@@ -340,11 +339,10 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     return declare(&c->product, weight, 4, (size_t)weight.c, conv2d_fan_out(c, weight), l->in);
 }
 
-static qg_status conv2d_start(qg_layer *l, uint64_t key)
+static void conv2d_start(qg_layer *l, uint64_t key)
 {
     conv2d *c = (conv2d *)l;
     start(&c->product, key, conv2d_fan_out(c, c->product.weight->shape));
-    return QG_OK;
 }
 
 /* Whether the product also sums its results per channel, for the batch statistics of the batch norm
@@ -437,9 +435,8 @@ static const qg_field dense_fields[] = {
     { QG_FIELD_BOOL, offsetof(dense, product.no_bias) },
 };
 
-static qg_status dense_build(qg_net *net, qg_layer *l)
+static qg_status dense_build(qg_layer *l)
 {
-    (void)net;
     dense *d = (dense *)l;
     if (d->out < 1) return qg_fail(QG_EARG, "%s: out is %d, must be at least 1", l->name, d->out);
     l->out  = (qg_shape){ 1, 1, 1, d->out };
@@ -451,11 +448,7 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
     return declare(&d->product, weight, rank, qg_row(weight), (double)l->out.c, l->in);
 }
 
-static qg_status dense_start(qg_layer *l, uint64_t key)
-{
-    start((qg_product *)l, key, (double)l->out.c);
-    return QG_OK;
-}
+static void dense_start(qg_layer *l, uint64_t key) { start((qg_product *)l, key, (double)l->out.c); }
 
 static qg_var *connect(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {

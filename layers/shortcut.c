@@ -18,9 +18,8 @@ static const qg_field fields[] = {
     { QG_FIELD_INT, offsetof(shortcut, channels) },
 };
 
-static qg_status build(qg_net *net, qg_layer *l)
+static qg_status build(qg_layer *l)
 {
-    (void)net;
     const shortcut *s = (shortcut *)l;
     if (s->stride < 1 || s->channels < l->in.c)
         return qg_fail(QG_EARG, "%s: stride %d must be at least 1 and channels %d at least those of " QG_SHAPE_FMT,

@@ -74,12 +74,10 @@ static bool bind(stored *s, int operand)
     return declare_learned(s, operand) && !qg_bind(slot->q, role_of[operand], x, &slot->bound);
 }
 
-static qg_status build(qg_net *net, qg_layer *l)
+static qg_status build(qg_layer *l)
 {
     stored  *s = (stored *)l;
     qg_shape shape;
-    (void)net;
-    l->out = l->in;
     if (*s->weight) {
         if (!shape_of(find(s->from, s->weight), &shape)) return qg_fail(QG_EFORMAT, "%s is no weight", s->weight);
         s->slot[0].of = declare(s, s->weight, shape, QG_WEIGHTS);

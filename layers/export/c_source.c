@@ -21,6 +21,35 @@ typedef struct printer {
     int                  arrays;                /* which its layer points to */
 } printer;
 
+/* Of each kind of record: its call, its part, whether it has a layer, and the names of its arrays of [c].
+ *
+ *     $x $y $z its values; $n numbers, $c channels and $p pixels of x, $o channels of y; $l its name; $f the function of
+ *     a product; $s the end of its name; $e whether it leaves out padding; $i $j its ends */
+static const struct {
+    const char *call;
+    qg__c_part  part;
+    bool        has_layer;
+    const char *array[3];
+} kinds[QG__KINDS] = {
+    [QG__PRODUCT]  = { "$f(&$l_layer, $x, $y);", QG__C_TAPS, true },
+    [QG__AFFINE]   = { "affine($n, $c, $l_a, $l_b, $x, $y);", QG__C_AFFINE, false, { "a", "b" } },
+    [QG__QUANTIZE] = { "quantize$s(&$l_layer, $n, $x, $y);", QG__C_QUANTIZE, true },
+    [QG__MAXPOOL]  = { "max_pool$s(&$l_layer, $x, $y);", QG__C_MAX_POOL, true },
+    [QG__AVGPOOL]  = { "average_pool(&$l_layer, $e, $x, $y);", QG__C_AVERAGE_POOL, true },
+    [QG__RELU]     = { "relu($n, $x, $y);", QG__C_RELU },
+    [QG__CLIP]     = { "clip($n, $i, $j, $x, $y);", QG__C_CLIP },
+    [QG__SIGMOID]  = { "sigmoid($n, $x, $y);", QG__C_SIGMOID },
+    [QG__TANH]     = { "tanh_of_all($n, $x, $y);", QG__C_TANH },
+    [QG__PRELU]    = { "prelu($n, $c, 0, $l_a, 0, $x, $y);", QG__C_PRELU, false, { "a" } },
+    [QG__RPRELU]   = { "prelu($n, $c, $l_before, $l_a, $l_after, $x, $y);", QG__C_PRELU, false,
+                       { "before", "a", "after" } },
+    [QG__ADD]      = { "add($n, $x, $z, $y);", QG__C_ADD },
+    [QG__CONCAT]   = { "concat($p, $c, $o, $x, $z, $y);", QG__C_CONCAT },
+    [QG__SHORTCUT] = { "shortcut(&$l_layer, $x, $y);", QG__C_SHORTCUT, true },
+    [QG__MEAN_ABS] = { "mean_abs(&$l_layer, $x, $y);", QG__C_MEAN_ABS, true },
+    [QG__MULTIPLY] = { "multiply($n, $c, $x, $z, $y);", QG__C_MULTIPLY },
+};
+
 /* --- arrays --------------------------------------------------------------------------------- */
 
 typedef enum number { U8, I8, U16, I32, I64, F32 } number;
@@ -103,20 +132,9 @@ static void put_arrays(printer *to, const qg__c_stage *t)
         if (!t->is_identity) put_array(to, t->name, U8, "table", c * QG__C_BYTES, t->table);
         return;
     }
-    switch ((qg__kind)r->kind) {
-    case QG__PRODUCT: put_product_arrays(to, t); break;
-    case QG__PRELU: put_array(to, t->name, F32, "a", c, x); break;
-    case QG__AFFINE:
-        put_array(to, t->name, F32, "a", c, x);
-        put_array(to, t->name, F32, "b", c, x + c);
-        break;
-    case QG__RPRELU:
-        put_array(to, t->name, F32, "before", c, x);
-        put_array(to, t->name, F32, "a", c, x + c);
-        put_array(to, t->name, F32, "after", c, x + 2 * c);
-        break;
-    default: break;
-    }
+    if (qg__c_is_product(t)) put_product_arrays(to, t);
+    for (size_t i = 0; i < 3; i++)
+        if (kinds[r->kind].array[i]) put_array(to, t->name, F32, kinds[r->kind].array[i], c, x + i * c);
     if (!t->threshold || t->result == QG__C_BY_LEAST || t->result == QG__C_BY_LINE) return;
     put_array(to, t->name, F32, "threshold", (size_t)t->thresholds, t->threshold);
     if (t->result != QG__C_LEVEL) return;
@@ -201,18 +219,10 @@ static void put_product(printer *to, const qg__c_stage *t)
     put_text(to, qg__c_product, word);
 }
 
-static bool has_layer(const qg__c_stage *t)
-{
-    static const bool has[QG__KINDS] = {
-        [QG__PRODUCT] = true,  [QG__MAXPOOL] = true,  [QG__AVGPOOL] = true,
-        [QG__SHORTCUT] = true, [QG__MEAN_ABS] = true, [QG__QUANTIZE] = true,
-    };
-    return has[t->s->r.kind] && !t->table;
-}
+static bool has_layer(const qg__c_stage *t) { return kinds[t->s->r.kind].has_layer && !t->table; }
 
 static void need_of_product(printer *to, const qg__c_stage *t)
 {
-    to->part[QG__C_TAPS] = true;
     if (t->input == QG__C_FUSED || t->input == QG__C_FLOATS) to->part[QG__C_FUSED_SUM] = true;
     if (t->input != QG__C_FLOATS) to->part[QG__C_UNPACK] = true;
     if (t->result == QG__C_BY_LEAST) to->part[QG__C_CODE_OF_SUM] = true;
@@ -224,22 +234,15 @@ static void need_of_product(printer *to, const qg__c_stage *t)
 
 static void need_of(printer *to, const qg__c_stage *t)
 {
-    static const qg__c_part parts[QG__KINDS] = {
-        [QG__AFFINE] = QG__C_AFFINE,     [QG__MAXPOOL] = QG__C_MAX_POOL,   [QG__AVGPOOL] = QG__C_AVERAGE_POOL,
-        [QG__RELU] = QG__C_RELU,         [QG__CLIP] = QG__C_CLIP,          [QG__SIGMOID] = QG__C_SIGMOID,
-        [QG__TANH] = QG__C_TANH,         [QG__PRELU] = QG__C_PRELU,        [QG__RPRELU] = QG__C_PRELU,
-        [QG__ADD] = QG__C_ADD,           [QG__CONCAT] = QG__C_CONCAT,      [QG__SHORTCUT] = QG__C_SHORTCUT,
-        [QG__MEAN_ABS] = QG__C_MEAN_ABS, [QG__MULTIPLY] = QG__C_MULTIPLY,  [QG__QUANTIZE] = QG__C_QUANTIZE,
-    };
     const int kind = t->s->r.kind;
     if (t->table) {
         if (!t->is_identity) to->part[QG__C_LOOK_UP] = true;
         return;
     }
-    if (kind == QG__PRODUCT) need_of_product(to, t);
-    else if (kind == QG__QUANTIZE && t->result == QG__C_LEVEL) to->part[QG__C_QUANTIZE_FLOATS] = true;
+    if (kind == QG__QUANTIZE && t->result == QG__C_LEVEL) to->part[QG__C_QUANTIZE_FLOATS] = true;
     else if (kind == QG__MAXPOOL && t->s->r.coding != QG__AS_FLOATS) to->part[QG__C_MAX_POOL_CODES] = true;
-    else to->part[parts[kind]] = true;
+    else to->part[kinds[kind].part] = true;
+    if (kind == QG__PRODUCT) need_of_product(to, t);
     if (kind == QG__QUANTIZE) to->part[QG__C_FIND] = true;
     if (kind == QG__SIGMOID || kind == QG__TANH) to->part[QG__C_EXP] = true;
     if (kind == QG__AFFINE || kind == QG__PRELU || kind == QG__RPRELU) to->part[QG__C_ROUNDED] = true;
@@ -356,49 +359,35 @@ static void put_places(printer *to)
     }
 }
 
+static const char *count_text(char text[QG_NUMBER_BYTES], size_t n)
+{
+    snprintf(text, QG_NUMBER_BYTES, "%zu", n);
+    return text;
+}
+
 static void put_call(printer *to, const qg__c_stage *t)
 {
-    const qg__packed_step *r = &t->s->r;
-    const size_t           n = qg__c_numbers(to->p, r->x);
-    char                   xs[NAME], ys[NAME], zs[NAME], function[NAME];
-    const char            *x = where(to->p, r->x, xs), *y = where(to->p, t->value, ys), *name = t->name;
-    const char            *z = r->z >= 0 ? where(to->p, r->z, zs) : "";
-    const bool             codes = r->coding != QG__AS_FLOATS;
-    FILE                  *out = to->out;
-    fprintf(out, "    ");
-    switch ((qg__kind)r->kind) {
-    case QG__PRODUCT: fprintf(out, "%s(&%s_layer, %s, %s);", function_of(t, function), name, x, y); break;
-    case QG__AFFINE: fprintf(out, "affine(%zu, %d, %s_a, %s_b, %s, %s);", n, r->c, name, name, x, y); break;
-    case QG__QUANTIZE:
-        if (t->table) fprintf(out, "look_up(%zu, %d, %s_table, image, %s);", n, r->c, name, y);
-        else fprintf(out, "quantize%s(&%s_layer, %zu, %s, %s);", codes ? "" : "_floats", name, n, x, y);
-        break;
-    case QG__MAXPOOL:
-        fprintf(out, "max_pool%s(&%s_layer, %s, %s);", codes ? "_codes" : "", name, x, y);
-        break;
-    case QG__AVGPOOL: fprintf(out, "average_pool(&%s_layer, %d, %s, %s);", name, r->flag, x, y); break;
-    case QG__RELU: fprintf(out, "relu(%zu, %s, %s);", n, x, y); break;
-    case QG__CLIP:
-        fprintf(out, "clip(%zu, %s, ", n, float_text(zs, t->s->floats[0]));
-        fprintf(out, "%s, %s, %s);", float_text(zs, t->s->floats[1]), x, y);
-        break;
-    case QG__SIGMOID: fprintf(out, "sigmoid(%zu, %s, %s);", n, x, y); break;
-    case QG__TANH: fprintf(out, "tanh_of_all(%zu, %s, %s);", n, x, y); break;
-    case QG__PRELU: fprintf(out, "prelu(%zu, %d, 0, %s_a, 0, %s, %s);", n, r->c, name, x, y); break;
-    case QG__RPRELU:
-        fprintf(out, "prelu(%zu, %d, %s_before, %s_a, %s_after, %s, %s);", n, r->c, name, name, name, x, y);
-        break;
-    case QG__ADD: fprintf(out, "add(%zu, %s, %s, %s);", n, x, z, y); break;
-    case QG__MULTIPLY: fprintf(out, "multiply(%zu, %d, %s, %s, %s);", n, r->c, x, z, y); break;
-    case QG__CONCAT:
-        fprintf(out, "concat(%d, %d, %d, %s, %s, %s);", r->h * r->w, r->c, r->oc, x, z, y);
-        break;
-    case QG__SHORTCUT: fprintf(out, "shortcut(&%s_layer, %s, %s);", name, x, y); break;
-    case QG__MEAN_ABS: fprintf(out, "mean_abs(&%s_layer, %s, %s);", name, x, y); break;
-    case QG__KINDS: break;
-    }
-    const qg__packed_step *own = t->pool ? &t->pool->r : r;
-    fprintf(out, "\n    NET_TRACE(\"%s\", %s, %d, %d, %d, %d, %d);\n", name, y, codes ? 1 : 4,
+    const qg__packed_step *r = &t->s->r, *own = t->pool ? &t->pool->r : r;
+    const bool             codes = r->coding != QG__AS_FLOATS, clips = r->kind == QG__CLIP;
+    char                   x[NAME], y[NAME], z[NAME], f[NAME], count[4][QG_NUMBER_BYTES], end[2][QG_NUMBER_BYTES];
+    const char *const      word['z' - 'a' + 1] = {
+        WORD('x') = where(to->p, r->x, x),
+        WORD('y') = where(to->p, t->value, y),
+        WORD('z') = r->z >= 0 ? where(to->p, r->z, z) : "",
+        WORD('n') = count_text(count[0], qg__c_numbers(to->p, r->x)),
+        WORD('c') = count_text(count[1], (size_t)r->c),
+        WORD('p') = count_text(count[2], (size_t)r->h * (size_t)r->w),
+        WORD('o') = count_text(count[3], (size_t)r->oc),
+        WORD('l') = t->name,
+        WORD('f') = function_of(t, f),
+        WORD('s') = r->kind == QG__QUANTIZE ? codes ? "" : "_floats" : codes ? "_codes" : "",
+        WORD('e') = r->flag ? "1" : "0",
+        WORD('i') = clips ? float_text(end[0], t->s->floats[0]) : "",
+        WORD('j') = clips ? float_text(end[1], t->s->floats[1]) : "",
+    };
+    fputs("    ", to->out);
+    put_text(to, t->table ? "look_up($n, $c, $l_table, image, $y);" : kinds[r->kind].call, word);
+    fprintf(to->out, "    NET_TRACE(\"%s\", %s, %d, %d, %d, %d, %d);\n", t->name, word['y' - 'a'], codes ? 1 : 4,
             codes ? r->q_lowest : 0, own->oh, own->ow, r->oc);
 }
 

@@ -516,20 +516,13 @@ static void a_step_of_training_decides_what_has_started(void **state)
     }
 }
 
-static qg_status build_own(qg_net *net, qg_layer *l)
-{
-    (void)net;
-    l->out = l->in;
-    return QG_OK;
-}
-
 static qg_var *forward_own(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)l, (void)z;
     return qg_scale(t, x, 2);
 }
 
-static const qg_layer_type own_type = { .name = "doubled", .size = sizeof(qg_layer), .build = build_own, .forward = forward_own };
+static const qg_layer_type own_type = { .name = "doubled", .size = sizeof(qg_layer), .forward = forward_own };
 
 static void what_no_file_can_express_is_refused(void **state)
 {

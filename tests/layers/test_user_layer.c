@@ -20,19 +20,17 @@ typedef struct offset {
     qg_param *b;
 } offset;
 
-static qg_status offset_build(qg_net *net, qg_layer *l)
+static qg_status offset_build(qg_layer *l)
 {
     offset *o = (offset *)l;
-    l->out    = l->in;
     o->b      = qg_layer_declare(l, "b", (qg_param){ .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES });
     return o->b ? QG_OK : QG_EMEM;
 }
 
-static qg_status offset_start(qg_layer *l, uint64_t key)
+static void offset_start(qg_layer *l, uint64_t key)
 {
     offset *o = (offset *)l;
     for (int i = 0; i < l->in.c; i++) o->b->value[i] = o->start;
-    return QG_OK;
 }
 
 static qg_var *offset_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -101,10 +99,10 @@ static void it_has_a_name_and_parameters(void **state)
 }
 
 /* Its build fails for want of memory, as it says, and the net for the reason. */
-static qg_status twice_build(qg_net *net, qg_layer *l)
+static qg_status twice_build(qg_layer *l)
 {
-    const qg_status first = offset_build(net, l);
-    return first ? first : offset_build(net, l);
+    const qg_status first = offset_build(l);
+    return first ? first : offset_build(l);
 }
 
 static void a_failed_declaration_keeps_its_reason(void **state)
@@ -186,23 +184,21 @@ typedef struct gain {
     qg_param *shift;
 } gain;
 
-static qg_status gain_build(qg_net *net, qg_layer *l)
+static qg_status gain_build(qg_layer *l)
 {
     gain          *g = (gain *)l;
     const qg_shape w = { l->in.c, 1, 1, l->in.c };
-    l->out       = l->in;
     l->macs      = (uint64_t)qg_count(l->in) * (uint64_t)l->in.c;
     g->weight.of = qg_layer_declare(l, "weight", (qg_param){ .shape = w, .group = QG_WEIGHTS });
     g->shift     = qg_layer_declare(l, "shift", (qg_param){ .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES });
     return g->weight.of && g->shift ? qg_slot_declare(l, &g->weight, QG_WEIGHT, w) : QG_EMEM;
 }
 
-static qg_status gain_start(qg_layer *l, uint64_t key)
+static void gain_start(qg_layer *l, uint64_t key)
 {
     gain *g = (gain *)l;
     fill_uniform(g->weight.of->value, qg_count(g->weight.of->shape), -1, 1, key);
     qg_slot_start(&g->weight, (qg_tensor){ g->weight.of->shape, g->weight.of->value });
-    return QG_OK;
 }
 
 static qg_var *gain_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
@@ -258,12 +254,6 @@ static void its_quantizer_is_in_the_summary(void **state)
 /* --- in files ------------------------------------------------------------------------------- */
 
 /* clip(x / 5 + 1/2, 0, 1) and the larger of two pixels: several nodes, and one that keeps codes. */
-static qg_status same_build(qg_net *net, qg_layer *l)
-{
-    l->out = l->in;
-    return QG_OK;
-}
-
 static qg_var *gate_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     return qg_clip(t, qg_affine(t, x, 0.2f, 0.5f), 0, 1);
@@ -280,9 +270,8 @@ static int gate_pack(const qg_layer *l, qg_graph *g, int x, int z)
     return y;
 }
 
-static qg_status larger_build(qg_net *net, qg_layer *l)
+static qg_status larger_build(qg_layer *l)
 {
-    l->out = l->in;
     l->out.h = l->in.h - 1, l->out.w = l->in.w - 1;
     return QG_OK;
 }
@@ -302,7 +291,6 @@ static int larger_pack(const qg_layer *l, qg_graph *g, int x, int z)
 
 static const qg_layer_type gate_type = { .name = "gate",
                                          .size = sizeof(qg_layer),
-                                         .build = same_build,
                                          .forward = gate_forward,
                                          .pack = gate_pack };
 static const qg_layer_type larger_type = { .name = "larger",
@@ -404,7 +392,6 @@ static void a_wrong_graph_is_refused(void **state)
     for (int i = 0; i < COUNT(rows); i++) {
         const qg_layer_type type = { .name = "gate",
                                      .size = sizeof(qg_layer),
-                                     .build = same_build,
                                      .forward = gate_forward,
                                      .pack = rows[i].pack };
         qg_net             *net =

@@ -45,14 +45,7 @@ static qg_var *watch(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return x;
 }
 
-static qg_status same_shape(qg_net *net, qg_layer *l)
-{
-    (void)net;
-    l->out = l->in;
-    return QG_OK;
-}
-
-static const qg_layer_type watcher = { .name = "watcher", .size = sizeof(qg_layer), .build = same_shape, .forward = watch };
+static const qg_layer_type watcher = { .name = "watcher", .size = sizeof(qg_layer), .forward = watch };
 
 typedef struct kind {
     qg_net_spec net;
