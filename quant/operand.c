@@ -222,11 +222,30 @@ void qg__zero(const qg_array *a)
     if (n) memset(a->data, 0, n * sizeof(float));
 }
 
-qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_surrogate own,
+                                 qg_array *dx)
 {
     const qg_status status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     qg__zero(dx);
-    qg__surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    qg__surrogate_slope(qg__surrogate_or(s, own), qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    return QG_OK;
+}
+
+qg_status qg__form_operator(const char *op, const qg_scheme *scheme, qg_constants k, const qg_array *x, qg_array *y)
+{
+    const qg_status s = qg__check_forward(op, x, y);
+    if (!s) qg__form_values(scheme->form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return s;
+}
+
+qg_status qg__form_operator_gradient(const char *op, const qg_scheme *scheme, qg_constants k, qg_surrogate s, const qg_array *x,
+                                     const qg_array *dy, qg_array *dx, double (*sum)[QG_FORM_SUMS])
+{
+    const qg_binding b      = { .q = { .scheme = scheme } };
+    const qg_status  status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    qg__zero(dx);
+    qg__form_gradient(&b, s, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
     return QG_OK;
 }

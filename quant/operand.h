@@ -6,11 +6,9 @@
 #ifndef QG_OPERAND_H
 #define QG_OPERAND_H
 
-#include "core/io/array.h"
-#include "core/status.h"
-#include "quant/surrogate.h"
-
 #include <stdbool.h>
+
+#include "quant/scheme.h"
 
 /* --- the tables ------------------------------------------------------------------------------- */
 
@@ -105,9 +103,18 @@ qg_status qg__check_width(const char *op, const char *name, float min, float max
 /* The slices along an axis; the whole array is one slice if axis is -1. */
 qg_split qg__split_at(const qg_array *a, int axis);
 
-/* dx = dy s'(x): the gradient of an operator that learns nothing. */
+/* dx = dy s'(x): the gradient of an operator that learns nothing.  own: the surrogate if s is {0}. */
 QG_MUST_CHECK
-qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx);
+qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_surrogate own,
+                                 qg_array *dx);
+
+/* y = q(x) by the form of a scheme, with the same constants for all of x; and dx, where s {0} is the scheme's own, and the sums
+ * of the form unless sum is NULL. */
+QG_MUST_CHECK
+qg_status qg__form_operator(const char *op, const qg_scheme *scheme, qg_constants k, const qg_array *x, qg_array *y);
+QG_MUST_CHECK
+qg_status qg__form_operator_gradient(const char *op, const qg_scheme *scheme, qg_constants k, qg_surrogate s, const qg_array *x,
+                                     const qg_array *dy, qg_array *dx, double (*sum)[QG_FORM_SUMS]);
 
 /* 0 for every element of an F32 array: the backward operators accumulate into it. */
 void qg__zero(const qg_array *a);

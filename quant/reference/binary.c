@@ -7,16 +7,12 @@
 
 qg_status qg_sign_quantizer(const qg_array *x, qg_array *y)
 {
-    const qg_status s = qg__check_forward("sign_quantizer", x, y);
-    if (s) return s;
-    const qg_constants unit = { .sign = { 1.0f } };
-    qg__form_values(&qg_sign_form, &unit, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
+    return qg__form_operator("sign_quantizer", &qg__sign_scheme, (qg_constants){ .sign = { 1.0f } }, x, y);
 }
 
 qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("sign_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
+    return qg__surrogate_gradient("sign_quantizer_gradient", x, dy, s, qg_surrogate_clip(1.0f), dx);
 }
 
 qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y)
@@ -28,8 +24,7 @@ qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array
 
 qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("stochastic_sign_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
+    return qg__surrogate_gradient("stochastic_sign_quantizer_gradient", x, dy, s, qg_surrogate_identity(), dx);
 }
 
 /* --- with the mean as the scale --------------------------------------------------------------- */
@@ -50,8 +45,7 @@ qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y, float
 qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
                                                     qg_array *dx)
 {
-    return qg__surrogate_gradient("binary_mean_scaling_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
+    return qg__surrogate_gradient("binary_mean_scaling_quantizer_gradient", x, dy, s, qg_surrogate_identity(), dx);
 }
 
 /* y = sign(x) mean|x| per index of an axis; name is the axis in messages. */
@@ -80,7 +74,7 @@ qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array 
     const char       *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
     const qg__operand rows[] = { { "x", x, .dtypes = QG__F32, .rank = 4 } };
     const qg_status   status = QG__CHECK_OPERANDS(op, rows);
-    return status ? status : qg__surrogate_gradient(op, x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
+    return status ? status : qg__surrogate_gradient(op, x, dy, s, qg_surrogate_identity(), dx);
 }
 
 qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y, qg_array *scale)

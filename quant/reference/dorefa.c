@@ -55,25 +55,16 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_tie
     const char *op = "dorefa_activation_quantizer";
     qg_status   s  = check_bits(op, k);
     if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants c = activation_constants(k, ties == QG_TIES_UP);
-    qg__form_values(&qg_dorefa_form, &c, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
+    return s ? s : qg__form_operator(op, &qg__dorefa_activation_scheme, activation_constants(k, ties == QG_TIES_UP), x, y);
 }
 
 qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
                                                   qg_surrogate s, qg_array *dx)
 {
-    const char *op     = "dorefa_activation_quantizer_gradient";
-    qg_status   status = check_bits(op, k);
-    if (!status) status = qg__check_backward(op, x, dy, dx);
+    const char     *op     = "dorefa_activation_quantizer_gradient";
+    const qg_status status = check_bits(op, k);
     if (status) return status;
-    const qg_constants c = activation_constants(k, false);
-    const qg_binding   b = { .q = { .scheme = &qg__dorefa_activation_scheme } };
-    qg__zero(dx);
-    qg__form_gradient(&b, s, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
-    return QG_OK;
+    return qg__form_operator_gradient(op, &qg__dorefa_activation_scheme, activation_constants(k, false), s, x, dy, dx, NULL);
 }
 
 /* --- gradients -------------------------------------------------------------------------------- */

@@ -50,9 +50,20 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
     }
 }
 
+/* ---- operators with one range ---- */
+
+static qg_status nudge(qg_fake_quant_attrs attrs, float min, float max, bool divides, qg_constants *k)
+{
+    int zero_point;
+    *k = (qg_constants){ 0 };
+    const qg_status s  = qg__nudge(attrs.num_bits, attrs.narrow_range, min, max, &k->uniform, &zero_point);
+    k->uniform.variant = divides ? 1.0f : 0.0f;
+    return s;
+}
+
 typedef struct loop {
     const qg_form_loops *loops;
-    qg_constants         k;
+    const qg_constants  *k;
     const float         *x, *g;
     float               *dx;
 } loop;
@@ -60,68 +71,33 @@ typedef struct loop {
 static void backward_run(const void *context, size_t at, size_t n, double *sum)
 {
     const loop *l = context;
-    l->loops->backward(&l->k, n, l->x + at, l->g + at, l->dx + at, sum);
+    l->loops->backward(l->k, n, l->x + at, l->g + at, l->dx + at, sum);
 }
 
-/* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n alone. */
-static void backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx, double *dmin,
-                     double *dmax)
+/* sum: those below and above the range, whose order depends on n alone. */
+static void backward(const qg_constants *k, const qg_array *x, const qg_array *g, qg_array *dx, double sum[2])
 {
-    loop   l = { qg_nudged_form.loops[qg__isa()], constants_of(r, false), x, g, dx };
-    double sum[2];
-    qg__sum_runs(n, backward_run, &l, sum);
-    *dmin += sum[0];
-    *dmax += sum[1];
+    const loop l = { qg_nudged_form.loops[qg__isa()], k, x->data, g->data, dx->data };
+    qg__zero(dx);
+    qg__sum_runs(qg_array_count(x), backward_run, &l, sum);
 }
 
-/* ---- the same for rows of channels with a range each ---- */
-
-enum { CHUNK = 64 };    /* channels at a time */
-
-/* Of n channels, d floats apart. */
-static void forward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, size_t d, const float *x, float *y)
-{
-    qg_constants k[CHUNK];
-    for (size_t i = 0; i < n; i++) k[i] = constants_of(&r[i], false);
-    qg__form_columns(&qg_nudged_form, k, n, rows, d, x, y);
-}
-
-static void backward_chunk(const qg_fake_quant_range *r, size_t n, size_t rows, size_t d, const float *x, const float *g,
-                           float *dx, double *dmin, double *dmax)
-{
-    double       sum[CHUNK][QG_FORM_SUMS];
-    qg_constants k[CHUNK];
-    for (size_t i = 0; i < n; i++) {
-        k[i]      = constants_of(&r[i], false);
-        sum[i][0] = dmin[i];
-        sum[i][1] = dmax[i];
-    }
-    qg__form_columns_gradient(&qg_nudged_form, k, n, rows, d, x, g, dx, sum);
-    for (size_t i = 0; i < n; i++) {
-        dmin[i] = sum[i][0];
-        dmax[i] = sum[i][1];
-    }
-}
-
-/* ---- operators with one range ---- */
-
-static qg_status check_args(const char *op, qg_fake_quant_args a, qg_fake_quant_range *r)
+static qg_status check_args(const char *op, qg_fake_quant_args a, qg_constants *k)
 {
     if (!(a.min < a.max))
         return qg_fail(QG_EARG, "%s: min is %.9g, must be smaller than max, %.9g", op,
                        (double)a.min, (double)a.max);
-    return qg_fake_quant_nudge((qg_fake_quant_attrs){ a.num_bits, a.narrow_range }, a.min, a.max,
-                               r);
+    return nudge((qg_fake_quant_attrs){ a.num_bits, a.narrow_range }, a.min, a.max, false, k);
 }
 
 qg_status qg_fake_quant_with_min_max_args(qg_fake_quant_args attrs, const qg_array *inputs,
                                           qg_array *outputs)
 {
-    const char         *op = "fake_quant_with_min_max_args";
-    qg_fake_quant_range r = { 0 };
-    qg_status           s = check_args(op, attrs, &r);
+    const char  *op = "fake_quant_with_min_max_args";
+    qg_constants k;
+    qg_status    s = check_args(op, attrs, &k);
     if (!s) s = qg__check_pair(op, "outputs", outputs, "inputs", inputs);
-    if (!s) qg_fake_quant_multiply(&r, qg_array_count(inputs), inputs->data, outputs->data);
+    if (!s) qg__form_values(&qg_nudged_form, &k, qg_array_count(inputs), inputs->data, outputs->data);
     return s;
 }
 
@@ -129,17 +105,16 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
                                                    const qg_array *gradients,
                                                    const qg_array *inputs, qg_array *backprops)
 {
-    const char         *op     = "fake_quant_with_min_max_args_gradient";
-    const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
-                                   { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
-                                   { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
-    qg_fake_quant_range r = { 0 };
-    qg_status           s = check_args(op, attrs, &r);
-    double              unused[2] = { 0 };
+    const char       *op     = "fake_quant_with_min_max_args_gradient";
+    const qg__operand rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                 { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
+                                 { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
+    qg_constants      k;
+    qg_status         s = check_args(op, attrs, &k);
+    double            unused[2];
     if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
-    qg__zero(backprops);
-    backward(&r, qg_array_count(inputs), inputs->data, gradients->data, backprops->data, &unused[0], &unused[1]);
+    backward(&k, inputs, gradients, backprops, unused);
     return QG_OK;
 }
 
@@ -147,14 +122,14 @@ qg_status qg_fake_quant_with_min_max_vars(qg_fake_quant_attrs attrs, const qg_ar
                                           const qg_array *min, const qg_array *max,
                                           qg_array *outputs)
 {
-    const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
-                                   { "outputs", outputs, .dtypes = QG__F32, .like = "inputs" },
-                                   { "min", min, .dtypes = QG__F32, .scalar = true },
-                                   { "max", max, .dtypes = QG__F32, .scalar = true } };
-    qg_fake_quant_range r = { 0 };
-    qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars", rows);
-    if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
-    if (!s) qg_fake_quant_divide(&r, qg_array_count(inputs), inputs->data, outputs->data);
+    const qg__operand rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                 { "outputs", outputs, .dtypes = QG__F32, .like = "inputs" },
+                                 { "min", min, .dtypes = QG__F32, .scalar = true },
+                                 { "max", max, .dtypes = QG__F32, .scalar = true } };
+    qg_constants      k;
+    qg_status         s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars", rows);
+    if (!s) s = nudge(attrs, *qg__floats(min), *qg__floats(max), true, &k);
+    if (!s) qg__form_values(&qg_nudged_form, &k, qg_array_count(inputs), inputs->data, outputs->data);
     return s;
 }
 
@@ -173,26 +148,27 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
                                    { "backprops_wrt_input", backprops_wrt_input, .dtypes = QG__F32, .like = "inputs" },
                                    { "backprop_wrt_min", backprop_wrt_min, .dtypes = QG__F32, .scalar = true },
                                    { "backprop_wrt_max", backprop_wrt_max, .dtypes = QG__F32, .scalar = true } };
-    qg_fake_quant_range r = { 0 };
+    qg_constants        k;
+    double              sum[2];
     qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars_gradient", rows);
-    if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
+    if (!s) s = nudge(attrs, *qg__floats(min), *qg__floats(max), true, &k);
     if (s) return s;
-    double dmin = 0.0;
-    double dmax = 0.0;
-    qg__zero(backprops_wrt_input);
-    backward(&r, qg_array_count(inputs), inputs->data, gradients->data, backprops_wrt_input->data, &dmin, &dmax);
-    *qg__floats(backprop_wrt_min) = (float)dmin;
-    *qg__floats(backprop_wrt_max) = (float)dmax;
+    backward(&k, inputs, gradients, backprops_wrt_input, sum);
+    *qg__floats(backprop_wrt_min) = (float)sum[0];
+    *qg__floats(backprop_wrt_max) = (float)sum[1];
     return QG_OK;
 }
 
 /* ---- operators with a range per channel ---- */
 
-/* The ranges were valid before, so this cannot fail. */
-static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n, qg_fake_quant_range *r)
+enum { CHUNK = 64 };    /* channels at a time */
+
+/* Of n channels from the first on.  The ranges were valid before, so this cannot fail. */
+static void nudge_chunk(qg_fake_quant_attrs attrs, const qg_array *min, const qg_array *max, size_t first, size_t n,
+                        qg_constants *k)
 {
     for (size_t c = 0; c < n; c++) {
-        const qg_status s = qg_fake_quant_nudge(attrs, min[c], max[c], &r[c]);
+        const qg_status s = nudge(attrs, qg__floats(min)[first + c], qg__floats(max)[first + c], false, &k[c]);
         QG_ASSERT(s == QG_OK);
     }
 }
@@ -205,11 +181,11 @@ static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const
     const qg__operand   rows[] = { { "inputs", x, .dtypes = QG__F32 },
                                    { "min", min, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 },
                                    { "max", max, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 } };
-    qg_status           s = QG__CHECK_OPERANDS(op, rows);
-    qg_fake_quant_range r = { 0 };
-    if (!s) s = qg_fake_quant_nudge(attrs, 0.0f, 0.0f, &r);     /* attrs, even without channels */
+    qg_status    s = QG__CHECK_OPERANDS(op, rows);
+    qg_constants k;
+    if (!s) s = nudge(attrs, 0.0f, 0.0f, false, &k);            /* attrs, even without channels */
     for (size_t c = 0; !s && c < min->dims[0]; c++) {
-        s = qg_fake_quant_nudge(attrs, qg__floats(min)[c], qg__floats(max)[c], &r);
+        s = nudge(attrs, qg__floats(min)[c], qg__floats(max)[c], false, &k);
         if (s) qg_fail(s, "%s, channel %zu: %s", op, c, qg_errmsg());
     }
     return s;
@@ -228,10 +204,10 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
     const float *x = inputs->data;
     float       *y = outputs->data;
     for (size_t c = 0; c < d; c += CHUNK) {
-        const size_t        m = qg__smaller(d - c, CHUNK);
-        qg_fake_quant_range r[CHUNK];
-        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c, m, r);
-        forward_chunk(r, m, n / d, d, x + c, y + c);
+        const size_t m = qg__smaller(d - c, CHUNK);
+        qg_constants k[CHUNK];
+        nudge_chunk(attrs, min, max, c, m, k);
+        qg__form_columns(&qg_nudged_form, k, m, n / d, d, x + c, y + c);
     }
     return QG_OK;
 }
@@ -259,15 +235,14 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     float       *dx = backprops_wrt_input->data;
     qg__zero(backprops_wrt_input);
     for (size_t c = 0; c < d; c += CHUNK) {
-        const size_t        m = qg__smaller(d - c, CHUNK);
-        double              dmin[CHUNK] = { 0.0 };
-        double              dmax[CHUNK] = { 0.0 };
-        qg_fake_quant_range r[CHUNK];
-        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c, m, r);
-        backward_chunk(r, m, n / d, d, x + c, g + c, dx + c, dmin, dmax);
+        const size_t m = qg__smaller(d - c, CHUNK);
+        double       sum[CHUNK][QG_FORM_SUMS] = { { 0.0 } };
+        qg_constants k[CHUNK];
+        nudge_chunk(attrs, min, max, c, m, k);
+        qg__form_columns_gradient(&qg_nudged_form, k, m, n / d, d, x + c, g + c, dx + c, sum);
         for (size_t i = 0; i < m; i++) {
-            ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
-            ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];
+            qg__floats(backprop_wrt_min)[c + i] = (float)sum[i][0];
+            qg__floats(backprop_wrt_max)[c + i] = (float)sum[i][1];
         }
     }
     return QG_OK;

@@ -37,8 +37,7 @@ qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float
 
 qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
+    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy, s, qg_surrogate_identity(), dx);
 }
 
 /* --- SteTern ---------------------------------------------------------------------------------- */
@@ -59,8 +58,7 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
 
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("ste_tern_quantizer_gradient", x, dy,
-                                  qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
+    return qg__surrogate_gradient("ste_tern_quantizer_gradient", x, dy, s, qg_surrogate_clip(1.0f), dx);
 }
 
 /* --- TTQ -------------------------------------------------------------------------------------- */

@@ -24,29 +24,20 @@ static qg_constants lsq_constants(qg_lsq_attrs a)
 
 qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
 {
-    const char *op = "lsq_quantizer";
-    qg_status   s  = check_lsq(op, attrs);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants k = lsq_constants(attrs);
-    qg__form_values(&qg_lsq_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
+    const char     *op = "lsq_quantizer";
+    const qg_status s  = check_lsq(op, attrs);
+    return s ? s : qg__form_operator(op, &qg__lsq_scheme, lsq_constants(attrs), x, y);
 }
 
 qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attrs attrs, qg_array *dx,
                                     float *grad_step)
 {
     const char *op = "lsq_quantizer_gradient";
+    double      sum[1][QG_FORM_SUMS];
     qg_status   s  = check_lsq(op, attrs);
-    if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (s) return s;
-    const qg_constants k = lsq_constants(attrs);
-    const qg_binding   b = { .q = { .scheme = &qg__lsq_scheme } };
-    double             sum[1][QG_FORM_SUMS];
-    qg__zero(dx);
-    qg__form_gradient(&b, attrs.surrogate, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
-    return QG_OK;
+    if (!s) s = qg__form_operator_gradient(op, &qg__lsq_scheme, lsq_constants(attrs), attrs.surrogate, x, dy, dx, sum);
+    if (!s && grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
+    return s;
 }
 
 /* --- PACT ------------------------------------------------------------------------------------- */
@@ -67,29 +58,20 @@ static qg_constants pact_constants(int k, float alpha)
 
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
 {
-    const char *op = "pact_quantizer";
-    qg_status   s  = check_pact(op, k, alpha);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants all = pact_constants(k, alpha);
-    qg__form_values(&qg_pact_form, &all, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
+    const char     *op = "pact_quantizer";
+    const qg_status s  = check_pact(op, k, alpha);
+    return s ? s : qg__form_operator(op, &qg__pact_scheme, pact_constants(k, alpha), x, y);
 }
 
 qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha, qg_surrogate s,
                                      qg_array *dx, float *grad_alpha)
 {
     const char *op     = "pact_quantizer_gradient";
+    double      sum[1][QG_FORM_SUMS];
     qg_status   status = check_pact(op, k, alpha);
-    if (!status) status = qg__check_backward(op, x, dy, dx);
-    if (status) return status;
-    const qg_constants all = pact_constants(k, alpha);
-    const qg_binding   b   = { .q = { .scheme = &qg__pact_scheme } };
-    double             sum[1][QG_FORM_SUMS];
-    qg__zero(dx);
-    qg__form_gradient(&b, s, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
-    if (grad_alpha) *grad_alpha = (float)sum[0][0];
-    return QG_OK;
+    if (!status) status = qg__form_operator_gradient(op, &qg__pact_scheme, pact_constants(k, alpha), s, x, dy, dx, sum);
+    if (!status && grad_alpha) *grad_alpha = (float)sum[0][0];
+    return status;
 }
 
 /* --- linear mid tread half -------------------------------------------------------------------- */
@@ -107,25 +89,16 @@ static qg_constants linear_constants(int bit, float max_value)
 
 qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value, qg_array *y)
 {
-    const char *op = "linear_mid_tread_half_quantizer";
-    qg_status   s  = check_linear(op, bit, max_value);
-    if (!s) s = qg__check_forward(op, x, y);
-    if (s) return s;
-    const qg_constants k = linear_constants(bit, max_value);
-    qg__form_values(&qg_linear_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
-    return QG_OK;
+    const char     *op = "linear_mid_tread_half_quantizer";
+    const qg_status s  = check_linear(op, bit, max_value);
+    return s ? s : qg__form_operator(op, &qg__linear_scheme, linear_constants(bit, max_value), x, y);
 }
 
 qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
                                                       float max_value, qg_surrogate s, qg_array *dx)
 {
-    const char *op     = "linear_mid_tread_half_quantizer_gradient";
-    qg_status   status = check_linear(op, bit, max_value);
-    if (!status) status = qg__check_backward(op, x, dy, dx);
+    const char     *op     = "linear_mid_tread_half_quantizer_gradient";
+    const qg_status status = check_linear(op, bit, max_value);
     if (status) return status;
-    const qg_constants k = linear_constants(bit, max_value);
-    const qg_binding   b = { .q = { .scheme = &qg__linear_scheme } };
-    qg__zero(dx);
-    qg__form_gradient(&b, s, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
-    return QG_OK;
+    return qg__form_operator_gradient(op, &qg__linear_scheme, linear_constants(bit, max_value), s, x, dy, dx, NULL);
 }

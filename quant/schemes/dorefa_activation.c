@@ -15,12 +15,10 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits);
+    qg_levels u = qg__levels_to(q, 1.0f);
+    u.variant   = (float)q.arg[TIES_UP];
     (void)x, (void)learned;
-    return (qg_constants){ .uniform = { .hi      = 1.0f,
-                                        .steps   = steps,
-                                        .step    = steps > 0.0f ? 1.0f / steps : 0.0f,
-                                        .variant = (float)q.arg[TIES_UP] } };
+    return (qg_constants){ .uniform = u };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)

@@ -15,6 +15,13 @@ extern const qg_scheme qg__fake_quant_scheme, qg__lsq_scheme, qg__pact_scheme, q
                        qg__qdq_scheme;
 extern const qg_scheme qg__dorefa_gradient_scheme, qg__stochastic_gradient_scheme;
 
+/* 2^bits levels from 0 to hi, or without rounding. */
+static inline qg_levels qg__levels_to(qg_quant q, float hi)
+{
+    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits);
+    return (qg_levels){ .hi = hi, .steps = steps, .step = steps > 0.0f ? hi / steps : 0.0f };
+}
+
 /* threshold mean|w| */
 float qg__twn_delta(qg_span w, float threshold);
 

@@ -15,9 +15,8 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits), max = (float)q.arg[MAX_VALUE];
     (void)x, (void)learned;
-    return (qg_constants){ .uniform = { .hi = max, .steps = steps, .step = steps > 0.0f ? max / steps : 0.0f } };
+    return (qg_constants){ .uniform = qg__levels_to(q, (float)q.arg[MAX_VALUE]) };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)

@@ -17,10 +17,8 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    const float steps = q.bits == QG_FLOAT_BITS ? 0.0f : qg__steps(q.bits), alpha = learned[0];
     (void)x;
-    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f },
-                           .gain    = { 1.0f } };
+    return (qg_constants){ .uniform = qg__levels_to(q, learned[0]), .gain = { 1.0f } };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
