@@ -8,12 +8,9 @@
 #include "layers/evaluate.h"
 #include "layers/integer.h"
 
-/* As declared, 0 where that stands for a default. */
 typedef struct conv2d {
-    qg_product product;
-    int        out, kernel, kernel_w, stride, pad, groups;
-    bool       same;
-    float      pad_value;
+    qg_product     product;
+    qg_conv2d_spec spec;            /* as declared; its quantizers and no_bias are the product's */
 } conv2d;
 
 typedef struct dense {
@@ -124,7 +121,6 @@ static qg_var *slotted_product(const qg_step *s, qg_tape *t, multiply product, q
  * records in its place. */
 typedef struct product_ops {
     multiply      product;
-    qg_var     *(*in_integers)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool *taken);     /* or NULL */
     qg_shape    (*shape)(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w);
     const qg_op   evaluated;
 } product_ops;
@@ -155,16 +151,27 @@ static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 static qg_var *biased(const qg_product *p, qg_tape *t, qg_var *y) { return p->bias ? qg_bias(t, y, bias(p, t)) : y; }
 
 /* The result y of a product, scaled by the input quantizer, plus the bias. */
-static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
+static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_var *y)
 {
-    const qg_quant q = p->input_slot.q;
+    const qg_quant     q       = p->input_slot.q;
+    const qg_shape     w       = p->weight->shape;
+    const qg_conv_spec c       = p->conv;
+    const qg_windows   windows = { w.h, w.w, c.stride, c.pad_h, c.pad_w };
     if (!x || !y) return NULL;
     return biased(p, t, q.scheme->scale_output(t, q, x, windows, y));
 }
 
+/* Whether the product also sums its results per channel, for the batch statistics of the batch norm
+ * after it. */
+static bool sums_results(const qg_step *s, const qg_tape *t)
+{
+    const qg_product *p = (const qg_product *)s->layer;
+    if (!p->batchnorm || s->norm || scales_output(p, t)) return false;
+    return !qg__batchnorm_spec(p->batchnorm, t).frozen;
+}
+
 /* The product in QG_EVAL, folded and scaled or not (layers/evaluate.h).  q: x quantized. */
-static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const product_ops *k,
-                         qg_windows windows)
+static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const product_ops *k)
 {
     const qg_product *p = (const qg_product *)s->layer;
     const qg_var     *w = qg_parameter(t, p->weight);
@@ -172,28 +179,28 @@ static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, con
     if (!shape.n) return NULL;
     qg_var *y = qg__evaluate(s, t, q, &k->evaluated, shape);
     if (!p->input_slot.q.scheme || !p->input_slot.q.scheme->scale_output) return y;
-    return scales_output(p, t) ? scaled(p, t, x, windows, y) : biased(p, t, y);
+    return scales_output(p, t) ? scaled(p, t, x, y) : biased(p, t, y);
 }
 
 /* Runs a product, where Q quantizes the input, the weight, or the gradient on its way back:
  *
  *     y = Q(x) Q(w)^T + b,   dL/dy replaced by Q(dL/dy)
- *
- * windows: the parts of x that the results read. */
-static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k, qg_windows windows)
+ */
+static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k)
 {
     const qg_product *p = (const qg_product *)s->layer;
     qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x);
     const multiply    product = k->product;
-    if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k, windows);
+    if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k);
     if (s->norm) return folded(s, t, q, product);
-    if (k->in_integers && qg__trains_in_integers(p)) {
+    if (qg__trains_in_integers(p)) {
         bool    taken;
-        qg_var *w = quantized_weight(p, t), *b = bias(p, t), *y = k->in_integers(s, t, q, w, b, &taken);
+        qg_var *w = quantized_weight(p, t), *b = bias(p, t);
+        qg_var *y = qg__integer_conv2d(s, t, q, w, b, sums_results(s, t), &taken);
         return taken ? y : slotted_product(s, t, product, q, w, b);
     }
     if (!scales_output(p, t)) return slotted_product(s, t, product, q, quantized_weight(p, t), bias(p, t));
-    qg_var *y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
+    qg_var *y = scaled(p, t, x, product(s, t, q, quantized_weight(p, t), NULL));
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
@@ -237,6 +244,15 @@ static qg_slot *product_slot(qg_layer *l, qg_role role)
     return role == QG_WEIGHT ? &p->weight_slot : role == QG_INPUT ? &p->input_slot : &p->gradient_slot;
 }
 
+static qg_layer *set_common(qg_product *p, bool no_bias, qg_quant weight, qg_quant input, qg_quant gradient)
+{
+    p->no_bias         = no_bias;
+    p->weight_slot.q   = weight;
+    p->input_slot.q    = input;
+    p->gradient_slot.q = gradient;
+    return &p->layer;
+}
+
 /* --- conv2d ------------------------------------------------------------------------------- */
 
 static const qg_key conv2d_keys[] = {
@@ -252,14 +268,14 @@ static const qg_key conv2d_keys[] = {
     { .name = NULL }
 };
 static const qg_field conv2d_fields[] = {
-    { QG_FIELD_INT, offsetof(conv2d, out) },
-    { QG_FIELD_INT, offsetof(conv2d, kernel) },
-    { QG_FIELD_INT, offsetof(conv2d, kernel_w) },
-    { QG_FIELD_INT, offsetof(conv2d, stride) },
-    { QG_FIELD_INT, offsetof(conv2d, pad) },
-    { QG_FIELD_BOOL, offsetof(conv2d, same) },
-    { QG_FIELD_INT, offsetof(conv2d, groups) },
-    { QG_FIELD_FLOAT, offsetof(conv2d, pad_value) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.out) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.kernel) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.kernel_w) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.stride) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.pad) },
+    { QG_FIELD_BOOL, offsetof(conv2d, spec.same) },
+    { QG_FIELD_INT, offsetof(conv2d, spec.groups) },
+    { QG_FIELD_FLOAT, offsetof(conv2d, spec.pad_value) },
     { QG_FIELD_BOOL, offsetof(conv2d, product.no_bias) },
 };
 
@@ -277,18 +293,17 @@ static int same_padding(int extent, int kernel, int stride)
     return kernel > extent - last ? kernel - (extent - last) : 0;
 }
 
-static qg_status check_numbers(const conv2d *c)
+static qg_status check_numbers(const char *name, qg_conv2d_spec s)
 {
-    const char *name = c->product.layer.name;
-    if (c->out < 1 || c->kernel < 1 || c->kernel_w < 1 || c->stride < 1 || c->pad < 0)
+    if (s.out < 1 || s.kernel < 1 || s.kernel_w < 1 || s.stride < 1 || s.pad < 0)
         return qg_fail(QG_EARG,
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
-                       name, c->out, c->kernel, c->kernel_w, c->stride, c->pad);
-    if (!isfinite(c->pad_value))
-        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", name, (double)c->pad_value);
-    if (c->pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", name, c->pad, MOST_PAD);
-    if (c->same && c->pad)
-        return qg_fail(QG_EARG, "%s: pad is %d, but same chooses the padding; set only one", name, c->pad);
+                       name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
+    if (!isfinite(s.pad_value))
+        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", name, (double)s.pad_value);
+    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", name, s.pad, MOST_PAD);
+    if (s.same && s.pad)
+        return qg_fail(QG_EARG, "%s: pad is %d, but same chooses the padding; set only one", name, s.pad);
     return QG_OK;
 }
 
@@ -309,12 +324,13 @@ static qg_status check_groups(const conv2d *c, int groups, int out)
 
 static qg_status conv2d_build(qg_layer *l)
 {
-    conv2d    *c = (conv2d *)l, s = *c;
+    conv2d        *c = (conv2d *)l;
+    qg_conv2d_spec s = c->spec;
     const bool depthwise = s.groups == QG_DEPTHWISE;
     if (depthwise && s.out == 0) s.out = l->in.c;
     if (s.kernel_w == 0) s.kernel_w = s.kernel;
     const int groups = depthwise ? l->in.c : s.groups;
-    qg_status status = check_numbers(&s);
+    qg_status status = check_numbers(l->name, s);
     if (!status) status = check_groups(c, groups, s.out);
     if (status) return status;
     const int down   = s.same ? same_padding(l->in.h, s.kernel, s.stride) : 2 * s.pad;
@@ -345,24 +361,10 @@ static void conv2d_start(qg_layer *l, uint64_t key)
     start(&c->product, key, conv2d_fan_out(c, c->product.weight->shape));
 }
 
-/* Whether the product also sums its results per channel, for the batch statistics of the batch norm
- * after it. */
-static bool sums_results(const qg_step *s, const qg_tape *t)
-{
-    const qg_product *p = (const qg_product *)s->layer;
-    if (!p->batchnorm || s->norm || scales_output(p, t)) return false;
-    return !qg__batchnorm_spec(p->batchnorm, t).frozen;
-}
-
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     const qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
     return (sums_results(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
-}
-
-static qg_var *convolve_in_integers(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool *taken)
-{
-    return qg__integer_conv2d(s, t, x, w, b, sums_results(s, t), taken);
 }
 
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
@@ -370,25 +372,22 @@ static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const q
     return qg__conv2d_shape(t, x, w, NULL, ((const qg_product *)s->layer)->conv);
 }
 
-static const product_ops convolution = { convolve, convolve_in_integers, convolved, { .name = "conv2d" } };
+static const product_ops convolution = { convolve, convolved, { .name = "conv2d" } };
 
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const qg_product  *p = (const qg_product *)s->layer;
-    const qg_shape     w = p->weight->shape;
-    const qg_conv_spec c = p->conv;
-    return run(s, t, x, &convolution, (qg_windows){ w.h, w.w, c.stride, c.pad_h, c.pad_w });
+    return run(s, t, x, &convolution);
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
 {
-    const conv2d *c = (const conv2d *)l;
-    int at = snprintf(text, bytes, "%dx%d", c->kernel, c->kernel_w ? c->kernel_w : c->kernel);
-    if (c->stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", c->stride);
-    if (c->pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", c->pad);
-    if (c->same) at += snprintf(text + at, bytes - (size_t)at, " same");
-    const int groups = c->product.conv.groups;
+    const qg_conv2d_spec s = ((const conv2d *)l)->spec;
+    int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w ? s.kernel_w : s.kernel);
+    if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
+    if (s.pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
+    if (s.same) at += snprintf(text + at, bytes - (size_t)at, " same");
+    const int groups = ((const conv2d *)l)->product.conv.groups;
     if (groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", groups);
 }
 
@@ -408,19 +407,11 @@ qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
     conv2d *c = qg_net_append(net, &qg__conv2d_type, spec.after, "conv", spec.name);
     if (!c) return NULL;
-    c->out                     = spec.out;
-    c->kernel                  = spec.kernel;
-    c->kernel_w                = spec.kernel_w == spec.kernel ? 0 : spec.kernel_w;
-    c->stride                  = spec.stride ? spec.stride : 1;
-    c->pad                     = spec.pad;
-    c->same                    = spec.same;
-    c->groups                  = spec.groups ? spec.groups : 1;
-    c->pad_value               = spec.pad_value;
-    c->product.no_bias         = spec.no_bias;
-    c->product.weight_slot.q   = spec.weight;
-    c->product.input_slot.q    = spec.input;
-    c->product.gradient_slot.q = spec.gradient;
-    return &c->product.layer;
+    c->spec = spec;
+    if (spec.kernel_w == spec.kernel) c->spec.kernel_w = 0;
+    if (spec.stride == 0) c->spec.stride = 1;
+    if (spec.groups == 0) c->spec.groups = 1;
+    return set_common(&c->product, spec.no_bias, spec.weight, spec.input, spec.gradient);
 }
 
 /* --- dense -------------------------------------------------------------------------------- */
@@ -462,13 +453,12 @@ static qg_shape connected(const qg_step *s, qg_tape *t, const qg_var *x, const q
     return qg__dense_shape(t, x, w, NULL);
 }
 
-static const product_ops connection = { connect, NULL, connected, { .name = "dense" } };
+static const product_ops connection = { connect, connected, { .name = "dense" } };
 
 static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const qg_shape in = s->layer->in;
-    return run(s, t, x, &connection, (qg_windows){ in.h, in.w, 1, 0, 0 });
+    return run(s, t, x, &connection);
 }
 
 const qg_layer_type qg__dense_type = { .name = "dense",
@@ -486,12 +476,8 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {
     dense *d = qg_net_append(net, &qg__dense_type, spec.after, "fc", spec.name);
     if (!d) return NULL;
-    d->out                     = spec.out;
-    d->product.no_bias         = spec.no_bias;
-    d->product.weight_slot.q   = spec.weight;
-    d->product.input_slot.q    = spec.input;
-    d->product.gradient_slot.q = spec.gradient;
-    return &d->product.layer;
+    d->out = spec.out;
+    return set_common(&d->product, spec.no_bias, spec.weight, spec.input, spec.gradient);
 }
 
 /* If the window covers the whole input, x gets the h, w and c of the weight: a dense layer reads
