@@ -4,8 +4,6 @@
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "layers/export/export.h"
-#include "layers/export/graph.h"
 #include "layers/integer.h"
 
 enum { FLOAT_BITS = 32 };
@@ -24,12 +22,6 @@ static size_t weights(qg_layer *l)
 }
 
 /* --- bytes -------------------------------------------------------------------------------- */
-
-size_t qg_layer_packed_bytes(qg_layer *l)
-{
-    const qg_product *p = qg_layer_product(l);
-    return p ? qg__record_product_bytes(p) : 0;
-}
 
 static bool is_quantizers(qg_layer *l, const qg_param *p)
 {
@@ -76,12 +68,6 @@ size_t qg_net_float_bytes(const qg_net *net)
     size_t bytes = other_bytes(net);
     for (int i = 0; i < net->layers; i++) bytes += weights(net->layer[i]) * sizeof(float);
     return bytes;
-}
-
-size_t qg_net_packed_bytes(const qg_net *net)
-{
-    size_t bytes = 0;
-    return qg__export_packed_size(net, (qg_export_spec){ 0 }, &bytes) ? 0 : bytes;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */

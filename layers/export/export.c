@@ -8,10 +8,10 @@
 #include "core/io/utf8.h"
 #include "layers/plan.h"
 
-static qg_status check_spec(const qg_net *net, qg_export_spec spec, bool sizes_only)
+static qg_status check_spec(const qg_net *net, qg_export_spec spec)
 {
     const long long c = net->spec.channels, row = c * net->spec.height * net->spec.width;
-    if (!sizes_only && !spec.numbers && !spec.floats_only)
+    if (!spec.numbers && !spec.floats_only)
         return qg_fail(QG_EARG, "export: the spec does not say how images of bytes are normalised: set .numbers, .mean and "
                        ".deviation, which qg_preprocess_numbers gives, or .floats_only");
     if (spec.numbers && spec.floats_only)
@@ -34,21 +34,6 @@ static qg_status check_spec(const qg_net *net, qg_export_spec spec, bool sizes_o
     return QG_OK;
 }
 
-static qg_status records_of(const qg_net *net, qg_export_spec spec, bool sizes_only, qg__records *s)
-{
-    const qg_status status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
-    return status ? status : check_spec(net, spec, sizes_only);
-}
-
-qg_status qg__export_packed_size(const qg_net *net, qg_export_spec spec, size_t *bytes)
-{
-    qg__records     s;
-    const qg_status status = records_of(net, spec, true, &s);
-    if (!status) *bytes = qg__packed_size(net, &s, spec);
-    qg__records_free(&s);
-    return status;
-}
-
 static qg__writer *const writers[] = {
     [QG_EXPORT_PACKED] = qg__write_packed, [QG_EXPORT_ONNX] = qg__write_onnx, [QG_EXPORT_C] = qg__write_c
 };
@@ -59,7 +44,8 @@ qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char 
 {
     if ((unsigned)spec.format >= FORMATS) return qg_fail(QG_EARG, "export: there is no format %d", (int)spec.format);
     qg__records s;
-    qg_status   status = records_of(net, spec, false, &s);
+    qg_status   status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, false, &s);
+    if (!status) status = check_spec(net, spec);
     if (!status) status = writers[spec.format](net, &s, spec, file, bytes);
     qg__records_free(&s);
     return status;

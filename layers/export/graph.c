@@ -71,23 +71,17 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
 {
     char              name[QG_SPELLING_BYTES];
     const qg_code_set set = qg__code_set_of(slot->q);
+    const char       *what = "the scale of its input";
+    const char       *why  = " depends on the images of a batch, which an exported net cannot express";
     qg_scheme_spelling(slot->q.scheme, QG_INPUT, name, sizeof name);
     if (slot->q.per_channel)
-        return qg_fail(
-            QG_EARG,
-            "%s: its input has a scale per channel (%s), which an exported net cannot express",
-            l->name, name);
-    if (set.count > QG__MOST_CODES)
-        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but an exported net at most %d",
-                       l->name, set.count, name, QG__MOST_CODES);
-    if (!qg_has_codes(slot->q))
-        return qg_fail(
-            QG_EARG, "%s: the quantizer of its input (%s) has no codes, which an exported net needs",
-            l->name, name);
-    return qg_fail(QG_EARG,
-                   "%s: the scale of its input (%s) depends on the images of a batch, which an "
-                   "exported net cannot express",
-                   l->name, name);
+        what = "its input has a scale per channel", why = ", which an exported net cannot express";
+    else if (set.count > QG__MOST_CODES)
+        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but an exported net at most %d", l->name, set.count, name,
+                       QG__MOST_CODES);
+    else if (!qg_has_codes(slot->q))
+        what = "the quantizer of its input", why = " has no codes, which an exported net needs";
+    return qg_fail(QG_EARG, "%s: %s (%s)%s", l->name, what, name, why);
 }
 
 /* l: the layer that reads it. */
@@ -615,9 +609,11 @@ qg_status qg__records_of(const qg_net *net, uint64_t step, bool sizes_only, qg__
     return build(&g);
 }
 
-size_t qg__record_product_bytes(const qg_product *p)
+size_t qg_layer_packed_bytes(qg_layer *l)
 {
-    qg__evaluation e = { .x_scale = 1.0f };
+    const qg_product *p = qg_layer_product(l);
+    qg__evaluation    e = { .x_scale = 1.0f };
+    if (!p) return 0;
     qg__evaluation_shape(p, &e.p);
     const qg__packed_step r = record_of(&e, 0);
     return qg__row_bytes(&r) * (size_t)r.oc + qg__step_floats(&r) * sizeof(float);

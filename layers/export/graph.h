@@ -49,11 +49,4 @@ QG_MUST_CHECK
 qg_status qg__records_of(const qg_net *net, uint64_t step, bool sizes_only, qg__records *records);
 void      qg__records_free(qg__records *records);
 
-/* The bytes of the file that qg_export writes with this spec; fails as qg__records_of with sizes_only. */
-QG_MUST_CHECK
-qg_status qg__export_packed_size(const qg_net *net, qg_export_spec spec, size_t *bytes);
-
-/* Of the weight of a product, with its factors and offsets. */
-size_t    qg__record_product_bytes(const qg_product *p);
-
 #endif

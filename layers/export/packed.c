@@ -20,7 +20,7 @@ static size_t text_bytes(const qg__records *s, qg_export_spec spec)
 /* As the file has them, which knows no single number for all channels. */
 static int numbers_of(const qg_net *net, qg_export_spec spec) { return spec.numbers == 1 ? net->spec.channels : spec.numbers; }
 
-size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec spec)
+static size_t size_of(const qg_net *net, const qg__records *s, qg_export_spec spec)
 {
     size_t floats = 2 * (size_t)numbers_of(net, spec), rows = 0;
     for (int i = 0; i < s->count; i++) {
@@ -29,6 +29,15 @@ size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec s
         rows += qg__row_bytes(r) * (size_t)r->oc;
     }
     return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
+}
+
+size_t qg_net_packed_bytes(const qg_net *net)
+{
+    qg__records     s;
+    const qg_status status = qg__records_of(net, UINT64_MAX, true, &s);
+    const size_t    bytes  = status ? 0 : size_of(net, &s, (qg_export_spec){ 0 });
+    qg__records_free(&s);
+    return bytes;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -122,7 +131,7 @@ static void put_file(cursor file, const qg_net *net, qg_export_spec spec, const 
 qg_status qg__write_packed(const qg_net *net, const qg__records *s, qg_export_spec spec, unsigned char **file,
                            size_t *bytes)
 {
-    const size_t n = qg__packed_size(net, s, spec);
+    const size_t n = size_of(net, s, spec);
     *file          = malloc(n);
     if (!*file) return qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
     put_file(*file, net, spec, s, *bytes = n);

@@ -15,7 +15,4 @@ qg__writer qg__write_packed, qg__write_onnx, qg__write_c;
 /* n codes of a row of weights, of qg__row_bytes, as packed files have them. */
 void   qg__pack_row(unsigned char *to, const qg__packed_step *r, size_t n, const float *w);
 
-/* Bytes of a packed file. */
-size_t qg__packed_size(const qg_net *net, const qg__records *s, qg_export_spec spec);
-
 #endif

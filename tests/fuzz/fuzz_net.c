@@ -280,13 +280,12 @@ static void describe(const job *j)
 static uint64_t run_packed(const job *j, const batch *b)
 {
     unsigned char  *file = NULL;
-    size_t          bytes, declared, memory;
+    size_t          bytes, memory;
     const qg_infer *net;
     if (!fuzz_ok(qg_export_bytes(j->net.net, (qg_export_spec){ .step = STEPS, .floats_only = true },
                                         &file, &bytes)))
         return 0;
-    MUST(!qg__export_packed_size(j->net.net, (qg_export_spec){ .step = STEPS }, &declared) &&
-         declared == bytes);
+    MUST(qg_net_packed_bytes(j->net.net) == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
     void *at = aligned_alloc(64, memory);
     MUST(at && qg_infer_load(file, bytes, at, memory, &net) == QG_INFER_OK);
