@@ -1,6 +1,3 @@
-/* The plan of a net.  A batch norm takes in the layers after it (sum, relu, pooling, quantizer),
- * which then run in the same pass over memory; with .fold_batchnorm, a product takes in the batch
- * norm after it. */
 #include "layers/plan.h"
 
 /* The only layer that reads l; NULL if there are others, which would see the folded result. */

@@ -1,7 +1,5 @@
-/* quant/surrogate.h — the sign function of all schemes, and the surrogates that replace slopes of 0.
- *
- * A quantizer is a pair: q(x) is computed in the forward pass, and the surrogate s(x) is differentiated in the
- * backward pass.  Each scheme has the surrogate of its source; the caller may choose another one.
+/* quant/surrogate.h — the sign function of all schemes, and the surrogates that replace slopes of 0 (quant/quant.h).
+ * Each scheme has the surrogate of its source; the caller may choose another one.
  */
 #ifndef QG_SURROGATE_H
 #define QG_SURROGATE_H

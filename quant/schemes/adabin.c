@@ -1,9 +1,4 @@
-/* Two levels around the mean of a filter: AdaBin.                            [Tu 2022, arXiv:2208.08084]
- *
- *     z    = (w - m) / d                      mean and deviation of the filter
- *     q(w) = m + d sign(z)
- *     s(w) = m + d k tanh(t z)                m and d are differentiated; t grows over the training
- */
+/* Two levels around the mean of a filter: AdaBin. */
 #include <float.h>
 #include <math.h>
 

@@ -1,7 +1,4 @@
-/* AdaBin's inputs: two learned levels, with u = (x - b) / a and a surrogate S of the sign.
- *
- *     dx = dy S'(u),   da = sum of dy sign(u) - u dx,   db = sum of dy - dx
- */
+/* AdaBin's inputs: two learned levels. */
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +15,7 @@ static void forward(const qg_activation *f, size_t n, const float *x, float *y)
     for (size_t i = 0; i < n; i++) y[i] = x[i] >= b ? high : low;
 }
 
+/* dx = dy S'(u),   da = sum of dy sign(u) - u dx,   db = sum of dy - dx */
 static void backward(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx, double *dk)
 {
     for (size_t at = 0; at < n; at += QG_CHUNK) {

@@ -1,10 +1,4 @@
-/* Signs of standardised weights: IR-Net.                                     [Qin 2020, arXiv:1909.10788]
- *
- *     z    = (w - m) / d                      mean and deviation of the filter, both differentiated
- *     a    = 2^round(log2 mean|z|)            a constant
- *     q(w) = a sign(z)
- *     s(w) = a k tanh(t z)                    t grows over the training
- */
+/* Signs of standardised weights: IR-Net. */
 #include <float.h>
 #include <math.h>
 

@@ -1,12 +1,4 @@
-/* Signs of standardised weights that are clipped at a quantile: ReCU.        [Xu 2021, arXiv:2103.12369]
- *
- *     z    = (w - m) / d                      mean and deviation of the filter
- *     Q    = -mean|z| ln(2 - 2 tau)           a constant; tau grows over the training
- *     q(w) = a sign(z)                        a = r / sqrt n, r is learned
- *     s(w) = a b clip(z, -Q, Q)               m and d are differentiated, b = sqrt 8
- *
- * Q is the quantile tau of a Laplace distribution.  The clip changes no sign, only the gradient.
- */
+/* Signs of standardised weights that are clipped at a quantile: ReCU.  The clip changes no sign, only the gradient. */
 #include <math.h>
 
 #include "core/kernels/functions.h"
