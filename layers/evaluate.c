@@ -54,18 +54,9 @@ qg_status qg__slot_codes(const qg_slot *slot, uint64_t step, qg__codes *codes, f
     *scale = 1.0f;
     if (!slot || !slot->q.scheme || qg__quant_is_delayed(slot->q, step)) return QG_OK;
     const qg_status s = input_codes(slot, &set, scale);
-    if (!s) *codes = from_set(set);
+    *codes = from_set(set);
     if (!codes->count) *scale = 1.0f;
     return s;
-}
-
-qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale)
-{
-    qg_code_set set;
-    *scale = 1.0f;
-    if (!slot || !slot->q.scheme) return no_codes;
-    (void)input_codes(slot, &set, scale);
-    return from_set(set);
 }
 
 /* passed: the traits of layers after which numbers are still codes. */
@@ -241,11 +232,12 @@ static void take_input(const qg_slot *slot, qg__codes codes, float *scale, qg__p
 
 void qg__evaluation_shape(const qg_product *p, qg__product *shape)
 {
-    const qg_slot *slot  = qg__read_slot(p);
+    const qg_slot *slot = qg__read_slot(p);
+    qg__codes      codes;
     float          scale;
     qg__product_sizes(p, p->layer.in, shape);
     shape->two_sided = takes_weight(p, UINT64_MAX, shape) && is_two_sided(p->weight_slot.q);
-    const qg__codes codes = qg__slot_codes_declared(slot, &scale);
+    (void)qg__slot_codes(slot, UINT64_MAX, &codes, &scale);
     take_input(slot, codes, &scale, shape);
 }
 
@@ -369,7 +361,7 @@ static qg_status evaluation(place at, qg_tape *t, float *memory, qg__evaluation 
     const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, at.step, t, r, e);
     if (s) return s;
     qg__codes x;
-    (void)qg__slot_codes(at.x, at.step, &x, &e->x_scale);       /* floats until they are known */
+    if (qg__slot_codes(at.x, at.step, &x, &e->x_scale)) x = no_codes;       /* floats until they are known */
     take_input(at.x, x, &e->x_scale, &e->p);
     set_scales(at, r, e);
     return QG_OK;

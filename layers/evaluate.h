@@ -31,13 +31,10 @@ const qg_slot *qg__read_slot(const qg_product *p);
 const qg_slot *qg__read_slot_in_training(const qg_product *p);      /* where dropout scales what it passes */
 
 /* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer
- * (slot may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, with more
- * than 256 codes, or if it fails.  x = scale * code up to roundings; 1 for floats.  Fails with what the quantizer reports, as
- * QG_ESTATE if nothing has been seen yet. */
+ * (slot may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, or with
+ * more than 256 codes.  x = scale * code up to roundings; 1 for floats.  Fails with what the quantizer reports: if nothing has
+ * been seen yet, with QG_ESTATE, and the codes are those that the arguments declare. */
 qg_status qg__slot_codes(const qg_slot *slot, uint64_t step, qg__codes *codes, float *scale);
-
-/* The same as far as the arguments say, if nothing has been seen yet, and at any step. */
-qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale);
 
 /* What a product computes in QG_EVAL at this step of training. */
 typedef struct qg__evaluation {

@@ -1,4 +1,4 @@
-#include "layers/export/c_parts.h"
+#include "layers/export/c_program.h"
 
 #define MAX_POOL \
     "static void max_pool$n(const layer *l, const $x *x, $x *y)\n" \

@@ -5,7 +5,6 @@
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "layers/export/c_parts.h"
 #include "layers/export/c_program.h"
 #include "layers/plan.h"
 

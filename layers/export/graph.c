@@ -88,7 +88,6 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
 static qg_status find_use(const qg_graph *g, const qg_layer *l, quantizer *q)
 {
     const qg_slot *slot = q->slot;
-    qg_status      s = QG_OK;
     if (!slot->q.scheme) return QG_OK;
     if (!g->sizes_only && qg__quant_is_delayed(slot->q, g->step)) {
         q->as = slot->q.scheme->rectifies ? RECTIFIES : PASSES;
@@ -96,12 +95,9 @@ static qg_status find_use(const qg_graph *g, const qg_layer *l, quantizer *q)
     }
     q->as = slot->q.bits == QG_FLOAT_BITS ? CLIPS : ENCODES;
     if (q->as == CLIPS) return QG_OK;
-    if (g->sizes_only) q->codes = qg__slot_codes_declared(slot, &q->scale);
-    else s = qg__slot_codes(slot, g->step, &q->codes, &q->scale);
-    if (q->codes.count) return QG_OK;
-    if (!qg__slot_codes_declared(slot, &q->scale).count) return refuse_quantizer(l, slot);
-    if (s) return qg_fail(s, "%s: its input: %s", l->name, qg_errmsg());
-    return qg_fail(QG_EARG, "%s: the scale of its input is not a positive number", l->name);
+    const qg_status s = qg__slot_codes(slot, g->sizes_only ? UINT64_MAX : g->step, &q->codes, &q->scale);
+    if (!q->codes.count) return refuse_quantizer(l, slot);
+    return s && !g->sizes_only ? qg_fail(s, "%s: its input: %s", l->name, qg_errmsg()) : QG_OK;
 }
 
 static quantizer *take_quantizer(qg_graph *g, const qg_layer *l, const qg_slot *slot)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "layers/export/onnx_model.h"
-#include "layers/export/rounding.h"
 #include "layers/export/writer.h"
 #include "layers/plan.h"
 

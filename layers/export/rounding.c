@@ -1,7 +1,7 @@
-#include "layers/export/rounding.h"
-
 #include <float.h>
 #include <math.h>
+
+#include "layers/export/writer.h"
 
 enum { FEW = 16 };              /* thresholds that are compared faster than one of them is looked up */
 

@@ -230,10 +230,12 @@ static qg_status dropout(parser *p, qg__part *part)
 static const struct word {
     const char   *name;
     qg__part_kind is;
-} words[] = { { "BN", QG__BATCHNORM }, { "HT", QG__HARDTANH }, { "MP", QG__MAXPOOL }, { "AP", QG__AVGPOOL },
-              { "GAP", QG__GLOBAL },   { "AF", QG__AFFINE },   { "R", QG__RELU },     { "D", QG__DROPOUT },
-              { "PR", QG__PRELU },     { "RPR", QG__RPRELU },  { "SG", QG__SIGMOID }, { "TH", QG__TANH },
-              { "DW", QG__CONV },      { "Q", QG__NONLINEARITY }, { "IQ", QG__IMAGE } };
+    const qg_key *keys;         /* of its arguments */
+} words[] = { { "BN", QG__BATCHNORM, norm_keys }, { "PR", QG__PRELU, prelu_keys }, { "RPR", QG__RPRELU, prelu_keys },
+              { "AF", QG__AFFINE, affine_keys },  { "HT", QG__HARDTANH },          { "MP", QG__MAXPOOL },
+              { "AP", QG__AVGPOOL },              { "GAP", QG__GLOBAL },           { "R", QG__RELU },
+              { "D", QG__DROPOUT },               { "SG", QG__SIGMOID },           { "TH", QG__TANH },
+              { "DW", QG__CONV },                 { "Q", QG__NONLINEARITY },       { "IQ", QG__IMAGE } };
 
 static qg_status word(parser *p, qg__part *part)
 {
@@ -245,19 +247,14 @@ static qg_status word(parser *p, qg__part *part)
         if (strlen(words[i].name) != n || strncmp(words[i].name, at, n)) continue;
         part->is = words[i].is;
         p->at += n;
+        if (words[i].keys) return arguments(p, words[i].name, words[i].keys, part->value);
         switch (part->is) {
-        case QG__CONV:      return conv(p, part, at, QG_DEPTHWISE);
-        case QG__BATCHNORM: return arguments(p, "BN", norm_keys, part->value);
-        case QG__PRELU:
-        case QG__RPRELU:    return arguments(p, words[i].name, prelu_keys, part->value);
-        case QG__AFFINE:    return arguments(p, "AF", affine_keys, part->value);
+        case QG__CONV:    return conv(p, part, at, QG_DEPTHWISE);
         case QG__MAXPOOL:
-        case QG__AVGPOOL:   return window(p, part);
-        case QG__DROPOUT:   return dropout(p, part);
-        case QG__IMAGE:
-            return at == p->text ? QG_OK
-                                 : refuse(p, at, "IQ stands only at the beginning of a net");
-        default:            return QG_OK;
+        case QG__AVGPOOL: return window(p, part);
+        case QG__DROPOUT: return dropout(p, part);
+        case QG__IMAGE:   return at == p->text ? QG_OK : refuse(p, at, "IQ stands only at the beginning of a net");
+        default:          return QG_OK;
         }
     }
     if (!*at) return refuse(p, at, "a layer is missing");

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "layers/export/graph.h"
-#include "layers/export/rounding.h"
+#include "layers/export/writer.h"
 #include "layers/plan.h"
 #include "tests/support/coded.h"
 #include "tests/support/nets.h"
