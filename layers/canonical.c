@@ -50,24 +50,18 @@ static const qg_field net_fields[] = {
 static double field(const void *from, qg_field f)
 {
     const void *at = (const char *)from + f.at;
-    switch (f.is) {
-    case QG_FIELD_INT: return *(const int *)at;
-    case QG_FIELD_BOOL: return *(const bool *)at;
-    case QG_FIELD_FLOAT: return (double)*(const float *)at;
-    case QG_FIELD_STEPS: break;
-    }
-    return (double)*(const uint64_t *)at;
+    if (f.is == QG_FIELD_INT) return *(const int *)at;
+    if (f.is == QG_FIELD_BOOL) return *(const bool *)at;
+    return f.is == QG_FIELD_FLOAT ? (double)*(const float *)at : (double)*(const uint64_t *)at;
 }
 
 static void set_field(void *to, qg_field f, double value)
 {
     void *at = (char *)to + f.at;
-    switch (f.is) {
-    case QG_FIELD_INT: *(int *)at = (int)value; break;
-    case QG_FIELD_BOOL: *(bool *)at = value != 0; break;
-    case QG_FIELD_FLOAT: *(float *)at = (float)value; break;
-    case QG_FIELD_STEPS: *(uint64_t *)at = (uint64_t)value; break;
-    }
+    if (f.is == QG_FIELD_INT) *(int *)at = (int)value;
+    else if (f.is == QG_FIELD_BOOL) *(bool *)at = value != 0;
+    else if (f.is == QG_FIELD_FLOAT) *(float *)at = (float)value;
+    else *(uint64_t *)at = (uint64_t)value;
 }
 
 /* "(key=value,..)", or nothing.  QG_EARG: a value is one that no text gives, as -0 or NaN. */

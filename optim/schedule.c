@@ -77,13 +77,10 @@ static double steps_down(const qg_schedule *s, double progress)
 static double annealed(const qg_schedule *s, double progress)
 {
     const double factor = (double)s->factor;
-    switch (s->kind) {
-    case QG_CONSTANT: return 1;
-    case QG_STEP: return steps_down(s, progress);
-    case QG_EXPONENTIAL: return factor == 0 && progress >= 0 ? progress == 0 : qg__pow(factor, progress);
-    case QG_COSINE: return factor + (1 - factor) * 0.5 * (1 + qg__cos_pi(progress));
-    case QG_LINEAR: return factor + (1 - factor) * (1 - progress);
-    }
+    if (s->kind == QG_STEP) return steps_down(s, progress);
+    if (s->kind == QG_EXPONENTIAL) return factor == 0 && progress >= 0 ? progress == 0 : qg__pow(factor, progress);
+    if (s->kind == QG_COSINE) return factor + (1 - factor) * 0.5 * (1 + qg__cos_pi(progress));
+    if (s->kind == QG_LINEAR) return factor + (1 - factor) * (1 - progress);
     return 1;
 }
 

@@ -10,13 +10,11 @@ enum { IDENTITY, CLIP, APPROX_SIGN, SWISH, TANH, ANNEALED_TANH, SURROGATES };
 /* One of QG_SURROGATE_WORDS; arg 0: the usual bound of clip, beta of swish or temperature of tanh. */
 static qg_surrogate surrogate_of(int word, float arg)
 {
-    switch (word) {
-    case IDENTITY: return qg_surrogate_identity();
-    case CLIP: return qg_surrogate_clip(arg > 0 ? arg : 1.0f);
-    case APPROX_SIGN: return qg_surrogate_approx_sign();
-    case SWISH: return qg_surrogate_swish(arg > 0 ? arg : 5.0f);
-    case TANH: return qg_surrogate_tanh(arg > 0 ? arg : 1.0f);
-    }
+    if (word == IDENTITY) return qg_surrogate_identity();
+    if (word == APPROX_SIGN) return qg_surrogate_approx_sign();
+    if (word == CLIP) return qg_surrogate_clip(arg > 0 ? arg : 1.0f);
+    if (word == SWISH) return qg_surrogate_swish(arg > 0 ? arg : 5.0f);
+    if (word == TANH) return qg_surrogate_tanh(arg > 0 ? arg : 1.0f);
     return qg_surrogate_annealed_tanh(0);       /* its steps are set where the length of training is known */
 }
 
@@ -59,25 +57,18 @@ const qg_key *qg_scheme_keys(const qg_scheme *scheme, qg_role role)
 void qg__quant_values(qg_quant q, double value[QG_MAX_KEYS])
 {
     const qg_key *keys     = qg_scheme_keys(q.scheme, qg__quant_role(q));
+    const int     word     = q.surrogate.slope ? qg__surrogate_word(q.surrogate) : -1;
+    const bool    usual    = word < 0 || q.surrogate.arg == surrogate_of(word, 0).arg;
     int           argument = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
-        QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
-        switch (field_of(&keys[i])) {
-        case ARGUMENT: value[i] = q.arg[argument++]; break;
-        case AS: value[i] = q.as_paper; break;
-        case BITS: value[i] = q.bits; break;
-        case PER_CHANNEL: value[i] = q.per_channel; break;
-        case SURROGATE: {
-            const int word = q.surrogate.slope ? qg__surrogate_word(q.surrogate) : -1;
-            value[i]       = word < 0 ? keys[i].fallback : word + words_before(&keys[i]);
-            break;
-        }
-        case SURROGATE_ARG: {
-            const int word = q.surrogate.slope ? qg__surrogate_word(q.surrogate) : -1;
-            value[i]       = word < 0 || q.surrogate.arg == surrogate_of(word, 0).arg ? 0 : (double)q.surrogate.arg;
-            break;
-        }
-        }
+        const field f = field_of(&keys[i]);
+        QG_ASSERT(argument < ARGUMENTS || f != ARGUMENT);
+        if (f == ARGUMENT) value[i] = q.arg[argument++];
+        else if (f == AS) value[i] = q.as_paper;
+        else if (f == BITS) value[i] = q.bits;
+        else if (f == PER_CHANNEL) value[i] = q.per_channel;
+        else if (f == SURROGATE) value[i] = word < 0 ? keys[i].fallback : word + words_before(&keys[i]);
+        else value[i] = usual ? 0 : (double)q.surrogate.arg;
     }
 }
 
@@ -86,21 +77,16 @@ static qg_quant quant_of(const qg_scheme *scheme, qg_role role, const double *va
     const qg_key *keys     = qg_scheme_keys(scheme, role);
     qg_quant      q        = { .scheme = scheme };
     int           argument = 0, word = -1;
-    float         bound = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
-        QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
-        switch (field_of(&keys[i])) {
-        case ARGUMENT: q.arg[argument++] = value[i]; break;
-        case AS: q.as_paper = value[i] != 0; break;
-        case BITS: q.bits = (int)value[i]; break;
-        case PER_CHANNEL: q.per_channel = value[i] != 0; break;
-        case SURROGATE: word = (int)value[i] - words_before(&keys[i]); break;
-        case SURROGATE_ARG:
-            bound = (float)value[i];
-            if (word >= 0 && (bound > 0 || value[i - 1] != keys[i - 1].fallback))
-                q.surrogate = surrogate_of(word, bound);
-            break;
-        }
+        const field f = field_of(&keys[i]);
+        QG_ASSERT(argument < ARGUMENTS || f != ARGUMENT);
+        if (f == ARGUMENT) q.arg[argument++] = value[i];
+        else if (f == AS) q.as_paper = value[i] != 0;
+        else if (f == BITS) q.bits = (int)value[i];
+        else if (f == PER_CHANNEL) q.per_channel = value[i] != 0;
+        else if (f == SURROGATE) word = (int)value[i] - words_before(&keys[i]);
+        else if (word >= 0 && ((float)value[i] > 0 || value[i - 1] != keys[i - 1].fallback))
+            q.surrogate = surrogate_of(word, (float)value[i]);
     }
     return q;
 }

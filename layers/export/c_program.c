@@ -177,19 +177,11 @@ static void find_stages(qg__c_program *p)
 /* Each number of the result depends on nothing of x but the number at the same place, and is not longer. */
 static bool may_replace_x(const qg__packed_step *r)
 {
-    switch ((qg__kind)r->kind) {
-    case QG__AFFINE:
-    case QG__QUANTIZE:
-    case QG__RELU:
-    case QG__CLIP:
-    case QG__SIGMOID:
-    case QG__TANH:
-    case QG__PRELU:
-    case QG__RPRELU: return true;
-    case QG__ADD:
-    case QG__MULTIPLY: return r->x != r->z;
-    default: return false;
-    }
+    static const bool elementwise[QG__KINDS] = {
+        [QG__AFFINE] = true, [QG__QUANTIZE] = true, [QG__RELU] = true,   [QG__CLIP] = true, [QG__SIGMOID] = true,
+        [QG__TANH] = true,   [QG__PRELU] = true,    [QG__RPRELU] = true, [QG__ADD] = true,  [QG__MULTIPLY] = true,
+    };
+    return elementwise[r->kind] && r->x != r->z;
 }
 
 /* Scores, bytes of images and floats of the caller have places of their own. */

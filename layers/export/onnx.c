@@ -431,10 +431,14 @@ static tensor mean_abs(writer *w, tensor x)
 }
 
 /* In double, rounded once. */
-static tensor smooth(writer *w, const char *type, tensor x)
+static tensor smooth(writer *w, tensor x)
 {
-    return cast(w, unary(w, type, cast(w, x, QG__DOUBLE)), QG__FLOAT);
+    const tensor y = unary(w, w->at->r.kind == QG__TANH ? "Tanh" : "Sigmoid", cast(w, x, QG__DOUBLE));
+    return cast(w, y, QG__FLOAT);
 }
+
+static tensor relu(writer *w, tensor x) { return unary(w, "Relu", x); }
+static tensor quantize_record(writer *w, tensor x) { return quantize(w, x, w->at->floats); }
 
 static tensor prelu(writer *w, tensor x)
 {
@@ -488,27 +492,16 @@ static tensor record(writer *w)
 {
     const qg__packed_step *r = &w->at->r;
     const tensor           x = w->value[r->x], z = r->z >= 0 ? w->value[r->z] : "";
-    switch ((qg__kind)r->kind) {
-    case QG__PRODUCT: return product_record(w, x);
-    case QG__AFFINE: return affine(w, x);
-    case QG__QUANTIZE: return quantize(w, x, w->at->floats);
-    case QG__MAXPOOL:
-    case QG__AVGPOOL: return pool(w, x);
-    case QG__RELU: return unary(w, "Relu", x);
-    case QG__CLIP: return clip(w, x);
-    case QG__SIGMOID: return smooth(w, "Sigmoid", x);
-    case QG__TANH: return smooth(w, "Tanh", x);
-    case QG__PRELU:
-    case QG__RPRELU: return prelu(w, x);
-    case QG__ADD: return binary(w, "Add", x, z);
-    case QG__CONCAT: return concat(w, x, z);
-    case QG__SHORTCUT: return shortcut(w, x);
-    case QG__MEAN_ABS: return mean_abs(w, x);
-    case QG__MULTIPLY: return binary(w, "Mul", x, z);
-    case QG__KINDS: break;
-    }
-    w->m.status = qg_fail(QG_EARG, "%s: ONNX files cannot express records of kind %d", w->at->name, r->kind);
-    return "";
+    static tensor (*const writers[QG__KINDS])(writer *, tensor) = {
+        [QG__PRODUCT]  = product_record, [QG__AFFINE]  = affine, [QG__QUANTIZE] = quantize_record,
+        [QG__MAXPOOL]  = pool,           [QG__AVGPOOL] = pool,   [QG__RELU]     = relu,
+        [QG__CLIP]     = clip,           [QG__SIGMOID] = smooth, [QG__TANH]     = smooth,
+        [QG__PRELU]    = prelu,          [QG__RPRELU]  = prelu,  [QG__SHORTCUT] = shortcut,
+        [QG__MEAN_ABS] = mean_abs,
+    };
+    if (writers[r->kind]) return writers[r->kind](w, x);
+    if (r->kind == QG__CONCAT) return concat(w, x, z);
+    return binary(w, r->kind == QG__ADD ? "Add" : "Mul", x, z);
 }
 
 /* --- the model ---------------------------------------------------------------------------------- */

@@ -81,6 +81,8 @@ static qg_quant next_input(const author *a, int i)
 
 /* --- single layers ------------------------------------------------------------------------ */
 
+static bool has_windows(const qg__part *p) { return p->is == QG__CONV || p->is == QG__MAXPOOL || p->is == QG__AVGPOOL; }
+
 /* 0: it is empty or beyond an int, which building the net refuses. */
 static int extent_after(int n, int size, const qg__part *p)
 {
@@ -90,15 +92,10 @@ static int extent_after(int n, int size, const qg__part *p)
 
 static qg_shape shape_after(qg_shape s, const qg__part *p)
 {
-    switch (p->is) {
-    case QG__CONV:
-        return (qg_shape){ 1, extent_after(s.h, p->size, p), extent_after(s.w, p->size_w, p), p->out ? p->out : s.c };
-    case QG__DENSE:   return (qg_shape){ 1, 1, 1, p->out };
-    case QG__MAXPOOL:
-    case QG__AVGPOOL: return (qg_shape){ 1, extent_after(s.h, p->size, p), extent_after(s.w, p->size, p), s.c };
-    case QG__GLOBAL:  return (qg_shape){ 1, 1, 1, s.c };
-    default:          return s;
-    }
+    const int c = p->out ? p->out : s.c;
+    if (p->is == QG__DENSE || p->is == QG__GLOBAL) return (qg_shape){ 1, 1, 1, c };
+    if (!has_windows(p)) return s;
+    return (qg_shape){ 1, extent_after(s.h, p->size, p), extent_after(s.w, p->size_w, p), c };
 }
 
 static qg_layer *product(author *a, int i)
@@ -120,6 +117,14 @@ static qg_layer *batchnorm(author *a, const qg__part *p, qg_layer *after)
     return qg_net_batchnorm_with(a->net, (qg_batchnorm_spec){ .eps = (float)v[QG__EPS], .momentum = (float)v[QG__MOMENTUM],
                                                               .no_scale = v[QG__NO_SCALE] != 0, .no_shift = v[QG__NO_SHIFT] != 0,
                                                               .whole = v[QG__WHOLE] != 0, .after = after });
+}
+
+static qg_layer *norm(author *a, int i) { return batchnorm(a, &a->part[i], NULL); }
+
+static qg_layer *line(author *a, int i)
+{
+    const double *v = a->part[i].value;
+    return qg_net_affine(a->net, (float)v[QG__SCALE], (float)v[QG__SHIFT]);
 }
 
 static qg_pool2d_spec window(const qg__part *p)
@@ -180,40 +185,48 @@ static qg_status check_input(const author *a, int i)
         snprintf(why, sizeof why, "%d groups do not divide the %d channels of its input", p->groups, s.c);
         return qg__net_text_refuse(a->text, p->at, why);
     }
-    const bool windows = p->is == QG__CONV || p->is == QG__MAXPOOL || p->is == QG__AVGPOOL;
-    if (!windows || p->same || s.h < 1 || s.w < 1) return QG_OK;
+    if (!has_windows(p) || p->same || s.h < 1 || s.w < 1) return QG_OK;
     if (s.h + 2LL * p->pad >= p->size && s.w + 2LL * p->pad >= p->size_w) return QG_OK;
     snprintf(why, sizeof why, "a window of %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d", p->size, p->size_w,
              QG_SHAPE_ARGS(s), p->pad);
     return qg__net_text_refuse(a->text, p->at, why);
 }
 
-/* Declares part i, which is not a brace. */
+/* How each part becomes a layer. */
+static const struct {
+    qg_layer *(*of_part)(author *a, int i);
+    qg_layer *(*plain)(qg_net *net);
+    qg_layer *(*pool)(qg_net *net, qg_pool2d_spec spec);
+    qg_layer *(*sloped)(qg_net *net, qg_prelu_spec spec);
+} kinds[] = {
+    [QG__CONV]         = { .of_part = product },
+    [QG__DENSE]        = { .of_part = product },
+    [QG__BATCHNORM]    = { .of_part = norm },
+    [QG__RELU]         = { .of_part = relu },
+    [QG__DROPOUT]      = { .of_part = dropout },
+    [QG__AFFINE]       = { .of_part = line },
+    [QG__NONLINEARITY] = { .of_part = nonlinearity },
+    [QG__SIGMOID]      = { .plain = qg_net_sigmoid },
+    [QG__TANH]         = { .plain = qg_net_tanh },
+    [QG__HARDTANH]     = { .plain = qg_net_hardtanh },
+    [QG__GLOBAL]       = { .plain = qg_net_global_avgpool },
+    [QG__MAXPOOL]      = { .pool = qg_net_maxpool_with },
+    [QG__AVGPOOL]      = { .pool = qg_net_avgpool_with },
+    [QG__PRELU]        = { .sloped = qg_net_prelu },
+    [QG__RPRELU]       = { .sloped = qg_net_rprelu },
+};
+
+/* Declares part i, which is not a brace; IQ is no layer. */
 static qg_status layer(author *a, int i)
 {
     const qg__part *p = &a->part[i];
-    qg_layer       *l = NULL;
+    if (p->is == QG__IMAGE) return QG_OK;
     if (check_input(a, i)) return QG_EARG;
-    switch (p->is) {
-    case QG__CONV:
-    case QG__DENSE:     l = product(a, i); break;
-    case QG__BATCHNORM: l = batchnorm(a, p, NULL); break;
-    case QG__RELU:      l = relu(a, i); break;
-    case QG__PRELU:     l = qg_net_prelu(a->net, slopes(p)); break;
-    case QG__RPRELU:    l = qg_net_rprelu(a->net, slopes(p)); break;
-    case QG__SIGMOID:   l = qg_net_sigmoid(a->net); break;
-    case QG__TANH:      l = qg_net_tanh(a->net); break;
-    case QG__HARDTANH:  l = qg_net_hardtanh(a->net); break;
-    case QG__MAXPOOL:   l = qg_net_maxpool_with(a->net, window(p)); break;
-    case QG__AVGPOOL:   l = qg_net_avgpool_with(a->net, window(p)); break;
-    case QG__GLOBAL:    l = qg_net_global_avgpool(a->net); break;
-    case QG__DROPOUT:   l = dropout(a, i); break;
-    case QG__AFFINE:    l = qg_net_affine(a->net, (float)p->value[QG__SCALE], (float)p->value[QG__SHIFT]); break;
-    case QG__NONLINEARITY: l = nonlinearity(a, i); break;
-    default:            return QG_OK;       /* IQ */
-    }
+    if (kinds[p->is].of_part) a->last = kinds[p->is].of_part(a, i);
+    else if (kinds[p->is].plain) a->last = kinds[p->is].plain(a->net);
+    else if (kinds[p->is].pool) a->last = kinds[p->is].pool(a->net, window(p));
+    else a->last = kinds[p->is].sloped(a->net, slopes(p));
     a->after_q &= p->is == QG__NONLINEARITY;
-    a->last     = l;
     a->shape    = shape_after(a->shape, p);
     return QG_OK;
 }

@@ -15,37 +15,30 @@ typedef struct qg__code_type {
 
 static inline qg__code_type qg__code_type_of(qg_dtype d)
 {
-    switch (d) {
-    case QG_I8: return (qg__code_type){ 8, INT8_MIN, INT8_MAX };
-    case QG_U8: return (qg__code_type){ 8, 0, UINT8_MAX };
-    case QG_I16: return (qg__code_type){ 16, INT16_MIN, INT16_MAX };
-    case QG_U16: return (qg__code_type){ 16, 0, UINT16_MAX };
-    case QG_I32: return (qg__code_type){ 32, INT32_MIN, INT32_MAX };
-    default: return (qg__code_type){ 0, 0, 0 };
-    }
+    static const qg__code_type types[] = { [QG_I8]  = { 8, INT8_MIN, INT8_MAX },
+                                           [QG_U8]  = { 8, 0, UINT8_MAX },
+                                           [QG_I16] = { 16, INT16_MIN, INT16_MAX },
+                                           [QG_U16] = { 16, 0, UINT16_MAX },
+                                           [QG_I32] = { 32, INT32_MIN, INT32_MAX } };
+    return d < sizeof types / sizeof *types ? types[d] : (qg__code_type){ 0 };
 }
 
 static inline int64_t qg__code(const qg_array *a, size_t i)
 {
-    switch (a->dtype) {
-    case QG_I8: return ((const int8_t *)a->data)[i];
-    case QG_U8: return ((const uint8_t *)a->data)[i];
-    case QG_I16: return ((const int16_t *)a->data)[i];
-    case QG_U16: return ((const uint16_t *)a->data)[i];
-    default: return ((const int32_t *)a->data)[i];
-    }
+    if (a->dtype == QG_I8) return ((const int8_t *)a->data)[i];
+    if (a->dtype == QG_U8) return ((const uint8_t *)a->data)[i];
+    if (a->dtype == QG_I16) return ((const int16_t *)a->data)[i];
+    return a->dtype == QG_U16 ? ((const uint16_t *)a->data)[i] : ((const int32_t *)a->data)[i];
 }
 
 /* v is within the type. */
 static inline void qg__set_code(qg_array *a, size_t i, int64_t v)
 {
-    switch (a->dtype) {
-    case QG_I8: ((int8_t *)a->data)[i] = (int8_t)v; break;
-    case QG_U8: ((uint8_t *)a->data)[i] = (uint8_t)v; break;
-    case QG_I16: ((int16_t *)a->data)[i] = (int16_t)v; break;
-    case QG_U16: ((uint16_t *)a->data)[i] = (uint16_t)v; break;
-    default: ((int32_t *)a->data)[i] = (int32_t)v; break;
-    }
+    if (a->dtype == QG_I8) ((int8_t *)a->data)[i] = (int8_t)v;
+    else if (a->dtype == QG_U8) ((uint8_t *)a->data)[i] = (uint8_t)v;
+    else if (a->dtype == QG_I16) ((int16_t *)a->data)[i] = (int16_t)v;
+    else if (a->dtype == QG_U16) ((uint16_t *)a->data)[i] = (uint16_t)v;
+    else ((int32_t *)a->data)[i] = (int32_t)v;
 }
 
 /* Element k of F32 and I32 arrays with one element per slice, or with one for all slices if of rank 0. */

@@ -60,35 +60,25 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
     const qg_xnor_rule rule   = rule_of(q);
     const double       n      = (double)w.n, alpha = (double)k->sign.scale;
     const double       factor = (1.0 - 1.0 / (double)w.inputs) * (rule == QG_XNOR_AUTHORS ? n : 1.0);
-    switch (rule) {
-    case QG_XNOR_EXACT: return (qg_mix){ .through = k->sign.scale, .coupled = (float)(sum[0] / n) };
-    case QG_XNOR_PAPER: return (qg_mix){ .through = k->sign.scale, .direct = (float)(1.0 / n) };
-    case QG_XNOR_AUTHORS:
-    case QG_XNOR_AUTHORS_ADAM:
-        return (qg_mix){ .through = (float)(alpha * factor), .direct = (float)(factor / n) };
-    case QG_XNOR_DEFAULT:
-    case QG_XNOR_IDENTITY: break;
-    }
-    return (qg_mix){ .through = 1.0f };
+    if (rule == QG_XNOR_IDENTITY) return (qg_mix){ .through = 1.0f };
+    if (rule == QG_XNOR_EXACT) return (qg_mix){ .through = k->sign.scale, .coupled = (float)(sum[0] / n) };
+    if (rule == QG_XNOR_PAPER) return (qg_mix){ .through = k->sign.scale, .direct = (float)(1.0 / n) };
+    return (qg_mix){ .through = (float)(alpha * factor), .direct = (float)(factor / n) };
 }
 
 /* The rules as products: of alpha, which is constant, and the surrogate of the sign; by the exact rule also of the sign,
  * which is constant, and alpha.  Without a surrogate s is NaN, so the check fails. */
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
+    const qg_xnor_rule rule   = rule_of(q);
     const qg_surrogate s      = qg__surrogate_or(q.surrogate, own(q));
     const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg__point_mean_abs(q, i, at);
     const double       signs  = s.value ? s.value(s.arg, w) : (double)NAN;
     const double       factor = 1 - 1 / (double)at->shape.c;
-    switch (rule_of(q)) {
-    case QG_XNOR_EXACT: return alpha * signs + qg__point_mean_abs(q, i, to) * copysign(1, at->x[i]);
-    case QG_XNOR_PAPER: return alpha * signs + w / n;
-    case QG_XNOR_AUTHORS: return factor * (alpha * n * signs + w);
-    case QG_XNOR_AUTHORS_ADAM: return factor * (alpha * signs + w / n);
-    case QG_XNOR_DEFAULT:
-    case QG_XNOR_IDENTITY: break;
-    }
-    return signs;
+    if (rule == QG_XNOR_IDENTITY) return signs;
+    if (rule == QG_XNOR_EXACT) return alpha * signs + qg__point_mean_abs(q, i, to) * copysign(1, at->x[i]);
+    if (rule == QG_XNOR_PAPER) return alpha * signs + w / n;
+    return rule == QG_XNOR_AUTHORS ? factor * (alpha * n * signs + w) : factor * (alpha * signs + w / n);
 }
 
 static qg_quant complete(qg_quant q);
