@@ -83,10 +83,7 @@ static const qg_key affine_keys[] = {
     { .name = "shift", .min = -INFINITY, .max = INFINITY },
     { .name = NULL }
 };
-static const qg_field affine_fields[] = {
-    { QG_FIELD_FLOAT, offsetof(affine, a) },
-    { QG_FIELD_FLOAT, offsetof(affine, b) },
-};
+static const size_t affine_fields[] = { offsetof(affine, a), offsetof(affine, b) };
 
 static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -146,7 +143,7 @@ typedef struct dropout {
 } dropout;
 
 static const qg_key   dropout_keys[]   = { { .name = "rate", .max = 1 }, { .name = NULL } };
-static const qg_field dropout_fields[] = { { QG_FIELD_FLOAT, offsetof(dropout, rate) } };
+static const size_t dropout_fields[] = { offsetof(dropout, rate) };
 
 static qg_status build_dropout(qg_layer *l)
 {

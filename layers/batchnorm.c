@@ -12,13 +12,10 @@ static const qg_key keys[] = {
     { .name = "freeze-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
     { .name = NULL }
 };
-static const qg_field fields[] = {
-    { QG_FIELD_FLOAT, offsetof(qg_batchnorm, spec.eps) },
-    { QG_FIELD_FLOAT, offsetof(qg_batchnorm, spec.momentum) },
-    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.no_scale) },
-    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.no_shift) },
-    { QG_FIELD_BOOL, offsetof(qg_batchnorm, spec.whole) },
-    { QG_FIELD_STEPS, offsetof(qg_batchnorm, spec.freeze_after) },
+static const size_t fields[] = {
+    offsetof(qg_batchnorm, spec.eps), offsetof(qg_batchnorm, spec.momentum),
+    offsetof(qg_batchnorm, spec.no_scale), offsetof(qg_batchnorm, spec.no_shift),
+    offsetof(qg_batchnorm, spec.whole), offsetof(qg_batchnorm, spec.freeze_after)
 };
 
 static qg_status build(qg_layer *l)

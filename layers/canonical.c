@@ -35,48 +35,42 @@ static const qg_key net_keys[] = {
     { .name = "initial-weights", .words = "glorot|he" },
     { .name = NULL }
 };
-static const qg_field net_fields[] = {
-    { QG_FIELD_INT, offsetof(qg_net_spec, height) },
-    { QG_FIELD_INT, offsetof(qg_net_spec, width) },
-    { QG_FIELD_INT, offsetof(qg_net_spec, channels) },
-    { QG_FIELD_BOOL, offsetof(qg_net_spec, fold_batchnorm) },
-    { QG_FIELD_STEPS, offsetof(qg_net_spec, freeze_batchnorm_after) },
-    { QG_FIELD_STEPS, offsetof(qg_net_spec, quantize_weights_after) },
-    { QG_FIELD_STEPS, offsetof(qg_net_spec, quantize_inputs_after) },
-    { QG_FIELD_BOOL, offsetof(qg_net_spec, batchnorm_per_rank) },
-    { QG_FIELD_INT, offsetof(qg_net_spec, initial_weights) },
+static const size_t net_fields[] = {
+    offsetof(qg_net_spec, height), offsetof(qg_net_spec, width), offsetof(qg_net_spec, channels),
+    offsetof(qg_net_spec, fold_batchnorm), offsetof(qg_net_spec, freeze_batchnorm_after),
+    offsetof(qg_net_spec, quantize_weights_after), offsetof(qg_net_spec, quantize_inputs_after),
+    offsetof(qg_net_spec, batchnorm_per_rank), offsetof(qg_net_spec, initial_weights)
 };
 
-static double field(const void *from, qg_field f)
+/* In both, at: the field of a key (qg_layer_type.fields). */
+static double field(const qg_key *key, const void *at)
 {
-    const void *at = (const char *)from + f.at;
-    if (f.is == QG_FIELD_INT) return *(const int *)at;
-    if (f.is == QG_FIELD_BOOL) return *(const bool *)at;
-    return f.is == QG_FIELD_FLOAT ? (double)*(const float *)at : (double)*(const uint64_t *)at;
+    if (key->is & QG_KEY_FLAG) return *(const bool *)at;
+    if (!key->words && !(key->is & QG_KEY_WHOLE)) return (double)*(const float *)at;
+    return key->max > INT_MAX ? (double)*(const uint64_t *)at : *(const int *)at;
 }
 
-static void set_field(void *to, qg_field f, double value)
+static void set_field(const qg_key *key, double value, void *at)
 {
-    void *at = (char *)to + f.at;
-    if (f.is == QG_FIELD_INT) *(int *)at = (int)value;
-    else if (f.is == QG_FIELD_BOOL) *(bool *)at = value != 0;
-    else if (f.is == QG_FIELD_FLOAT) *(float *)at = (float)value;
-    else *(uint64_t *)at = (uint64_t)value;
+    if (key->is & QG_KEY_FLAG) *(bool *)at = value != 0;
+    else if (!key->words && !(key->is & QG_KEY_WHOLE)) *(float *)at = (float)value;
+    else if (key->max > INT_MAX) *(uint64_t *)at = (uint64_t)value;
+    else *(int *)at = (int)value;
 }
 
 /* "(key=value,..)", or nothing.  QG_EARG: a value is one that no text gives, as -0 or NaN. */
-static qg_status put_fields(FILE *out, const qg_key *keys, const qg_field *fields, const void *from)
+static qg_status put_fields(FILE *out, const qg_key *keys, const size_t *fields, const void *from)
 {
     const int n = qg_keys_count(keys);
     char      text[LINE_BYTES];
     double    value[QG_MAX_VALUES] = { 0 }, same[QG_MAX_VALUES] = { 0 };
-    for (int i = 0; i < n; i++) value[i] = field(from, fields[i]);
+    for (int i = 0; i < n; i++) value[i] = field(&keys[i], (const char *)from + fields[i]);
     qg_keys_print(NULL, keys, value, text, sizeof text);
     const qg_status s = qg_keys_parse(NULL, *text ? text : NULL, keys, same);
     for (int i = 0; i < n && !s; i++) {
         union { int whole; bool flag; float real; uint64_t steps; } room = { .steps = 0 };
-        set_field(&room, (qg_field){ fields[i].is, 0 }, same[i]);
-        const double kept = field(&room, (qg_field){ fields[i].is, 0 });
+        set_field(&keys[i], same[i], &room);
+        const double kept = field(&keys[i], &room);
         if (memcmp(&kept, &value[i], sizeof kept))
             return qg_fail(QG_EARG, "%s is %g, which has no text", keys[i].name, value[i]);
     }
@@ -84,12 +78,11 @@ static qg_status put_fields(FILE *out, const qg_key *keys, const qg_field *field
     return s;
 }
 
-static qg_status parse_fields(const char *text, const qg_key *keys, const qg_field *fields,
-                              void *to)
+static qg_status parse_fields(const char *text, const qg_key *keys, const size_t *fields, void *to)
 {
     double          value[QG_MAX_VALUES];
     const qg_status s = qg_keys_parse(NULL, text, keys, value);
-    for (int i = 0; i < qg_keys_count(keys) && !s; i++) set_field(to, fields[i], value[i]);
+    for (int i = 0; i < qg_keys_count(keys) && !s; i++) set_field(&keys[i], value[i], (char *)to + fields[i]);
     return s;
 }
 

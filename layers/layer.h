@@ -21,30 +21,18 @@ typedef enum qg_trait {
     QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with */
 } qg_trait;
 
-/* Where the value of a key is in the struct of a layer. */
-typedef enum qg_field_kind {
-    QG_FIELD_INT,
-    QG_FIELD_BOOL,
-    QG_FIELD_FLOAT,
-    QG_FIELD_STEPS                          /* uint64_t */
-} qg_field_kind;
-
-typedef struct qg_field {
-    qg_field_kind is;
-    size_t        at;                       /* offsetof */
-} qg_field;
-
-/* Required are name, size, build, and forward or run. */
+/* Required are name, size, and forward or run. */
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */
     unsigned    traits;                     /* qg_trait, or-ed */
 
-    /* The names, ranges and defaults of what a declaration sets, without names, inputs and
-     * quantizers, as they stand in the text of a net (qg_net_print); and their places.  NULL: a
-     * declaration sets nothing. */
-    const qg_key   *keys;
-    const qg_field *fields;
+    /* The names, ranges and defaults of what a declaration sets, without names, inputs and quantizers, as they
+     * stand in the text of a net (qg_net_print); and where they are in the struct (offsetof): an int if the key
+     * has words or is a whole number, a uint64_t if its max exceeds an int, a bool for a flag, else a float.
+     * NULL: a declaration sets nothing. */
+    const qg_key *keys;
+    const size_t *fields;
 
     /* Checks the declaration, sets l->out, which is l->in, and l->macs, and declares parameters.  qg_net_build
      * calls it once.  NULL: nothing of this. */

@@ -15,11 +15,9 @@ static const qg_key keys[] = {
     { .name = "exclude-pad", .is = QG_KEY_FLAG },
     { .name = NULL }
 };
-static const qg_field fields[] = {
-    { QG_FIELD_INT, offsetof(pool, spec.size) },
-    { QG_FIELD_INT, offsetof(pool, spec.stride) },
-    { QG_FIELD_INT, offsetof(pool, spec.pad) },
-    { QG_FIELD_BOOL, offsetof(pool, spec.exclude_pad) },
+static const size_t fields[] = {
+    offsetof(pool, spec.size), offsetof(pool, spec.stride), offsetof(pool, spec.pad),
+    offsetof(pool, spec.exclude_pad)
 };
 
 static qg_pool_spec spec_of(const qg_layer *l)

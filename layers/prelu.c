@@ -16,10 +16,7 @@ static const qg_key keys[] = {
     { .name = "shared", .is = QG_KEY_FLAG },
     { .name = NULL }
 };
-static const qg_field fields[] = {
-    { QG_FIELD_FLOAT, offsetof(prelu, spec.start) },
-    { QG_FIELD_BOOL, offsetof(prelu, spec.shared) },
-};
+static const size_t fields[] = { offsetof(prelu, spec.start), offsetof(prelu, spec.shared) };
 
 static qg_status build(qg_layer *l)
 {

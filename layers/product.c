@@ -267,16 +267,10 @@ static const qg_key conv2d_keys[] = {
     { .name = "no-bias", .is = QG_KEY_FLAG },
     { .name = NULL }
 };
-static const qg_field conv2d_fields[] = {
-    { QG_FIELD_INT, offsetof(conv2d, spec.out) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.kernel) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.kernel_w) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.stride) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.pad) },
-    { QG_FIELD_BOOL, offsetof(conv2d, spec.same) },
-    { QG_FIELD_INT, offsetof(conv2d, spec.groups) },
-    { QG_FIELD_FLOAT, offsetof(conv2d, spec.pad_value) },
-    { QG_FIELD_BOOL, offsetof(conv2d, product.no_bias) },
+static const size_t conv2d_fields[] = {
+    offsetof(conv2d, spec.out), offsetof(conv2d, spec.kernel), offsetof(conv2d, spec.kernel_w),
+    offsetof(conv2d, spec.stride), offsetof(conv2d, spec.pad), offsetof(conv2d, spec.same),
+    offsetof(conv2d, spec.groups), offsetof(conv2d, spec.pad_value), offsetof(conv2d, product.no_bias)
 };
 
 enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
@@ -421,10 +415,7 @@ static const qg_key dense_keys[] = {
     { .name = "no-bias", .is = QG_KEY_FLAG },
     { .name = NULL }
 };
-static const qg_field dense_fields[] = {
-    { QG_FIELD_INT, offsetof(dense, out) },
-    { QG_FIELD_BOOL, offsetof(dense, product.no_bias) },
-};
+static const size_t dense_fields[] = { offsetof(dense, out), offsetof(dense, product.no_bias) };
 
 static qg_status dense_build(qg_layer *l)
 {

@@ -13,10 +13,7 @@ static const qg_key keys[] = {
     { .name = "channels", .max = INT_MAX, .is = QG_KEY_WHOLE },
     { .name = NULL }
 };
-static const qg_field fields[] = {
-    { QG_FIELD_INT, offsetof(shortcut, stride) },
-    { QG_FIELD_INT, offsetof(shortcut, channels) },
-};
+static const size_t fields[] = { offsetof(shortcut, stride), offsetof(shortcut, channels) };
 
 static qg_status build(qg_layer *l)
 {
