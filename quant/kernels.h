@@ -45,10 +45,9 @@ typedef struct qg__gradient_rounding {
     uint64_t key;
 } qg__gradient_rounding;
 
-/* quant/noise_kernel.c: u[i] = qg_uniform_fast(key, first + i); y[i] = 1 if qg_uniform(key, first + i) is below (x[i] + 1) / 2,
- * else -1; and the above, as values or as bytes: code + most, and 2 code. */
+/* quant/noise_kernel.c: y[i] = 1 if qg_uniform(key, first + i) is below (x[i] + 1) / 2, else -1; and the above, as values or as
+ * bytes: code + most, and 2 code. */
 typedef struct qg__noise_kernels {
-    void (*uniform_fast)(size_t n, uint64_t key, size_t first, float *u);
     void (*stochastic_sign)(size_t n, const float *x, uint64_t key, size_t first, float *y);
     void (*stochastic)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y);
     void (*dorefa)(const qg__gradient_rounding *f, size_t n, const float *x, size_t first, float *y);

@@ -28,7 +28,7 @@ static void stochastic_sign_kernel(size_t n, const float *x, uint64_t key, size_
 
 /* --- gradients ------------------------------------------------------------------------------ */
 
-static void uniform_fast_kernel(size_t n, uint64_t key, size_t first, float *u)
+static void uniform_fast(size_t n, uint64_t key, size_t first, float *u)
 {
     for (size_t i = 0; i < n; i++) u[i] = qg_uniform_fast(key, first + i);
 }
@@ -40,7 +40,7 @@ static void stochastic_codes(const qg__gradient_rounding *f, size_t n, const flo
     float       u[QG_CHUNK];
     for (size_t i = 0; i < n; i++) v[i] = qg_clamp(x[i] / range * most, -most, most);
     if (f->draws) {
-        uniform_fast_kernel(n, f->key, first, u);
+        uniform_fast(n, f->key, first, u);
         for (size_t i = 0; i < n; i++) {
             const float below = qg_floor(v[i]);
             v[i] = below + (u[i] < v[i] - below ? 1.0f : 0.0f);
@@ -55,7 +55,7 @@ static void dorefa_codes(const qg__gradient_rounding *f, size_t n, const float *
     float       u[QG_CHUNK];
     for (size_t i = 0; i < n; i++) v[i] = x[i] / range * 0.5f + 0.5f;
     if (f->draws) {
-        uniform_fast_kernel(n, f->key, first, u);
+        uniform_fast(n, f->key, first, u);
         for (size_t i = 0; i < n; i++) v[i] += (u[i] - 0.5f) * each;
     }
     for (size_t i = 0; i < n; i++) v[i] = qg_round_even(qg_clamp(v[i], 0.0f, 1.0f) * most);
@@ -97,7 +97,6 @@ static void dorefa_bytes_kernel(const qg__gradient_rounding *f, size_t n, const 
 }
 
 const qg__noise_kernels QG_PER_ISA(qg__noise) = {
-    .uniform_fast     = uniform_fast_kernel,
     .stochastic_sign  = stochastic_sign_kernel,
     .stochastic       = stochastic_kernel,
     .dorefa           = dorefa_kernel,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/rng.h"
 #include "quant/operand.h"
 #include "quant/schemes/formulas.h"
 
@@ -96,6 +97,8 @@ qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
     qg_status         s      = check_bits(op, k);
     if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
-    qg__dorefa_noise(key, k, qg_array_count(noise), qg__floats(noise));
+    const float each = 1.0f / qg__steps(k);
+    for (size_t i = 0, n = qg_array_count(noise); i < n; i++)
+        qg__floats(noise)[i] = (qg_uniform_fast(key, i) - 0.5f) * each;
     return QG_OK;
 }

@@ -49,20 +49,6 @@ void qg__dorefa_gradient(qg__dorefa_rows f, size_t rows)
     qg__in_blocks(rows, 1, gradient_rows, &f);
 }
 
-static void noise_block(void *context, size_t at, size_t n)
-{
-    const qg__dorefa_rows *f     = context;
-    const float            each = 1.0f / qg__steps(f->k);
-    QG_KERNELS_OF(f->isa, qg__noise)->uniform_fast(n, *f->key, at, f->y + at);
-    for (size_t i = at; i < at + n; i++) f->y[i] = (f->y[i] - 0.5f) * each;
-}
-
-void qg__dorefa_noise(uint64_t key, int k, size_t n, float *noise)
-{
-    qg__dorefa_rows f = { .y = noise, .k = k, .key = &key, .isa = qg__isa() };
-    qg__in_blocks(n, QG_BLOCK, noise_block, &f);
-}
-
 /* --- on the tape ---------------------------------------------------------------------------- */
 
 enum { NO_NOISE };      /* in arg */

@@ -45,7 +45,6 @@ typedef struct qg__dorefa_rows {
 } qg__dorefa_rows;
 
 void qg__dorefa_gradient(qg__dorefa_rows f, size_t rows);
-void qg__dorefa_noise(uint64_t key, int k, size_t n, float *noise);
 
 /* --- XNOR-Net's map K ------------------------------------------------------------------------- */
 

@@ -93,7 +93,7 @@ static void terms_see_every_element_once(void **state)
 struct results {
     double sum, above, terms, row;
     float  max, tanh[MOST], slopes[7][MOST], signs[MOST], rounded[MOST];
-    float  fast[MOST], levels[MOST], span[2], least[19], most[19];
+    float  levels[MOST], span[2], least[19], most[19];
     uint8_t codes[2][MOST];
     double pixels[50], pairs[2];
     size_t kept;
@@ -141,7 +141,6 @@ static void compute(struct results *r)
     QG_KERNELS(qg__form)->tanh_of(MOST, big, r->tanh);
     QG_KERNELS(qg__noise)->stochastic_sign(MOST, big, 9, 5, r->signs);
     const qg__gradient_rounding f = { .range = 1.5f, .most = 7, .step = 0.25f, .draws = true, .key = 9 };
-    QG_KERNELS(qg__noise)->uniform_fast(MOST, 9, 5, r->fast);
     QG_KERNELS(qg__noise)->stochastic(&f, MOST, big, 5, r->rounded);
     QG_KERNELS(qg__noise)->dorefa(&f, MOST, big, 5, r->levels);
     QG_KERNELS(qg__noise)->stochastic_bytes(&f, MOST, big, 5, r->codes[0]);
@@ -168,7 +167,6 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_same(7 * MOST, other.slopes[0], first.slopes[0]);
             assert_same(MOST, other.signs, first.signs);
             assert_same(MOST, other.rounded, first.rounded);
-            assert_same(MOST, other.fast, first.fast);
             assert_same(MOST, other.levels, first.levels);
             assert_memory_equal(other.codes, first.codes, sizeof first.codes);
             assert_same(2, other.span, first.span);
@@ -179,7 +177,6 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
         }
     qg_set_threads(0);
     for (size_t i = 0; i < MOST; i++) {
-        assert_true(first.fast[i] == qg_uniform_fast(9, 5 + i));
         assert_true(first.rounded[i] == ((float)first.codes[0][i] - 7) * 0.25f);
         assert_true(first.levels[i] == 1.5f * (2 * ((float)(first.codes[1][i] / 2) / 7 - 0.5f)));
         assert_true(first.signs[i] == (qg_uniform(9, 5 + i) < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
