@@ -261,21 +261,9 @@ typedef struct elementwise {
     double              *dk;        /* [blocks or QG_SLICES][3] */
 } elementwise;
 
-static size_t block_size(const qg_var *y, int block, size_t *first)
+static void forward_block(void *context, size_t at, size_t n)
 {
-    const size_t n = qg_count(y->shape);
-    *first         = qg_block(n, block);
-    return qg_block(n, block + 1) - *first;
-}
-
-static int blocks(const qg_var *y) { return qg_blocks(qg_count(y->shape)); }
-
-static void forward_block(void *context, int block, int worker)
-{
-    (void)worker;
     const elementwise *e = context;
-    size_t             at;
-    const size_t       n = block_size(e->y, block, &at);
     e->f->forward(e->f, n, e->y->in[0]->data + at, e->y->data + at);
 }
 
@@ -292,13 +280,10 @@ static void backward_part(const elementwise *e, size_t at, size_t n, double *dk)
     }
 }
 
-static void backward_block(void *context, int block, int worker)
+static void backward_block(void *context, size_t at, size_t n)
 {
-    (void)worker;
     const elementwise *e = context;
-    size_t             at;
-    const size_t       n = block_size(e->y, block, &at);
-    backward_part(e, at, n, e->f->n_learned ? e->dk + 3 * block : NULL);
+    backward_part(e, at, n, e->f->n_learned ? e->dk + 3 * (at / QG_BLOCK) : NULL);
 }
 
 static void backward_slice(void *context, int piece, int worker)
@@ -319,12 +304,12 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
 {
     const qg_activation *f = y->saved;
     const bool           sliced = y->batch && f->n_learned;
-    const size_t         n = sliced ? QG_SLICES : (size_t)blocks(y);
+    const size_t         all = qg_count(y->shape), n = sliced ? QG_SLICES : (size_t)qg_blocks(all);
     elementwise          e = { .f = f, .y = y, .at = qg__slices_of(y), .dk = qg_scratch(t, 3 * n * sizeof(double)) };
     if (!e.dk) return;
     memset(e.dk, 0, 3 * n * sizeof *e.dk);
     if (sliced) qg_parallel(e.at.to - e.at.from, backward_slice, &e);
-    else qg_parallel((int)n, backward_block, &e);
+    else qg__in_blocks(all, QG_BLOCK, backward_block, &e);
     if (sliced && !qg__slices_gather(t, e.at, e.dk, 3 * sizeof *e.dk)) return;
     for (int j = 0; j < f->n_learned; j++) {
         double sum = 0;
@@ -341,7 +326,7 @@ qg_var *qg__record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activat
     if (!kept) return NULL;
     *kept         = f;
     elementwise e = { .f = kept, .y = y };
-    qg_parallel(blocks(y), forward_block, &e);
+    qg__in_blocks(qg_count(y->shape), QG_BLOCK, forward_block, &e);
     return y;
 }
 
