@@ -74,10 +74,13 @@ void qg_slot_start(qg_slot *slot, qg_tensor x)
     hooks.start(slot->q, x, value);
 }
 
-static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
+/* false: the tape has failed. */
+static bool take_vars(const qg_slot *slot, qg_tape *t, qg_var *learned[QG_MAX_LEARNED])
 {
-    for (int i = 0; i < QG_MAX_LEARNED; i++)
-        learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
+    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (!learned[i]) return false;
+    return true;
 }
 
 qg_status qg_slot_encode(const qg_slot *slot, qg_tensor x, qg_codes *out)
@@ -92,19 +95,13 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     qg_var *learned[QG_MAX_LEARNED];
     if (!x || !slot->q.scheme) return x;
     if (!slot->bound.q.scheme) return qg_reject(t, QG_ESTATE, "%s: the quantizer is not declared", slot->q.scheme->name);
-    vars(slot, t, learned);
-    for (int i = 0; i < qg_learned_count(slot->q); i++)
-        if (!learned[i]) return NULL;
-    return qg_quantize_bound(t, &slot->bound, x, learned);
+    return take_vars(slot, t, learned) ? qg_quantize_bound(t, &slot->bound, x, learned) : NULL;
 }
 
 bool qg__slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_fusion *with)
 {
     qg_var *learned[QG_MAX_LEARNED];
-    vars(slot, t, learned);
-    for (int i = 0; i < qg_learned_count(slot->q); i++)
-        if (!learned[i]) return false;
-    if (qg__quant_observes(&slot->bound, t, learned)) return false;
+    if (!take_vars(slot, t, learned) || qg__quant_observes(&slot->bound, t, learned)) return false;
     if (!qg__quant_is_delayed(slot->q, qg_tape_step(t))) {
         with->act = slot->q.scheme->activation(t, &slot->bound, learned);
         if (!with->act.forward) return false;
