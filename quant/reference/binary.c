@@ -1,6 +1,7 @@
 #include "quant/reference/binary.h"
 
 #include "quant/operand.h"
+#include "quant/reference/code_array.h"
 #include "quant/schemes/formulas.h"
 
 /* --- without a scale -------------------------------------------------------------------------- */
@@ -128,17 +129,6 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
     return QG_OK;
 }
 
-/* Windows along one axis, and the padding before the first. */
-static size_t windows(size_t extent, size_t kernel, size_t stride, bool same_padding, size_t *pad)
-{
-    *pad = 0;
-    if (!same_padding) return extent < kernel ? 0 : (extent - kernel) / stride + 1;
-    const size_t count = (extent + stride - 1) / stride;
-    const size_t reach = count ? (count - 1) * stride + kernel : 0;
-    if (reach > extent) *pad = (reach - extent) / 2;
-    return count;
-}
-
 static qg_status check_window(const char *op, qg_xnor_window window)
 {
     const qg__attribute attrs[] = { { "kernel_h", window.kernel_h, 1, INT32_MAX, NULL },
@@ -164,8 +154,11 @@ qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
                            .kernel_h = (size_t)window.kernel_h,
                            .kernel_w = (size_t)window.kernel_w,
                            .stride   = (size_t)window.stride };
-    g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
-    g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
+    const qg_padding padding = window.same_padding ? QG_PADDING_SAME : QG_PADDING_VALID;
+    g.oh       = qg_conv_extent(padding, g.h, g.kernel_h, g.stride);
+    g.ow       = qg_conv_extent(padding, g.w, g.kernel_w, g.stride);
+    g.pad_top  = qg__padding_before(padding, g.h, g.oh, g.kernel_h, g.stride);
+    g.pad_left = qg__padding_before(padding, g.w, g.ow, g.kernel_w, g.stride);
     const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
     s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
     if (!s) s = qg_sign_quantizer(x, sign);

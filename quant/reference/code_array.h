@@ -1,8 +1,8 @@
-/* quant/reference/code_array.h — arrays of integer codes, one element at a time. */
+/* quant/reference/code_array.h — arrays of integer codes, one element at a time (internal). */
 #ifndef QG_CODE_ARRAY_H
 #define QG_CODE_ARRAY_H
 
-#include "core/io/array.h"
+#include "quant/reference/integer_conv.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,6 +40,9 @@ static inline void qg__set_code(qg_array *a, size_t i, int64_t v)
     else if (a->dtype == QG_U16) ((uint16_t *)a->data)[i] = (uint16_t)v;
     else ((int32_t *)a->data)[i] = (int32_t)v;
 }
+
+/* Rows of padding before the first, with `out` outputs along a dimension. */
+size_t qg__padding_before(qg_padding padding, size_t in, size_t out, size_t kernel, size_t stride);
 
 /* Element k of F32 and I32 arrays with one element per slice, or with one for all slices if of rank 0. */
 static inline float qg__float_at(const qg_array *a, size_t k)

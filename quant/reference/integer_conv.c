@@ -52,8 +52,7 @@ size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t strid
     return in < kernel ? 0 : (in - kernel) / stride + 1;
 }
 
-/* Rows of padding before the first. */
-static size_t before(qg_padding padding, size_t in, size_t out, size_t kernel, size_t stride)
+size_t qg__padding_before(qg_padding padding, size_t in, size_t out, size_t kernel, size_t stride)
 {
     if (padding == QG_PADDING_VALID || out == 0) return 0;
     const size_t reach = (out - 1) * stride + kernel;
@@ -81,8 +80,8 @@ static qg_status fit(const char *op, conv *k, qg_padding padding)
         return qg_fail(QG_ESHAPE,
                        "%s: output has n,h,w,c = %zu,%zu,%zu,%zu, must be %zu,%zu,%zu,%zu", op, y.n,
                        y.h, y.w, y.c, x.n, oh, ow, w.n);
-    k->top  = before(padding, x.h, oh, w.h, k->stride_h);
-    k->left = before(padding, x.w, ow, w.w, k->stride_w);
+    k->top  = qg__padding_before(padding, x.h, oh, w.h, k->stride_h);
+    k->left = qg__padding_before(padding, x.w, ow, w.w, k->stride_w);
     return QG_OK;
 }
 
