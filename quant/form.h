@@ -90,7 +90,6 @@ typedef struct qg_codes {
     int      n_scale;       /* 1 or shape.n; set by encode */
     bool     two_sided;     /* negative codes have their own scales, as in TTQ; set by encode */
     int      bits;          /* per packed code; set by encode */
-    uint64_t key;           /* of a scheme for gradients that draws: element i of x takes draw i */
     qg_code_set set;        /* which all codes belong to, whether x has them or not; set by encode */
 } qg_codes;
 

@@ -104,28 +104,6 @@ static qg_code_set codes(qg_quant q)
     return (qg_code_set){ .lowest = -most_of(q), .step = 1, .count = 2 * most_of(q) + 1 };
 }
 
-static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
-{
-    (void)learned;
-    const qg__noise_kernels *kernels = QG_KERNELS(qg__noise);
-    const size_t             n       = qg_count(x.shape);
-    const float              range   = range_of(q, n, x.data);
-    qg__gradient_rounding    f       = rounding_of(q, range, out->key);
-    if (!isfinite(range)) return qg_fail(QG_EARG, "%s: a gradient is not finite", q.scheme->name);
-    out->scale[0]  = f.step;
-    out->n_scale   = 1;
-    out->two_sided = false;
-    out->bits      = q.bits;
-    f.step         = 1.0f;
-    for (size_t at = 0; at < n; at += QG_CHUNK) {
-        const size_t m = qg__smaller(n - at, QG_CHUNK);
-        float        v[QG_CHUNK] = { 0.0f };
-        if (range > 0.0f) kernels->stochastic(&f, m, x.data + at, at, v);
-        for (size_t i = 0; i < m; i++) out->code[at + i] = (int32_t)v[i];
-    }
-    return QG_OK;
-}
-
 static float code_gradient(const qg_gradient_coder *g, int image, uint8_t *codes)
 {
     const size_t row = qg_row(g->y->shape), first = (size_t)image * row;
@@ -144,7 +122,6 @@ const qg_scheme qg__stochastic_gradient_scheme = {
     .surrogate = qg__gradient_surrogate,
     .apply     = qg__gradient_apply,
     .codes     = codes,
-    .encode    = encode,
     .measure_gradient = measure_gradient,
     .code_gradient    = code_gradient,
     .explain =

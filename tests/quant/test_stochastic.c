@@ -75,35 +75,40 @@ static void values_are_those_of_a_loop(void **state)
             }
 }
 
-/* As integers, of all the codes there are. */
+/* As bytes, of all the codes there are.  The scale of zeros is 0, that of a NaN is NaN. */
 static void codes_times_a_scale_are_the_values(void **state)
 {
-    static int32_t code[MOST];
     for (int bits = 2; bits <= 8; bits++) {
         rig            c;
         const int      most = (1 << (bits - 1)) - 1;
-        float          scale[MOST / 5 + 1];
         const qg_shape shape = shapes[5];
+        const size_t   row = qg_row(shape);
+        uint8_t        code[MOST];
         fill_rig(&c, stochastic(bits, bits == 3, bits == 4 ? 99 : 0), shape, 3);
         learn_rig(&c, 7);
         qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 7);
-        qg_codes codes = { .code = code, .scale = scale, .key = qg_tape_key(c.t) };
-        assert_true(qg_has_codes(c.q));
-        assert_ok(qg_encode(c.q, (qg_tensor){ shape, c.dy }, NULL, &codes));
-        assert_true(codes.n_scale == 1 && !codes.two_sided && codes.bits == bits);
-        assert_true(codes.set.lowest == -most && codes.set.step == 1 && codes.set.count == 2 * most + 1);
-        int lo = 0, hi = 0;
-        for (size_t i = 0; i < c.n; i++) {
-            lo = code[i] < lo ? code[i] : lo;
-            hi = code[i] > hi ? code[i] : hi;
-            assert_true((float)code[i] * scale[0] == c.x->grad[i]);
+        qg_var            y = { .shape = shape, .grad = c.dy };
+        qg_gradient_coder g = { .q = c.q, .y = &y, .key = qg_tape_key(c.t) };
+        const qg_code_set set = c.q.scheme->codes(c.q);
+        assert_true(set.lowest == -most && set.step == 1 && set.count == 2 * most + 1);
+        assert_true(c.q.scheme->measure_gradient(c.t, &g));
+        int lo = most, hi = -most;
+        for (int image = 0; image < shape.n; image++) {
+            const float scale = c.q.scheme->code_gradient(&g, image, code);
+            for (size_t i = 0; i < row; i++) {
+                const int value = code[i] - most;
+                lo = value < lo ? value : lo;
+                hi = value > hi ? value : hi;
+                assert_true((float)value * scale == c.x->grad[(size_t)image * row + i]);
+            }
         }
         assert_true(lo == -most && hi == most);
         memset(c.dy, 0, c.n * sizeof *c.dy);
-        assert_ok(qg_encode(c.q, (qg_tensor){ shape, c.dy }, NULL, &codes));
-        for (size_t i = 0; i < c.n; i++) assert_true(code[i] == 0);
+        assert_true(c.q.scheme->measure_gradient(c.t, &g));
+        assert_true(c.q.scheme->code_gradient(&g, 0, code) == 0);
         c.dy[3] = NAN;
-        assert_failed(qg_encode(c.q, (qg_tensor){ shape, c.dy }, NULL, &codes), QG_EARG, "is not finite");
+        assert_true(c.q.scheme->measure_gradient(c.t, &g));
+        assert_true(isnan(c.q.scheme->code_gradient(&g, 0, code)));
         close_rig(&c);
     }
 }
