@@ -1,3 +1,4 @@
+/* The plan of a net: which layers take in those after them (layers/plan.h). */
 #include "layers/plan.h"
 
 /* The only layer that reads l; NULL if there are others, which would see the folded result. */

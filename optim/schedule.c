@@ -78,7 +78,8 @@ static double annealed(const qg_schedule *s, double progress)
 {
     const double factor = (double)s->factor;
     if (s->kind == QG_STEP) return steps_down(s, progress);
-    if (s->kind == QG_EXPONENTIAL) return factor == 0 && progress >= 0 ? progress == 0 : qg__pow(factor, progress);
+    if (s->kind == QG_EXPONENTIAL)
+        return factor == 0 && progress >= 0 ? progress == 0 : qg__pow(factor, progress);
     if (s->kind == QG_COSINE) return factor + (1 - factor) * 0.5 * (1 + qg__cos_pi(progress));
     if (s->kind == QG_LINEAR) return factor + (1 - factor) * (1 - progress);
     return 1;
