@@ -264,9 +264,7 @@ static buffers buffers_in(const qg_product *p, float *memory)
 
 static bool is_finite(qg_tensor x)
 {
-    for (size_t i = 0, n = qg_count(x.shape); i < n; i++)
-        if (!isfinite(x.data[i])) return false;
-    return true;
+    return QG_KERNELS_OF(qg__infer_isa(), qg__float_kernels)->are_finite(qg_count(x.shape), x.data);
 }
 
 size_t qg__evaluation_row(const qg__product *p) { return qg__row(&p->g) / (size_t)p->groups + (p->zeros ? 1 : 0); }
@@ -385,8 +383,8 @@ qg_status qg__evaluation_in_training(const qg_product *p, const qg_slot *slot, u
 
 qg_status qg__evaluation_takes(qg_tensor images)
 {
-    const size_t n = qg_count(images.shape), row = qg_row(images.shape);
-    if (QG_KERNELS_OF(qg__infer_isa(), qg__float_kernels)->are_finite(n, images.data)) return QG_OK;
+    const size_t row = qg_row(images.shape);
+    if (is_finite(images)) return QG_OK;
     size_t i = 0;
     while (isfinite(images.data[i])) i++;
     return qg_fail(QG_ENAN, "net: value %zu of image %zu is %g, and evaluation needs finite ones", i % row, i / row,

@@ -240,8 +240,7 @@ qg_layer *qg_net_layer(const qg_net *net, int index)
 
 /* --- by name ------------------------------------------------------------------------------ */
 
-/* The parameters "<layer>.<name>". */
-static bool owns(const qg_layer *l, const qg_param *p)
+bool qg__layer_owns(const qg_layer *l, const qg_param *p)
 {
     const size_t n = strlen(l->name);
     return !strncmp(p->name, l->name, n) && p->name[n] == '.';
@@ -250,7 +249,7 @@ static bool owns(const qg_layer *l, const qg_param *p)
 static bool has_parameters(const qg_layer *l)
 {
     for (int i = 0; i < l->net->params.count; i++)
-        if (owns(l, l->net->params.item[i])) return true;
+        if (qg__layer_owns(l, l->net->params.item[i])) return true;
     return false;
 }
 
@@ -280,7 +279,7 @@ static void freeze(qg_layer *l)
 {
     l->frozen = true;
     for (int i = 0; i < l->net->params.count; i++)
-        if (owns(l, l->net->params.item[i])) l->net->params.item[i]->frozen = true;
+        if (qg__layer_owns(l, l->net->params.item[i])) l->net->params.item[i]->frozen = true;
     for (int i = 0; i < QG_ROLES; i++) {
         qg_slot *slot = (qg_slot *)qg_layer_slot(l, qg_roles[i]);
         if (slot) slot->bound.frozen = true;

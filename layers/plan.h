@@ -82,6 +82,7 @@ const qg_slot *qg__quantize_slot(qg_layer *l);      /* NULL: l does more than qu
 bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* at least one of traits */
 
 qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
+bool           qg__layer_owns(const qg_layer *l, const qg_param *p);    /* p is called "<layer>.<name>" */
 
 /* --- quantizers and weights ------------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* The table of a net's layers, and its size in bytes. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
@@ -33,41 +32,27 @@ static bool is_quantizers(qg_layer *l, const qg_param *p)
     return false;
 }
 
-/* Bytes of all parameters "<layer>.<name>", for a layer of a kind unknown here, without its weight and what its
- * quantizers learn. */
-static size_t named_bytes(const qg_net *net, qg_layer *l)
+/* A batch norm is one factor and one offset per channel, which includes the bias; folded into a quantized
+ * weight, it is the offset alone.  Of other layers count all parameters but those that quantizers learn. */
+static size_t floats_of(qg_layer *l)
 {
-    const size_t n     = strlen(l->name);
-    size_t       bytes = 0;
+    const qg_net       *net = l->net;
+    const qg_batchnorm *bn  = qg__batchnorm(l);
+    size_t              n   = 0;
+    if (bn) return (qg__net_step(net, l) ? 2 : 1) * (size_t)bn->mean->shape.c;
     for (int i = 0; i < net->params.count; i++) {
         const qg_param *p = net->params.item[i];
-        if (strncmp(p->name, l->name, n) || p->name[n] != '.') continue;
-        if (p != weight_of(l) && !is_quantizers(l, p)) bytes += qg_count(p->shape) * sizeof(float);
+        if (qg__layer_owns(l, p) && !is_quantizers(l, p)) n += qg_count(p->shape);
     }
-    return bytes;
-}
-
-/* A batch norm is one factor and one offset per channel, which includes the bias; folded into a quantized
- * weight, it is the offset alone. */
-static size_t other_bytes(const qg_net *net)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < net->layers; i++) {
-        const qg_product   *p  = qg_layer_product(net->layer[i]);
-        const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
-        if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
-        if (!p && !bn) bytes += named_bytes(net, net->layer[i]);
-        if (bn) bytes += (qg__net_step(net, &bn->layer) ? 2 : 1) * (size_t)bn->mean->shape.c * sizeof(float);
-    }
-    return bytes;
+    return n;
 }
 
 size_t qg_net_float_bytes(const qg_net *net)
 {
+    size_t n = 0;
     if (!qg_net_params(net)) return 0;
-    size_t bytes = other_bytes(net);
-    for (int i = 0; i < net->layers; i++) bytes += weights(net->layer[i]) * sizeof(float);
-    return bytes;
+    for (int i = 0; i < net->layers; i++) n += floats_of(net->layer[i]);
+    return n * sizeof(float);
 }
 
 /* --- the table ---------------------------------------------------------------------------- */

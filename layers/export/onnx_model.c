@@ -130,22 +130,23 @@ qg__tensor qg__onnx_node(qg__onnx *m, const char *type, int n, const qg__tensor 
     return m->newest = name_of(m, type);
 }
 
-void qg__onnx_integer(qg__onnx *m, const char *attribute, int64_t v)
+static void put_attribute(qg__onnx *m, const char *attribute, int type, int field, int n, const int64_t *v)
 {
     const size_t at = open_message(m, NODE_ATTRIBUTE);
     put_text(m, ATTRIBUTE_NAME, attribute);
-    put_integer(m, ATTRIBUTE_TYPE, IS_INT);
-    put_integer(m, ATTRIBUTE_INT, v);
+    put_integer(m, ATTRIBUTE_TYPE, type);
+    for (int i = 0; i < n; i++) put_integer(m, field, v[i]);
     close_message(m, at);
+}
+
+void qg__onnx_integer(qg__onnx *m, const char *attribute, int64_t v)
+{
+    put_attribute(m, attribute, IS_INT, ATTRIBUTE_INT, 1, &v);
 }
 
 void qg__onnx_integers(qg__onnx *m, const char *attribute, int n, const int64_t *v)
 {
-    const size_t at = open_message(m, NODE_ATTRIBUTE);
-    put_text(m, ATTRIBUTE_NAME, attribute);
-    put_integer(m, ATTRIBUTE_TYPE, IS_INTS);
-    for (int i = 0; i < n; i++) put_integer(m, ATTRIBUTE_INTS, v[i]);
-    close_message(m, at);
+    put_attribute(m, attribute, IS_INTS, ATTRIBUTE_INTS, n, v);
 }
 
 qg__tensor qg__onnx_constant(qg__onnx *m, const char *what, qg__element type, int dims, const int64_t *dim,
