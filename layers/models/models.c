@@ -63,11 +63,12 @@ static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, con
     return QG_OK;
 }
 
-/* Puts numbers in the place of $ and $64. */
-static void write_net(const char *net, const qg_model_spec *spec, char text[QG_MODEL_TEXT_BYTES])
+/* Puts numbers in the place of $ and $64.  false: there is no room for it. */
+static bool write_net(const char *net, const qg_model_spec *spec, char text[QG_MODEL_TEXT_BYTES])
 {
+    enum { NUMBER = 12 };
     size_t n = 0;
-    while (*net) {
+    while (*net && n + NUMBER < QG_MODEL_TEXT_BYTES) {
         if (*net != '$') {
             text[n++] = *net++;
             continue;
@@ -75,10 +76,11 @@ static void write_net(const char *net, const qg_model_spec *spec, char text[QG_M
         char      *end;
         const long scaled = lround((double)strtol(net + 1, &end, 10) * spec->option[QG_MODEL_WIDTH]);
         const int  number = end == net + 1 ? spec->classes : scaled < 1 ? 1 : (int)scaled;
-        n += (size_t)snprintf(text + n, QG_MODEL_TEXT_BYTES - n, "%d", number);
+        n += (size_t)snprintf(text + n, NUMBER, "%d", number);
         net = end;
     }
     text[n] = '\0';
+    return !*net;
 }
 
 qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
@@ -92,7 +94,7 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
         if (!spec.choice || !spec.choice[i].layer)
             return qg__refuse(QG_EARG, "%s: exception %d names no layer", m->name, i);
     char text[QG_MODEL_TEXT_BYTES] = "";
-    if (m->net) write_net(m->net, &spec, text);
+    if (m->net && !write_net(m->net, &spec, text)) return qg__refuse(QG_EARG, "%s: its text is too long", m->name);
     if (m->text) m->text(&spec, text);
     qg_net *net = qg__net_from_text(*text ? text : spec.text, &spec);
     if (!net || !check_choices(m, &spec, net)) return net;

@@ -5,9 +5,6 @@
 #include "core/io/number.h"
 #include "layers/models/parts.h"
 
-#define MNIST_IMAGE { 1, 28, 28, 1 }
-#define CIFAR_IMAGE { 1, 32, 32, 3 }
-
 /* Trainings as text for --config. */
 #define RECIPE(epochs, batch, optimizer, schedule, loss) \
     "epochs = " #epochs "\nbatch = " #batch "\n" optimizer \
@@ -32,7 +29,7 @@ static const qg_model lenet5 = {
     .name   = "lenet5",
     .about  = LENET5 "10 (TWN, arXiv:1605.04711)",
     .recipe = RECIPE(25, 50, SGD(0.01), "step:at=0.5+0.83333,factor=0.1", "cross-entropy"),
-    .image  = MNIST_IMAGE,
+    .image  = { 1, 28, 28, 1 },
     .net    = LENET5 "$",
 };
 
@@ -46,7 +43,7 @@ static const qg_model lenet5_xnor = {
     .name   = "lenet5-xnor",
     .about  = LENET5_XNOR "10, binary (XNOR-Net-PyTorch)",
     .recipe = RECIPE(60, 128, DECAYED(ADAM(0.01)), "step:every=0.25,factor=0.1", "cross-entropy") XNOR,
-    .image  = MNIST_IMAGE,
+    .image  = { 1, 28, 28, 1 },
     .net    = LENET5_XNOR "$",
 };
 
@@ -89,7 +86,7 @@ static const qg_model mlp = {
     .name   = "mlp",
     .about  = "dense layers, 3x2048 by default, batch norm after each, the last included (BinaryConnect, arXiv:1511.00363)",
     .recipe = RECIPE(250, 100, ADAM(0.001), "exponential:factor=0.003", "squared-hinge"),
-    .image  = MNIST_IMAGE,
+    .image  = { 1, 28, 28, 1 },
     .keys   = mlp_keys,
     .text   = mlp_text,
 };
@@ -103,7 +100,7 @@ static const qg_model vgg7 = {
     .name   = "vgg7",
     .about  = "VGG-7: three times two 3x3 convolutions and a pool, 128-256-512 channels; dense layers of 1024 and 10 (TWN, arXiv:1605.04711)",
     .recipe = RECIPE(160, 100, SGD(0.1), "step:at=0.5+0.75,factor=0.1", "cross-entropy"),
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .keys   = width_keys,
     .net    = VGG "-$1024FC-BN-R-$",
 };
@@ -113,7 +110,7 @@ static const qg_model vgg_small = {
     .name   = "vgg-small",
     .about  = "vgg7 without its hidden dense layer (IR-Net, arXiv:1909.10788)",
     .recipe = RECIPE(400, 128, SGD(0.1), "cosine", "cross-entropy"),
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .keys   = width_keys,
     .net    = VGG "-$",
 };
@@ -184,7 +181,7 @@ static const qg_key resnet_keys[] = {
 #define RESNET(depth) \
     .name = "resnet" #depth, \
     .about = "ResNet-" #depth " for 32x32 images, 16-32-64 channels (He et al., arXiv:1512.03385)", \
-    .recipe = RESNET_RECIPE, .image = CIFAR_IMAGE, .keys = resnet_keys, .text = resnet##depth##_text
+    .recipe = RESNET_RECIPE, .image = { 1, 32, 32, 3 }, .keys = resnet_keys, .text = resnet##depth##_text
 
 static const qg_model resnet20 = { RESNET(20) }, resnet32 = { RESNET(32) }, resnet44 = { RESNET(44) },
                       resnet56 = { RESNET(56) };
@@ -201,7 +198,7 @@ static const qg_model resnet18 = {
     .name   = "resnet18",
     .about  = "ResNet-18 for 32x32 images, 64-128-256-512 channels, 1x1 shortcuts (He et al., arXiv:1512.03385v1, table 1)",
     .recipe = RESNET_RECIPE,
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .keys   = width_keys,
     .net    = "$64C3-BN-R-2*({$64C3-BN-R-$64C3-BN}-R)" STAGE(128) STAGE(256) STAGE(512) "-GAP-$",
 };
@@ -224,7 +221,7 @@ static const qg_model birealnet18 = {
               "input = \"sign:surrogate=approx-sign\"\n"
               "first-last = \"float\"\n"
               "layer = [" REAL("shortcut1") ", " REAL("shortcut2") ", " REAL("shortcut3") "]\n",
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .keys   = width_keys,
     .net    = "$64C3-BN-4*{R-$64C3-BN}" BIREAL_STAGE(128) BIREAL_STAGE(256) BIREAL_STAGE(512) "-GAP-$",
 };
@@ -240,7 +237,7 @@ static const qg_model mobilenet = {
     .name   = "mobilenet",
     .about  = "MobileNet for 32x32 images: 13 blocks of DW3 and C1, 64 to 1024 channels (arXiv:1704.04861v1, table 1)",
     .recipe = RESNET_RECIPE,
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .keys   = width_keys,
     .net    = "$32C3-BN-R-" SAME(64) "-" HALVED(128) "-" SAME(128) "-" HALVED(256) "-" SAME(256)
               "-" HALVED(512) "-5*(" SAME(512) ")-" HALVED(1024) "-" SAME(1024) "-GAP-$",
@@ -259,7 +256,7 @@ static const qg_model nin = {
     .about  = "Network in Network: nine convolutions of 192-160-96, 192-192-192 and 192-192-10 channels, binary by default (XNOR-Net-PyTorch)",
     .recipe = RECIPE(320, 128, DECAYED(ADAM(0.01)), "step:at=0.375+0.625+0.75+0.875,factor=0.1",
                      "cross-entropy") XNOR,
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .net    = "192C5-" PLAIN "R-" NORM "160C1-R-" NORM "96C1-R-MP3s2p1-"
               NORM "D0.5-192C5-R-" NORM "192C1-R-" NORM "192C1-R-AP3s2p1-"
               NORM "D0.5-192C3-R-" NORM "192C1-R-" PLAIN "$C1-R-GAP",
@@ -281,7 +278,7 @@ static const qg_model nin = {
 
 #define FINN_DENSE(n) \
     .about = "three hidden dense layers of " #n ", dropout 0.2, image quantized too, binary by default (BNN-PYNQ)", \
-    .recipe = FINN_RECIPE, .image = MNIST_IMAGE, \
+    .recipe = FINN_RECIPE, .image = { 1, 28, 28, 1 }, \
     .net = "IQ-" FINN_IMAGE "3*(D0.2-" #n "FCb0-BN-R)-D0.2-" FINN_SCORES
 
 static const qg_model tfc = { .name = "tfc", FINN_DENSE(64) }, sfc = { .name = "sfc", FINN_DENSE(256) },
@@ -296,7 +293,7 @@ static const qg_model cnv = {
     .name   = "cnv",
     .about  = "two 3x3 convolutions each of 64, 128 and 256 channels without padding, two dense layers of 512, image in 8 bits, the rest binary (BNN-PYNQ)",
     .recipe = FINN_RECIPE "layer = [\"conv1:input=fake_quant:bits=8,range=fixed,min=-1,max=0.9921875\"]\n",
-    .image  = CIFAR_IMAGE,
+    .image  = { 1, 32, 32, 3 },
     .net    = FINN_IMAGE FINN_CONV(64) "MP2k-" FINN_CONV(128) "MP2k-" FINN_CONV(256)
               "2*(512FCb0-BN(eps=1e-4)-R)-" FINN_SCORES,
 };
