@@ -68,10 +68,12 @@ static bool fits(const qg_product *layer, qg__product *p, qg__product *turned, q
            has_kernels(turned) && qg__correlation_fits(pair);
 }
 
-bool qg__trains_in_integers(const qg_product *p)
+bool qg_layer_trains_in_integers(qg_layer *l)
 {
-    qg__product     shape, turned;
-    qg__correlation pair;
+    const qg_product *p = qg_layer_product(l);
+    qg__product       shape, turned;
+    qg__correlation   pair;
+    if (!p || !l->net->built) return false;
     if (!p->gradient_slot.q.scheme || !p->weight_slot.q.scheme || !qg__read_slot_in_training(p)) return false;
     if (qg__evaluation_scales(p) || qg_product_is_folded(p)) return false;
     qg__evaluation_shape(p, &shape);

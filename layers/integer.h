@@ -19,8 +19,7 @@
 
 #include "layers/plan.h"
 
-/* Whether a step of training computes p so, as far as shapes and arguments say. */
-bool    qg__trains_in_integers(const qg_product *p);
+/* qg_layer_trains_in_integers says whether a step computes a product so, as far as shapes and arguments say. */
 
 /* Records the product of a step, of x, quantized, and w; b may be NULL.  summed: as qg__conv2d_summed.  The
  * gradient quantizer is part of the op.  *taken false: codes are not known in this step, and nothing was

@@ -193,7 +193,7 @@ static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const product_ops *k
     const multiply    product = k->product;
     if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k);
     if (s->norm) return folded(s, t, q, product);
-    if (qg__trains_in_integers(p)) {
+    if (qg_layer_trains_in_integers(s->layer)) {
         bool    taken;
         qg_var *w = quantized_weight(p, t), *b = bias(p, t);
         qg_var *y = qg__integer_conv2d(s, t, q, w, b, sums_results(s, t), &taken);

@@ -3,7 +3,7 @@
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
-#include "layers/integer.h"
+#include "layers/plan.h"
 
 enum { FLOAT_BITS = 32 };
 
@@ -140,12 +140,6 @@ static void other_readers(const qg_net *net, qg_layer *l, FILE *out)
     fprintf(out, "%-16s also read by %s: ", l->name, readers);
     if (set.count == 2 && set.lowest == -1) fprintf(out, "the shortcut carries -1 and +1 (%s), not the values of a relu\n", name);
     else fprintf(out, "the shortcut carries the values of %s\n", name);
-}
-
-bool qg_layer_trains_in_integers(qg_layer *l)
-{
-    const qg_product *p = qg_layer_product(l);
-    return p && l->net->built && qg__trains_in_integers(p);
 }
 
 static void append_rows(char *text, size_t bytes, const qg_layer *first, const qg_layer *last)

@@ -113,7 +113,7 @@ static void check(shape s, const char *weight, const char *input, const char *gr
 {
     trial r;
     open_trial(&r, s, weight, input, gradient);
-    if (qg__trains_in_integers(r.p)) {
+    if (qg_layer_trains_in_integers(&r.p->layer)) {
         qg_set_threads(1 + i % 3);
         use_path(i % PATHS);
         check_layer(&r);
@@ -171,7 +171,7 @@ static void gradients_are_added_to_what_is_there(void **state)
         open_trial(&r, shapes[s], "twn", s % 2 ? "dorefa:bits=2" : "fake_quant:range=observed",
                    s % 3 ? "dorefa:bits=6" : "stochastic");
         use_path(s % PATHS);
-        if (qg__trains_in_integers(r.p)) {
+        if (qg_layer_trains_in_integers(&r.p->layer)) {
             const size_t n_w = qg_count(r.p->weight->shape);
             run_twice(&r, y);
             for (int k = 0; k < PRODUCTS; k++) define(&r, k, y[k], &d[k]);
@@ -276,7 +276,7 @@ static void floats_differ_by_their_roundings(void **state)
             definition d;
             open_trial(&r, shapes[s], weights[i % COUNT(weights)], inputs[i % COUNT(inputs)],
                        gradients[i % COUNT(gradients)]);
-            if (qg__trains_in_integers(r.p)) {
+            if (qg_layer_trains_in_integers(&r.p->layer)) {
                 const qg_shape w = r.p->weight->shape;
                 const double   pixels = (double)r.results / r.s.out, taps = (double)w.h * w.w;
                 qg_var        *y = run_layer(&r, true);
