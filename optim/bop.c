@@ -21,13 +21,6 @@ static void update(const void *context, const qg_stretch *s)
 /* m is the average of the gradient in both; v stays 0 where weights flip. */
 static const qg_rule rule = { "bop", 2, { "m", "v" }, update, true };
 
-static bool any_flips(const qg_params *p)
-{
-    for (int i = 0; i < p->count; i++)
-        if (p->item[i]->flips) return true;
-    return false;
-}
-
 qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
 {
     if (!p) return NULL;
@@ -38,7 +31,8 @@ qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
     if (!(spec.threshold > 0 && isfinite(spec.threshold)))
         return qg__refuse(QG_EARG, "bop: threshold is %g, must be 0 (for 1e-8) or more",
                           (double)spec.threshold);
-    if (!any_flips(p)) return qg__refuse(QG_EARG, "bop: no parameter flips; give a weight the scheme bop");
+    if (!qg__first_that_flips(p))
+        return qg__refuse(QG_EARG, "bop: no parameter flips; give a weight the scheme bop");
     if (qg__adam_defaults(&spec.rest)) return NULL;
     const bop b = { spec, QG_KERNELS(qg__bop), QG_KERNELS(qg__adam) };
     return qg_optim_new(p, &rule, &b, sizeof b, spec.rest.lr, spec.rest.weight_decay);

@@ -1,12 +1,11 @@
 #include "optim/ema.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
 #include "core/kernels/parallel.h"
+#include "optim/rule.h"
 
 static const float DECAY = 0.999f;
 
@@ -103,14 +102,6 @@ qg_status qg_ema_swap(qg_ema *e)
 
 /* --- construction, files ------------------------------------------------------------------ */
 
-static const char *name_of(qg_arena *a, const char *param)
-{
-    const size_t bytes = sizeof "ema." + strlen(param);
-    char        *name  = qg__arena_take(a, bytes);
-    if (name) snprintf(name, bytes, "ema.%s", param);
-    return name;
-}
-
 static qg_status take_memory(qg_ema *e)
 {
     const size_t bytes = e->params->length * sizeof *e->average;
@@ -122,7 +113,7 @@ static qg_status take_memory(qg_ema *e)
         const qg_param *p = e->params->item[i];
         e->name[i]        = NULL;
         if (p->group == QG_TRACKED) continue;
-        e->name[i] = name_of(&e->arena, p->name);
+        e->name[i] = qg__name_in(&e->arena, "ema", p->name);
         if (!e->name[i]) return QG_EMEM;
     }
     return QG_OK;

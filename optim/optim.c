@@ -224,24 +224,25 @@ static void list_items(qg_optim *o)
     }
 }
 
-static const char *moment_name(qg_arena *a, const char *moment, const char *param)
+const char *qg__name_in(qg_arena *a, const char *room, const char *name)
 {
-    const size_t bytes = sizeof "optim.." + strlen(moment) + strlen(param);
-    char        *name  = qg__arena_take(a, bytes);
-    if (name) snprintf(name, bytes, "optim.%s.%s", moment, param);
-    return name;
+    const size_t bytes = strlen(room) + strlen(name) + 2;
+    char        *both  = qg__arena_take(a, bytes);
+    if (both) snprintf(both, bytes, "%s.%s", room, name);
+    return both;
 }
 
 static qg_status add_moment(qg_optim *o, int m)
 {
     const size_t bytes = o->params->length * sizeof(float);
     const size_t names = (size_t)o->count * sizeof *o->moment_name[m];
+    const char  *room  = qg__name_in(&o->arena, "optim", o->rule->moment[m]);
     o->moment[m]       = qg__arena_take(&o->arena, bytes + 1);
     o->moment_name[m]  = qg__arena_take(&o->arena, names + 1);
-    if (!o->moment[m] || !o->moment_name[m]) return QG_EMEM;
+    if (!o->moment[m] || !o->moment_name[m] || !room) return QG_EMEM;
     memset(o->moment[m], 0, bytes);
     for (int i = 0; i < o->count; i++) {
-        o->moment_name[m][i] = moment_name(&o->arena, o->rule->moment[m], o->item[i]->name);
+        o->moment_name[m][i] = qg__name_in(&o->arena, room, o->item[i]->name);
         if (!o->moment_name[m][i]) return QG_EMEM;
     }
     return QG_OK;
@@ -264,16 +265,11 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     return QG_OK;
 }
 
-/* Small updates would make +-1 into any number. */
-static bool has_flips(const qg_params *p, const qg_rule *rule)
+const qg_param *qg__first_that_flips(const qg_params *p)
 {
-    for (int i = 0; i < p->count; i++) {
-        if (!p->item[i]->flips) continue;
-        qg_fail(QG_EARG, "%s: the values of %s can only flip; use the optimizer bop", rule->name,
-                p->item[i]->name);
-        return true;
-    }
-    return false;
+    for (int i = 0; i < p->count; i++)
+        if (p->item[i]->flips) return p->item[i];
+    return NULL;
 }
 
 qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
@@ -288,7 +284,10 @@ qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size
     if (!legal(weight_decay))
         return qg__refuse(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
                           (double)weight_decay);
-    if (!rule->flips && has_flips(p, rule)) return NULL;
+    const qg_param *flips = rule->flips ? NULL : qg__first_that_flips(p);
+    if (flips)      /* small updates would make +-1 into any number */
+        return qg__refuse(QG_EARG, "%s: the values of %s can only flip; use the optimizer bop", rule->name,
+                          flips->name);
     qg_optim *o = calloc(1, sizeof *o);
     if (!o) return qg__refuse(QG_EMEM, "%s: out of memory", rule->name);
     o->params = p;

@@ -330,33 +330,28 @@ qg_var *qg__record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activat
     return y;
 }
 
-/* Sum and maximum of |x| over the span of number i, which has n numbers. */
-static double span_abs(qg_quant q, size_t i, const qg_point *p, double *most, double *n)
+/* Mean and maximum of |x| over the span of number i. */
+static double mean_abs(qg_quant q, size_t i, const qg_point *p, double *most)
 {
     const qg_split c       = qg__spans(q, p->shape);
     const size_t   channel = i / c.inner % c.depth;
-    double         sum     = 0;
-    *most = *n = 0;
+    double         sum = 0, n = 0;
+    *most = 0;
     for (size_t k = 0; k < qg_count(p->shape); k++) {
         if (k / c.inner % c.depth != channel) continue;
         sum += fabs(p->x[k]);
         *most = fmax(*most, fabs(p->x[k]));
-        *n += 1;
+        n += 1;
     }
-    return sum;
-}
-
-double qg__point_mean_abs(qg_quant q, size_t i, const qg_point *p)
-{
-    double       most, n;
-    const double sum = span_abs(q, i, p, &most, &n);
     return sum / n;
 }
 
+double qg__point_mean_abs(qg_quant q, size_t i, const qg_point *p) { return mean_abs(q, i, p, &(double){ 0 }); }
+
 double qg__point_max_abs(qg_quant q, size_t i, const qg_point *p)
 {
-    double most, n;
-    (void)span_abs(q, i, p, &most, &n);
+    double most;
+    (void)mean_abs(q, i, p, &most);
     return most;
 }
 

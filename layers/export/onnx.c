@@ -21,8 +21,6 @@ typedef struct writer {
     tensor            *value;   /* of the image, then of each record */
 } writer;
 
-static void *take(writer *w, size_t bytes) { return qg__onnx_take(&w->m, bytes); }
-
 /* --- nodes and constants ------------------------------------------------------------------------ */
 
 static tensor unary(writer *w, const char *type, tensor x) { return qg__onnx_node(&w->m, type, 1, &x); }
@@ -278,7 +276,8 @@ static tensor stored_weights(writer *w, const product *p, storage s, int first, 
 {
     const qg__packed_step *r    = p->r;
     const size_t           size = s.type == QG__FLOAT ? sizeof(float) : 1;
-    unsigned char *data = take(w, (size_t)r->oc * (size_t)(end - first) * (size_t)p->taps * size), *at = data;
+    const size_t           n    = (size_t)r->oc * (size_t)(end - first) * (size_t)p->taps;
+    unsigned char         *data = qg__onnx_take(&w->m, n * size), *at = data;
     for (int o = 0; o < r->oc && data; o++)
         for (int c = first; c < end; c++)
             for (int t = 0; t < p->taps; t++, at += size) {
@@ -302,8 +301,8 @@ static tensor weights(writer *w, const product *p, int first, int end)
         const tensor y = binary(w, "DequantizeLinear", stored, number(w, "step", (float)s.step));
         return s.lowest ? binary(w, "Add", y, number(w, "lowest", (float)s.lowest)) : y;
     }
-    float         *one  = take(w, (size_t)r->oc * sizeof *one);
-    unsigned char *zero = take(w, (size_t)r->oc);
+    float         *one  = qg__onnx_take(&w->m, (size_t)r->oc * sizeof *one);
+    unsigned char *zero = qg__onnx_take(&w->m, (size_t)r->oc);
     for (int o = 0; o < r->oc && one && zero; o++) one[o] = 1.0f, zero[o] = (unsigned char)zero_of(p, o);
     const tensor scale = constant(w, "step", QG__FLOAT, 1, r->oc, one);
     const tensor zeros = constant(w, "zero", QG__UINT8, 1, r->oc, zero);
@@ -317,8 +316,8 @@ static tensor looked_up_weights(writer *w, const product *p)
 {
     const int    oc    = p->r->oc;
     const float *a     = w->at->floats, *an = a + oc;
-    float       *table = take(w, 3 * (size_t)oc * sizeof *table);
-    int32_t     *row   = take(w, (size_t)oc * sizeof *row);
+    float       *table = qg__onnx_take(&w->m, 3 * (size_t)oc * sizeof *table);
+    int32_t     *row   = qg__onnx_take(&w->m, (size_t)oc * sizeof *row);
     for (int o = 0; o < oc && table && row; o++) {
         table[3 * o] = -an[o], table[3 * o + 1] = 0.0f, table[3 * o + 2] = a[o];
         row[o] = 3 * o;
@@ -353,7 +352,7 @@ static tensor operand(writer *w, const product *p, tensor x)
 static tensor some_channels(writer *w, const product *p, tensor x, int first, int end)
 {
     const size_t n     = (size_t)p->r->groups * (size_t)(end - first);
-    int64_t     *index = take(w, n * sizeof *index), *to = index;
+    int64_t     *index = qg__onnx_take(&w->m, n * sizeof *index), *to = index;
     for (int g = 0; g < p->r->groups && index; g++)
         for (int c = first; c < end; c++) *to++ = (int64_t)g * p->channels + c;
     const tensor y = binary(w, "Gather", x, integers(w, "channels", (int)n, index));
@@ -366,7 +365,7 @@ static tensor some_channels(writer *w, const product *p, tensor x, int first, in
 static void accumulate(writer *w, const product *p, tensor x, tensor acc[2])
 {
     const int sides = p->r->two_sided ? 2 : 1;
-    double   *sum   = take(w, (size_t)p->r->oc * sizeof *sum);
+    double   *sum   = qg__onnx_take(&w->m, (size_t)p->r->oc * sizeof *sum);
     bool      whole = true;
     for (int first = 0, end; first < p->channels && sum; first = end) {
         end   = p->reach ? exact_end(p, first, sum) : p->channels;
@@ -514,7 +513,7 @@ static tensor statistics(writer *w, const char *what, const qg_net *net, qg_expo
     const size_t  c = (size_t)net->spec.channels, n = (size_t)spec.numbers, pixels = n / c;
     const bool    each   = pixels > 1;
     const int64_t dims[] = { (int64_t)c, each ? net->spec.height : 1, each ? net->spec.width : 1 };
-    float        *to     = take(w, n * sizeof *to);
+    float        *to     = qg__onnx_take(&w->m, n * sizeof *to);
     if (n == 1) return number(w, what, *x);
     for (size_t i = 0; i < n && to; i++) to[i] = x[i % pixels * c + i / pixels];
     return qg__onnx_constant(&w->m, what, QG__FLOAT, 3, dims, to);
@@ -576,7 +575,7 @@ qg_status qg__write_onnx(const qg_net *net, const qg__records *s, qg_export_spec
                          size_t *bytes)
 {
     writer w = { .records = s };
-    w.value  = take(&w, ((size_t)s->count + 1) * sizeof *w.value);
+    w.value  = qg__onnx_take(&w.m, ((size_t)s->count + 1) * sizeof *w.value);
     qg__onnx_begin(&w.m, spec.notes, spec.note);
     if (w.value) put_graph(&w, net, spec);
     qg__arena_release(&w.m.arena);
