@@ -3,9 +3,9 @@
  * The public headers in reading order.  Each documents itself, and examples/ has a program for each task.
  * This is the only header that a program includes, in C11 or C++11.
  *
- * Threads  An object is used by one thread at a time, and so are those that belong together, as a net, its
- *          optimizer and its tape.  Different ones may be used at the same time; one of them has the library's
- *          threads (core/kernels/parallel.h).
+ * Threads  An object is used by one thread at a time, and so are those that belong together, as a net,
+ *          its optimizer and its tape.  Different ones may be used at the same time; one of them has the
+ *          library's threads (core/kernels/parallel.h).
  */
 #ifndef QGRAD_H
 #define QGRAD_H
