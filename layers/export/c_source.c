@@ -434,6 +434,13 @@ static bool sums_floats(const printer *to)
     return sums;
 }
 
+/* Whether the file has a program, which reads a PGM or PPM. */
+static bool has_main(const printer *to)
+{
+    const int c = to->p->net->spec.channels;
+    return !to->p->spec.floats_only && (c == 1 || c == 3);
+}
+
 static void put_head(printer *to)
 {
     const qg__c_program *p = to->p;
@@ -447,7 +454,7 @@ static void put_head(printer *to)
             " * memory: one call at a time.  Scores have the same bits on every machine.\n *\n",
             image_type(p), s.height, s.width, s.channels,
             p->spec.floats_only ? "normalised floats" : "bytes", n);
-    if (!p->spec.floats_only)
+    if (has_main(to))
         fprintf(to->out, " *     cc -std=c99 -O2 -DNET_MAIN -o net net.c && ./net image.%s\n *\n",
                 s.channels == 3 ? "ppm" : "pgm");
     put_note(to, "model");
@@ -487,10 +494,9 @@ static void put_names(printer *to)
 
 static void put_main(printer *to)
 {
-    const int         c = to->p->net->spec.channels;
-    const bool        rgb = c == 3;
+    const bool        rgb = to->p->net->spec.channels == 3;
     const char *const word['z' - 'a' + 1] = { WORD('p') = rgb ? "6" : "5", WORD('k') = rgb ? "PPM" : "PGM" };
-    if (to->p->spec.floats_only || (c != 1 && c != 3)) return;
+    if (!has_main(to)) return;
     put_names(to);
     put_text(to, qg__c_main, word);
 }
