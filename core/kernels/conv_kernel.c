@@ -173,9 +173,10 @@ static void multiply(const product *m)
     }
 }
 
-static void convolve(const qg__conv *g, const float *x, const float *wf, const float *bias,
-                     bool add, float *y)
+static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add, float *y,
+                    float *scratch)
 {
+    (void)scratch;
     const int       block = block_of(g->oc);
     const ptrdiff_t w_tap = (ptrdiff_t)g->kw * g->c * block;
     for (int o = 0; o < g->oc; o += block, wf += g->kh * w_tap) {
@@ -197,19 +198,6 @@ static void convolve(const qg__conv *g, const float *x, const float *wf, const f
             .block = block, .lanes = lanes,
         });
     }
-}
-
-static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
-                    float *scratch)
-{
-    (void)scratch;
-    convolve(g, x, wf, bias, false, y);
-}
-
-static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch)
-{
-    (void)scratch;
-    convolve(g, x, wf, NULL, true, y);
 }
 
 /* Rows of dx that meet the same kernel rows first + stride * t, t0 <= t < t1; the first of them is
@@ -387,16 +375,9 @@ static void run_weights(int rows, const correlation *m)
 #define ROWS_2(n) case n: if (n <= PIXELS_2) weight_tile(n, 2, m); break;
 #define ROWS_1(n) case n: if (n <= PIXELS_1) weight_tile(n, 1, m); break;
     if (m->vectors == 2)
-        switch (rows) {
-            ROWS_2(1) ROWS_2(2) ROWS_2(3) ROWS_2(4) ROWS_2(5) ROWS_2(6) ROWS_2(7) ROWS_2(8)
-            ROWS_2(9) ROWS_2(10) ROWS_2(11) ROWS_2(12) ROWS_2(13) ROWS_2(14)
-        }
+        switch (rows) { EACH_LENGTH(ROWS_2) }
     else
-        switch (rows) {
-            ROWS_1(1) ROWS_1(2) ROWS_1(3) ROWS_1(4) ROWS_1(5) ROWS_1(6) ROWS_1(7) ROWS_1(8)
-            ROWS_1(9) ROWS_1(10) ROWS_1(11) ROWS_1(12) ROWS_1(13) ROWS_1(14) ROWS_1(15) ROWS_1(16)
-            ROWS_1(17) ROWS_1(18) ROWS_1(19) ROWS_1(20) ROWS_1(21) ROWS_1(22) ROWS_1(23) ROWS_1(24)
-        }
+        switch (rows) { EACH_LENGTH(ROWS_1) }
 }
 
 /* Rows of x, side by side for each pixel, one pixel after another. */
@@ -413,10 +394,7 @@ INLINE void gather_rows(int rows, const correlation *m, const float *from, float
 static void gather_tile(int rows, const correlation *m, const float *from, float *to)
 {
 #define GATHER(n) case n: if (n <= PIXELS_2) gather_rows(n, m, from, to); break;
-    switch (rows) {
-        GATHER(1) GATHER(2) GATHER(3) GATHER(4) GATHER(5) GATHER(6) GATHER(7) GATHER(8) GATHER(9)
-        GATHER(10) GATHER(11) GATHER(12) GATHER(13) GATHER(14)
-    }
+    switch (rows) { EACH_LENGTH(GATHER) }
 }
 
 /* k rows of x for the tiles of correlate, each gathered as weight_tile reads it. */
@@ -536,7 +514,6 @@ const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {
     .units               = units,
     .unit_run            = unit_run,
     .forward             = forward,
-    .forward_add         = forward_add,
     .input_gradient      = input_gradient,
     .weight_gradient     = weight_gradient,
     .add_weight_gradient = add_weight_gradient,

@@ -71,19 +71,16 @@ typedef struct qg__conv_kernels {
     void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
     void (*pack_backward)(const qg__conv *g, int b0, int b1, const float *w, float *wb);
 
-    /* Floats of scratch that forward, forward_add and weight_gradient need, for g and for its mirror.
+    /* Floats of scratch that forward and weight_gradient need, for g and for its mirror.
      * One array per thread; its contents do not matter. */
     size_t (*scratch)(const qg__conv *g);
 
     /* Pieces that weight_gradient can be cut into. */
     int (*units)(const qg__conv *g);
 
-    /* y = x * w + bias, all of it; bias may be NULL. */
-    void (*forward)(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
+    /* y = x * w + bias, all of it; bias may be NULL.  add: y += x * w */
+    void (*forward)(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add, float *y,
                     float *scratch);
-
-    /* y += x * w */
-    void (*forward_add)(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch);
 
     /* dx = the derivative for the whole padded image, overwritten.  Exact work for any stride.
      * Where the output is as large as the input, qg__conv_mirror is faster.  Winograd's algorithm is
@@ -118,7 +115,7 @@ static inline bool qg__winograd_fits(const qg__conv *g)
 
 /* With stride 1 and kh - 1 rows and kw - 1 columns of padding, where y is as large as the unpadded x, the
  * derivative is such a convolution itself, of dy with the turned kernel.  Pad dy with zeros, above as x is padded
- * below, left as it is on the right and so on; forward or forward_add of this geometry, with the weights of
+ * below, left as it is on the right and so on; forward of this geometry, with the weights of
  * pack_backward, yields the derivative for the unpadded image: the same work, up to a quarter faster. */
 static inline qg__conv qg__conv_mirror(const qg__conv *g)
 {

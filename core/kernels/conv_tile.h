@@ -40,6 +40,11 @@ enum { BLOCK = 2 * VL, MOST = PIXELS_1 };
 #define TILE __attribute__((noinline, noclone)) static void
 #endif
 
+/* CASE(n) for each length of a tile. */
+#define EACH_LENGTH(CASE)                                                                                  \
+    CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)     \
+    CASE(13) CASE(14) CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22) CASE(23) CASE(24)
+
 static inline int block_of(int channels) { return channels <= VL ? VL : BLOCK; }
 static inline int least(int a, int b) { return a < b ? a : b; }
 

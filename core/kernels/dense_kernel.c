@@ -222,26 +222,16 @@ UP_TO_3(DEFINE, TURNED, 2, FEW)
 
 static void run(const tile *t)
 {
-#define CASE(f, n, v, most) case n: if (n <= (most)) f##_##n##x##v(t); break;
-    switch ((t->vectors - 1) * 3 + (int)t->form) {
-    case STRAIGHT:
-        switch (t->rows) { UP_TO_24(CASE, STRAIGHT, 1, PIXELS_1) }
-        break;
-    case SIDE:
-        switch (t->rows) { UP_TO_24(CASE, SIDE, 1, PIXELS_1) }
-        break;
-    case TURNED:
-        switch (t->rows) { UP_TO_14(CASE, TURNED, 1, TURNED_ROWS) }
-        break;
-    case 3 + STRAIGHT:
-        switch (t->rows) { UP_TO_14(CASE, STRAIGHT, 2, PIXELS_2) }
-        break;
-    case 3 + SIDE:
-        switch (t->rows) { UP_TO_14(CASE, SIDE, 2, PIXELS_2) }
-        break;
-    case 3 + TURNED:
-        switch (t->rows) { UP_TO_3(CASE, TURNED, 2, FEW) }
-    }
+#define ENTRY(f, n, v, most) [n] = n <= (most) ? f##_##n##x##v : NULL,
+    static void (*const of[][3][25])(const tile *t) = {
+        { { UP_TO_24(ENTRY, STRAIGHT, 1, PIXELS_1) },
+          { UP_TO_24(ENTRY, SIDE, 1, PIXELS_1) },
+          { UP_TO_14(ENTRY, TURNED, 1, TURNED_ROWS) } },
+        { { UP_TO_14(ENTRY, STRAIGHT, 2, PIXELS_2) },
+          { UP_TO_14(ENTRY, SIDE, 2, PIXELS_2) },
+          { UP_TO_3(ENTRY, TURNED, 2, FEW) } },
+    };
+    of[t->vectors - 1][t->form][t->rows](t);
 }
 
 /* --- a product --------------------------------------------------------------------------------- */

@@ -186,8 +186,8 @@ static void forget_threads(void)
 
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
 
-/* Threads live as long as the process, so their code must stay mapped: libqgrad.so is linked with -z nodelete.  If one cannot be started, the pool works without it, and the next loop tries
- * again. */
+/* Threads live as long as the process, so their code must stay mapped: libqgrad.so is linked with -z nodelete.  If one cannot be
+ * started, the pool works without it, and the next loop tries again. */
 static void start_workers(int n)
 {
     pthread_attr_t attr;
@@ -225,16 +225,11 @@ static uint32_t publish(int pieces, int shares, qg_piece run, void *context)
     return job;
 }
 
-static void serial(int pieces, qg_piece run, void *context)
-{
-    for (int i = 0; i < pieces; i++) run(context, i, 0);
-}
-
 /* On at most so many threads. */
 static void run_on(int threads, int pieces, qg_piece run, void *context)
 {
     if (threads == 1 || pieces < 2 || inside || atomic_flag_test_and_set(&pool.busy)) {
-        serial(pieces, run, context);
+        for (int i = 0; i < pieces; i++) run(context, i, 0);
         return;
     }
     start_workers(threads - 1);

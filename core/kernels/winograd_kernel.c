@@ -279,8 +279,8 @@ static void scatter_outputs(visit s, int block, int lanes, const float *from, co
                              y + tile_at(&s, t) + v, s.row, s.col);
 }
 
-static void convolve(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add,
-                     float *y, float *scratch)
+static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add, float *y,
+                    float *scratch)
 {
     const int       block    = block_of(g->oc);
     const ptrdiff_t weights  = weight_pitch(g->c, block);
@@ -299,17 +299,6 @@ static void convolve(const qg__conv *g, const float *x, const float *wf, const f
             scatter_outputs(out, block, lanes, products, add ? NULL : start, y + o);
         }
     }
-}
-
-static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
-                    float *scratch)
-{
-    convolve(g, x, wf, bias, false, y, scratch);
-}
-
-static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch)
-{
-    convolve(g, x, wf, NULL, true, y, scratch);
 }
 
 /* A unit is several blocks of channels.  Each unit gathers the inputs again, so there are few units. */
@@ -422,7 +411,6 @@ const qg__conv_kernels QG_PER_ISA(qg__winograd_kernels) = {
     .pack_forward        = pack_forward,
     .pack_backward       = pack_backward,
     .forward             = forward,
-    .forward_add         = forward_add,
     .weight_gradient     = weight_gradient,
     .add_weight_gradient = add_weight_gradient,
 };

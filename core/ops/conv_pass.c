@@ -76,34 +76,32 @@ static void add_image(size_t n, const float *from, bool assign, float *to)
  * there is one group. */
 typedef enum group_place { GROUP_DX, GROUP_X, GROUP_Y } group_place;
 
-static size_t group_pixels(const job *j, group_place place)
+/* The shape of an image of one group. */
+static qg_shape group_shape(const job *j, group_place place)
 {
-    const qg_shape s = place == GROUP_Y ? j->y->shape : j->y->in[0]->shape;
-    return (size_t)s.h * (size_t)s.w;
-}
-
-static size_t group_channels(const job *j, group_place place)
-{
-    return (size_t)(place == GROUP_Y ? j->c->g.oc : j->c->g.c);
+    qg_shape s = place == GROUP_Y ? j->y->shape : j->y->in[0]->shape;
+    s.c /= j->c->spec.groups;
+    return s;
 }
 
 static size_t group_size(const job *j)
 {
-    return 2 * group_pixels(j, GROUP_X) * group_channels(j, GROUP_X) + group_pixels(j, GROUP_Y) * group_channels(j, GROUP_Y);
+    return 2 * qg_row(group_shape(j, GROUP_X)) + qg_row(group_shape(j, GROUP_Y));
 }
 
 static float *group_at(const job *j, group_place place, int worker)
 {
-    return j->group + (size_t)worker * group_size(j) + (size_t)place * group_pixels(j, GROUP_X) * group_channels(j, GROUP_X);
+    return j->group + (size_t)worker * group_size(j) + (size_t)place * qg_row(group_shape(j, GROUP_X));
 }
 
 /* Group k of an image: in place if there is no other. */
 static const float *take_group(const job *j, group_place place, const float *image, int k, int worker)
 {
-    const size_t c = group_channels(j, place), all = c * (size_t)j->c->spec.groups;
+    const qg_shape s = group_shape(j, place);
+    const size_t   c = (size_t)s.c, all = c * (size_t)j->c->spec.groups;
     if (!j->group) return image;
     float *to = group_at(j, place, worker);
-    for (size_t p = 0, n = group_pixels(j, place); p < n; p++) memcpy(to + p * c, image + p * all + (size_t)k * c, c * sizeof *to);
+    for (size_t at = 0; at < qg_row(s); at += c, image += all) memcpy(to + at, image + (size_t)k * c, c * sizeof *to);
     return to;
 }
 
@@ -116,10 +114,11 @@ static float *group_output(const job *j, group_place place, float *image, int wo
 /* Brings it into the image. */
 static void put_group(const job *j, group_place place, int k, int worker, bool assign, float *image)
 {
-    const size_t c = group_channels(j, place), all = c * (size_t)j->c->spec.groups;
+    const qg_shape s = group_shape(j, place);
+    const size_t   c = (size_t)s.c, all = c * (size_t)j->c->spec.groups;
     if (!j->group) return;
     const float *from = group_at(j, place, worker);
-    for (size_t p = 0, n = group_pixels(j, place); p < n; p++) add_image(c, from + p * c, assign, image + p * all + (size_t)k * c);
+    for (size_t at = 0; at < qg_row(s); at += c, image += all) add_image(c, from + at, assign, image + (size_t)k * c);
 }
 
 static bool take_scratch(qg_tape *t, job *j)
@@ -148,7 +147,7 @@ static void forward_piece(void *context, int i, int worker)
     for (int k = 0; k < j->c->spec.groups; k++) {
         const float *image = take_group(j, GROUP_X, x->data + (size_t)i * x_row(j), k, worker);
         j->k->forward(&j->c->g, padded(j, image, padding_of(j, worker)), j->packed + (size_t)k * packed_of_group(j),
-                      b ? b->data + k * j->c->g.oc : NULL, group_output(j, GROUP_Y, y, worker), scratch_of(j, worker));
+                      b ? b->data + k * j->c->g.oc : NULL, false, group_output(j, GROUP_Y, y, worker), scratch_of(j, worker));
         put_group(j, GROUP_Y, k, worker, true, y);
     }
     qg__gather_sums(j->norm, j->y, i);
@@ -202,8 +201,7 @@ static void mirrored_input_gradient(const job *j, const float *dy, const float *
         qg__pad(c->g.oh, c->g.ow, c->g.oc, (qg__frame){ f.bottom, f.right, f.top, f.left, 0.0f }, dy, copy);
         dy = copy;
     }
-    if (fresh) c->k->forward(&m, dy, w, NULL, dx, scratch_of(j, worker));
-    else c->k->forward_add(&m, dy, w, dx, scratch_of(j, worker));
+    c->k->forward(&m, dy, w, NULL, !fresh, dx, scratch_of(j, worker));
 }
 
 /* y = x * w:  dx of an image of one group.  It is computed in place if it is assigned and x was not padded; else in a

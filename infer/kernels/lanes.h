@@ -26,12 +26,6 @@ static inline int even_pixels(int left, int vectors)
     return (left + tiles - 1) / tiles;
 }
 
-/* CASE(n) for each length of a tile. */
-#define EACH_LENGTH(CASE)                                                                                    \
-    CASE(1)                                                                                                  \
-    CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13)      \
-        CASE(14) CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22) CASE(23) CASE(24)
-
 /* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of
  * integers, and then has more of them at a time than registers. */
 #if defined(__x86_64__) && !defined(QG_SIXTEEN_LANES)

@@ -168,15 +168,15 @@ static void check_forward(const qg__conv_kernels *k, const qg__conv *g, const te
     const int n  = g->kh * g->kw * g->c;
     guarded   wf = packed_forward(k, g, t->w.at);
     guarded   y  = guard(e.n), scratch = aligned(k->scratch(g));
-    k->forward(g, t->x.at, wf.at, NULL, y.at, scratch.at);
+    k->forward(g, t->x.at, wf.at, NULL, false, y.at, scratch.at);
     assert_sum(e, y.at, n, whole, 0.0);
 
     for (size_t i = 0; i < e.n; i++) y.at[i] = 3.0f, e.value[i] += 3.0;
-    k->forward_add(g, t->x.at, wf.at, y.at, scratch.at);
+    k->forward(g, t->x.at, wf.at, NULL, true, y.at, scratch.at);
     assert_sum(e, y.at, n, whole, 3.0);
 
     for (size_t i = 0; i < e.n; i++) e.value[i] += (double)t->bias.at[i % (size_t)g->oc] - 3.0;
-    k->forward(g, t->x.at, wf.at, t->bias.at, y.at, scratch.at);
+    k->forward(g, t->x.at, wf.at, t->bias.at, false, y.at, scratch.at);
     assert_sum(e, y.at, n, whole, 4.0);
     release(wf);
     release(y);
@@ -281,7 +281,7 @@ static void mirror_is_the_input_gradient(void **state)
                    (size_t)(side * g.oc) * sizeof *framed.at);
         guarded scratch = aligned(k->scratch(&g));
         direct[0]->input_gradient(&g, t.dy.at, want.at, whole.at);
-        k->forward(&m, framed.at, wb.at, NULL, inside.at, scratch.at);
+        k->forward(&m, framed.at, wb.at, NULL, false, inside.at, scratch.at);
         for (int r = 0; r < side; r++)      /* small integers: both are exact */
             assert_memory_equal(inside.at + r * side * g.c,
                                 whole.at + ((r + pad) * row + pad) * g.c,
@@ -358,7 +358,7 @@ static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
         zero(acc);
         zero(dx[v]);
         zero(dw[v]);
-        k->forward(g, t.x.at, wf.at, t.bias.at, y[v].at, scratch.at);
+        k->forward(g, t.x.at, wf.at, t.bias.at, false, y[v].at, scratch.at);
         if (k->input_gradient) k->input_gradient(g, t.dy.at, wb.at, dx[v].at);
         k->weight_gradient(g, 0, k->units(g), IMAGES, t.x.at, t.dy.at, acc.at, scratch.at);
         k->add_weight_gradient(g, 0, qg__conv_blocks(k, g->oc), acc.at, dw[v].at);
@@ -395,7 +395,7 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
         guarded                 scratch = aligned(k->scratch(&g));
         const int               row = g.h / 2, col = g.w / 2;
         t.x.at[(row * g.w + col) * g.c + g.c - 1] = NAN;
-        k->forward(&g, t.x.at, wf.at, NULL, y.at, scratch.at);
+        k->forward(&g, t.x.at, wf.at, NULL, false, y.at, scratch.at);
         for (size_t i = 0; i < y.n; i++) {
             const int  pixel = (int)i / g.oc;
             const int  down  = row - pixel / g.ow * g.stride;

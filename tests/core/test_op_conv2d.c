@@ -227,7 +227,7 @@ static void goes_winograds_way_where_it_fits(void **state)
     run(&s, &p, (way){ 0 }, &r);
     qg__pad(4, 6, 16, (qg__frame){ 1, 1, 1, 1, 0.0f }, p.item[0]->value, x);
     k->pack_forward(&g, 0, qg__conv_blocks(k, g.oc), p.item[1]->value, wf);
-    k->forward(&g, x, wf, NULL, y, scratch);
+    k->forward(&g, x, wf, NULL, false, y, scratch);
     assert_memory_equal(r.out, y, qg_count(r.y) * sizeof *y);
     free(x), free(y), free(wf), free(scratch);
     result_free(r);

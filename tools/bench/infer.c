@@ -95,7 +95,7 @@ static bool build_conv(row *r, lab *l)
 static void run_conv(const row *r, lab *l)
 {
     qg__pad(SIDE, SIDE, CHANNELS, (qg__frame){ 1, 1, 1, 1, 0 }, l->x, l->wide);
-    r->conv->forward(&padded, l->wide, r->packed, NULL, l->y, l->wide + padded_floats());
+    r->conv->forward(&padded, l->wide, r->packed, NULL, false, l->y, l->wide + padded_floats());
 }
 
 /* --- packed rows -------------------------------------------------------------------------------- */
