@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-static qg_status gather(void *data, const size_t *start)
-{
-    qg_status status = QG_OK;
-    for (int bit = 1; bit < qg_ranks() && !status; bit *= 2) {
-        const int    mine = qg_rank() & ~(bit - 1), other = mine ^ bit;
-        const size_t out = start[mine + bit] - start[mine], in = start[other + bit] - start[other];
-        status = qg__ranks_exchange(qg_rank() ^ bit, (char *)data + start[mine], (char *)data + start[other], out, in);
-    }
-    return status;
-}
-
 bool qg__ranks_passed(qg_tape *t, qg_status status)
 {
     if (status) qg_reject(t, status, "%s", qg_errmsg());
@@ -23,7 +12,13 @@ bool qg__ranks_passed(qg_tape *t, qg_status status)
 
 bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start)
 {
-    return qg__ranks_passed(t, gather(data, start));
+    qg_status status = QG_OK;
+    for (int bit = 1; bit < qg_ranks() && !status; bit *= 2) {
+        const int    mine = qg_rank() & ~(bit - 1), other = mine ^ bit;
+        const size_t out = start[mine + bit] - start[mine], in = start[other + bit] - start[other];
+        status = qg__ranks_exchange(qg_rank() ^ bit, (char *)data + start[mine], (char *)data + start[other], out, in);
+    }
+    return qg__ranks_passed(t, status);
 }
 
 /* --- without a tape ------------------------------------------------------------------------- */

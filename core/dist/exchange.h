@@ -25,13 +25,6 @@ qg_status qg__ranks_tell(char *text, size_t bytes);
 /* Sends to a rank and receives from it, as many bytes. */
 typedef qg_status (*qg__exchange)(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 
-/* For tests: this process is rank of ranks, and reaches the others by `exchange` instead of MPI.  ranks 1: it is alone
- * again. */
-void      qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context);
-
-QG_MUST_CHECK
-qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
-
 /* Messages to and from other ranks that are under way while this one computes. */
 typedef struct qg__transfer {
     int   tag;                          /* the same on all ranks, 1 .. 32767; of no other transfer under way */
@@ -46,8 +39,22 @@ typedef qg_status (*qg__post)(void *context, qg__transfer *m, int other, const v
 /* *all: every message has arrived, and the transfer is empty.  wait: not before that. */
 typedef qg_status (*qg__arrived)(void *context, qg__transfer *m, bool wait, bool *all);
 
-/* For tests, after qg__ranks_join: messages under way.  Without it qg__ranks_post exchanges at once. */
-void      qg__ranks_join_later(qg__post post, qg__arrived arrived);
+typedef struct qg__link {
+    qg__exchange exchange;
+    qg__post     post;          /* NULL: exchange at once */
+    qg__arrived  arrived;
+    void        *context;
+} qg__link;
+
+/* For tests: this process is rank of ranks, and reaches the others by this link instead of MPI.  ranks 1: it is alone again. */
+void      qg__ranks_join(int rank, int ranks, qg__link link);
+
+/* For measurements: from now on this process acts as rank of ranks, and reaches the others by a link whose post leaves transfers
+ * empty; {0}: as the program began. */
+void      qg__ranks_act(int rank, int ranks, qg__link link);
+
+QG_MUST_CHECK
+qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 QG_MUST_CHECK
 qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 QG_MUST_CHECK
@@ -55,10 +62,6 @@ qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all);
 /* What is still under way, since the step has failed.  No exchange succeeds from then on, and other ranks may still read and
  * write the memory of these messages, so it must not be freed. */
 void      qg__ranks_forget(qg__transfer *m);
-
-/* For measurements: from now on this process acts as rank of ranks, and reaches the others by `exchange` and `post`, which leaves
- * the transfer empty; NULL: as the program began. */
-void      qg__ranks_act(int rank, int ranks, qg__exchange exchange, qg__post post, void *context);
 
 /* Waits, asleep, until all ranks of the program call it; then the first `ranks` are the ranks.  false: this one is not among
  * them, and has nothing to do until it calls it again. */

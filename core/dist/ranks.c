@@ -19,49 +19,33 @@
 _Static_assert((int)QG_MAX_RANKS == (int)QG_SLICES, "each rank has at least one slice of a batch");
 
 static struct job {
-    int          rank, ranks;
-    qg__exchange exchange;
-    qg__post     post;          /* NULL: exchange at once */
-    qg__arrived  arrived;
-    void        *context;
-    bool         lost;          /* messages of a step that has failed may still be under way */
-    qg__traffic  traffic;
+    int         rank, ranks;
+    qg__link    link;
+    bool        lost;           /* messages of a step that has failed may still be under way */
+    qg__traffic traffic;
 } job = { .ranks = 1 }, whole = { .ranks = 1 };     /* whole: as the program began */
 
 int qg_ranks(void) { return job.ranks; }
 int qg_rank(void)  { return job.rank; }
 
-void qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context)
+void qg__ranks_join(int rank, int ranks, qg__link link)
 {
-    job   = (struct job){ .rank = rank, .ranks = ranks, .exchange = exchange, .context = context };
-    whole = job;
+    job = whole = (struct job){ .rank = rank, .ranks = ranks, .link = link };
 }
 
-void qg__ranks_act(int rank, int ranks, qg__exchange exchange, qg__post post, void *context)
+void qg__ranks_act(int rank, int ranks, qg__link link)
 {
-    const qg__traffic traffic = job.traffic;
-    job                       = whole;
-    if (exchange) job.exchange = exchange, job.post = post, job.context = context;
-    job.rank    = rank;
-    job.ranks   = ranks;
-    job.traffic = traffic;
+    job = (struct job){ .rank = rank, .ranks = ranks, .link = link.exchange ? link : whole.link, .traffic = job.traffic };
 }
 
 static void wait_for_all(void);
 
 bool qg__ranks_among(int ranks)
 {
-    qg__ranks_act(whole.rank, whole.ranks, NULL, NULL, NULL);
+    qg__ranks_act(whole.rank, whole.ranks, (qg__link){ 0 });
     wait_for_all();
     job.ranks = job.rank < ranks ? ranks : 1;
     return job.rank < ranks;
-}
-
-void qg__ranks_join_later(qg__post post, qg__arrived arrived)
-{
-    job.post    = post;
-    job.arrived = arrived;
-    whole       = job;
 }
 
 qg__traffic qg__ranks_traffic(void)       { return job.traffic; }
@@ -85,17 +69,17 @@ qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_
 {
     const double began  = qg__now();
     qg_status    status = check_lost();
-    if (!status) status = job.exchange(job.context, other, out, in, bytes_out, bytes_in);
+    if (!status) status = job.link.exchange(job.link.context, other, out, in, bytes_out, bytes_in);
     count(began, bytes_out);
     return status;
 }
 
 qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    if (!job.post) return qg__ranks_exchange(other, out, in, bytes_out, bytes_in);
+    if (!job.link.post) return qg__ranks_exchange(other, out, in, bytes_out, bytes_in);
     const double began  = qg__now();
     qg_status    status = check_lost();
-    if (!status) status = job.post(job.context, m, other, out, in, bytes_out, bytes_in);
+    if (!status) status = job.link.post(job.link.context, m, other, out, in, bytes_out, bytes_in);
     count(began, bytes_out);
     return status;
 }
@@ -105,7 +89,7 @@ qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all)
     const double began  = qg__now();
     qg_status    status = QG_OK;
     *all                = true;
-    if (m->n > 0) status = job.arrived(job.context, m, wait, all);
+    if (m->n > 0) status = job.link.arrived(job.link.context, m, wait, all);
     job.traffic.seconds += qg__now() - began;
     return status;
 }
@@ -224,8 +208,7 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
     if (ranks == 1 && qg_ranks_started() > 1)
         return qg_fail(QG_ESTATE, "mpirun has started %d processes, but MPI connects none of them; use the mpirun of the MPI that this program "
                        "is linked with", qg_ranks_started());
-    qg__ranks_join(rank, ranks, exchange, NULL);
-    qg__ranks_join_later(post, arrived);
+    qg__ranks_join(rank, ranks, (qg__link){ exchange, post, arrived, NULL });
     if (QG_MAX_RANKS % ranks == 0) return delay_begin();
     return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MAX_RANKS);
 }
@@ -234,7 +217,7 @@ void qg_ranks_end(void)
 {
     int begun = false, ended = false;
     if (!MPI_Initialized(&begun) && !MPI_Finalized(&ended) && begun && !ended) MPI_Finalize();
-    qg__ranks_join(0, 1, NULL, NULL);
+    qg__ranks_join(0, 1, (qg__link){ 0 });
 }
 
 void qg_ranks_abort(int code, const char *line)

@@ -152,8 +152,7 @@ static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
 /* The next step fails, too: what arrives in it may be of this one. */
 static qg_status step_with(partner *p, const model *m, qg_tape *t)
 {
-    qg__ranks_join(0, 2, exchange, p);
-    qg__ranks_join_later(post, arrived);
+    qg__ranks_join(0, 2, (qg__link){ exchange, post, arrived, p });
     const qg_status status = run_step(m, t, 0);
     if (status) {
         char why[64];
@@ -163,7 +162,7 @@ static qg_status step_with(partner *p, const model *m, qg_tape *t)
         assert_int_equal(p->posts, 0);
         qg_fail(status, "%s", why);
     }
-    qg__ranks_join(0, 1, NULL, NULL);
+    qg__ranks_join(0, 1, (qg__link){ 0 });
     return status;
 }
 

@@ -188,8 +188,7 @@ static void join(mesh *m, int ranks)
 {
     pthread_t reader;
     if (pthread_create(&reader, NULL, read_all, m)) abort();
-    qg__ranks_join(m->rank, ranks, exchange, m);
-    qg__ranks_join_later(post, arrived);
+    qg__ranks_join(m->rank, ranks, (qg__link){ exchange, post, arrived, m });
 }
 
 uint64_t run_ranks(int ranks, int threads, uint64_t (*work)(void *context), void *context)

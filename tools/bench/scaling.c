@@ -107,7 +107,7 @@ static qg_status record_step(bench *b, recorder *r, line *l)
 static qg_status measure_silent(bench *b, int rank, line *l)
 {
     recorder r = { .line = NULL };
-    qg__ranks_act(rank, l->ranks, silent, silent_post, &r);
+    qg__ranks_act(rank, l->ranks, (qg__link){ .exchange = silent, .post = silent_post, .context = &r });
     qg_status status = bench_measure(b);
     const double compute_ms = b->median - b->median_exchange;
     if (!status) status = record_step(b, &r, l);
@@ -181,7 +181,7 @@ static qg_status measure_line(scaling *s, line *l, bool first)
     l->compute_ms  = b.median;
     l->exchange_ms = b.median_exchange;
     if (!status && l->ranks > 1) status = measure_silent(&b, qg_rank(), l);
-    qg__ranks_act(qg_rank(), l->ranks, NULL, NULL, NULL);
+    qg__ranks_act(qg_rank(), l->ranks, (qg__link){ 0 });
     if (!status && l->ranks > 1) stretch(l, largest(l->compute_ms));
     end(s, &b);
     return status;
@@ -193,7 +193,7 @@ static qg_status project_line(scaling *s, line *l)
     bench     b      = begin(s, l->batch);
     qg_status status = bench_build(&b);
     if (!status) status = measure_silent(&b, l->ranks - 1, l);
-    qg__ranks_act(0, 1, NULL, NULL, NULL);
+    qg__ranks_act(0, 1, (qg__link){ 0 });
     end(s, &b);
     return status;
 }
