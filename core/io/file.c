@@ -51,14 +51,12 @@ static int open_parent(int dir, const char *path)
     return fd;
 }
 
-/* These errors are no failure.  EINVAL, ENOTSUP: this file system cannot flush a directory.  EACCES: the directory may be
+/* Three errors are no failure.  EINVAL, ENOTSUP: this file system cannot flush a directory.  EACCES: the directory may be
  * written but not read, so it cannot be opened to be flushed. */
-static bool cannot_flush(int why) { return why == EINVAL || why == ENOTSUP || why == EACCES; }
-
 qg_status qg__file_flush_name_in(int dir, const char *path)
 {
     const int  fd     = open_parent(dir, path);
-    const bool failed = (fd < 0 || fsync(fd)) && !cannot_flush(errno);
+    const bool failed = (fd < 0 || fsync(fd)) && errno != EINVAL && errno != ENOTSUP && errno != EACCES;
     const int  reason = errno;
     if (fd >= 0) close(fd);
     if (!failed) return QG_OK;

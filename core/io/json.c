@@ -18,12 +18,18 @@ static void skip_space(qg_json *j)
     while (j->at < j->end && memchr(" \t\n\r", *j->at, 4)) j->at++;
 }
 
-bool qg__json_take(qg_json *j, char c)
+/* Takes c without white space before it. */
+static bool glued(qg_json *j, char c)
 {
-    skip_space(j);
     if (j->at == j->end || *j->at != (unsigned char)c) return false;
     j->at++;
     return true;
+}
+
+bool qg__json_take(qg_json *j, char c)
+{
+    skip_space(j);
+    return glued(j, c);
 }
 
 bool qg__json_expect(qg_json *j, char c)
@@ -138,14 +144,6 @@ bool qg__json_size(qg_json *j, size_t *v)
     for (size_t i = 0; i < n; i++)
         if (__builtin_mul_overflow(*v, 10u, v) || __builtin_add_overflow(*v, first[i] - '0', v))
             return qg__json_bad(j, "number too large");
-    return true;
-}
-
-/* Takes c without white space before it. */
-static bool glued(qg_json *j, char c)
-{
-    if (j->at == j->end || *j->at != (unsigned char)c) return false;
-    j->at++;
     return true;
 }
 

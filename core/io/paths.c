@@ -88,9 +88,6 @@ qg_status qg__path_make(const char *dir, size_t *made)
     return status;
 }
 
-/* Some network file systems have no locks, and say so in one of these ways. */
-static bool means_no_locks(int why) { return why == ENOLCK || why == ENOSYS || why == EOPNOTSUPP; }
-
 /* The lock without waiting.  Who only asks whether there is one (qg__path_locked) shares it for a moment, so while it can
  * be shared no process has it.  Two that want it may meet here; then neither shares it for ever. */
 static int lock_now(int fd)
@@ -119,7 +116,8 @@ qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UN
     if ((wait ? flock(fd, LOCK_EX) : lock_now(fd)) == 0) return QG_OK;
     const int why = errno;
     if (why == EWOULDBLOCK) return qg_fail(QG_ESTATE, "%s is locked by another process", dir);
-    if (!means_no_locks(why)) return qg_fail(QG_EIO, "cannot lock %s: %s", dir, strerror(why));
+    /* Some network file systems have no locks, and say so in one of these ways. */
+    if (why != ENOLCK && why != ENOSYS && why != EOPNOTSUPP) return qg_fail(QG_EIO, "cannot lock %s: %s", dir, strerror(why));
     snprintf(unlocked, QG__UNLOCKED_BYTES, "cannot lock %s: %s; no other process may write to it meanwhile", dir,
              strerror(why));
     return QG_OK;

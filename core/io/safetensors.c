@@ -10,6 +10,7 @@
 #include "core/io/grow.h"
 #include "core/io/hash.h"
 #include "core/io/json.h"
+#include "core/io/paths.h"
 #include "core/io/utf8.h"
 
 enum { LENGTH_BYTES = 8, ALIGN = 8, MAX_HEADER = 100000000 };
@@ -404,73 +405,33 @@ typedef struct list {
     char            checksum[HASH_TEXT];
 } list;
 
-/* Where the header goes.  Its length precedes it in the file, so the header is first put without a file, to measure it. */
-typedef struct sink {
-    qg_file *file;
-    size_t   n;
-} sink;
-
-static void put_bytes(sink *out, const char *bytes, size_t n)
-{
-    qg__file_put(out->file, bytes, n);
-    out->n += n;
-}
-
-static void put(sink *out, const char *text)
-{
-    put_bytes(out, text, strlen(text));
-}
-
-static void put_size(sink *out, size_t v)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%zu", v);
-    put(out, text);
-}
-
 /* Escapes what JSON requires and no more, in the forms of the reference implementation. */
-static void put_string(sink *out, const char *text)
+static void put_string(FILE *out, const char *text)
 {
     static const char special[] = "\"\\\b\f\n\r\t", name[] = "\"\\bfnrt";
-    put(out, "\"");
+    fputc('"', out);
     for (; *text; text++) {
         const char *s = strchr(special, *text);
-        if (s) {
-            const char escape[] = { '\\', name[s - special] };
-            put_bytes(out, escape, sizeof escape);
-        } else if ((unsigned char)*text < 0x20) {
-            char escape[8];
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
-            put(out, escape);
-        } else {
-            put_bytes(out, text, 1);
-        }
+        if (s) fprintf(out, "\\%c", name[s - special]);
+        else if ((unsigned char)*text < 0x20) fprintf(out, "\\u%04x", (unsigned)*text);
+        else fputc(*text, out);
     }
-    put(out, "\"");
+    fputc('"', out);
 }
 
-static void put_note(sink *out, const char *key, const char *value)
+static void put_note(FILE *out, const char *key, const char *value)
 {
     put_string(out, key);
-    put(out, ":");
+    fputc(':', out);
     put_string(out, value);
 }
 
-static void put_entry(sink *out, const qg_named_array *e, size_t offset)
+static void put_entry(FILE *out, const qg_named_array *e, size_t offset)
 {
     put_string(out, e->name);
-    put(out, ":{\"dtype\":\"");
-    put(out, e->dtype);
-    put(out, "\",\"shape\":[");
-    for (int i = 0; i < e->array.rank; i++) {
-        if (i) put(out, ",");
-        put_size(out, e->array.dims[i]);
-    }
-    put(out, "],\"data_offsets\":[");
-    put_size(out, offset);
-    put(out, ",");
-    put_size(out, offset + e->bytes);
-    put(out, "]}");
+    fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", e->dtype);
+    for (int i = 0; i < e->array.rank; i++) fprintf(out, i ? ",%zu" : "%zu", e->array.dims[i]);
+    fprintf(out, "],\"data_offsets\":[%zu,%zu]}", offset, offset + e->bytes);
 }
 
 /* The array that follows e in the file; the first if e is NULL.  The file has the arrays by descending element
@@ -485,26 +446,25 @@ static const qg_named_array *next_in_file(const list *l, const qg_named_array *e
     return NULL;
 }
 
-static size_t put_header(const list *l, qg_file *file)
+static qg_status print_header(const void *what, FILE *out)
 {
-    sink   out    = { .file = file };
-    size_t offset = 0;
-    put(&out, "{\"" QG_SAFETENSORS_METADATA "\":{");
-    put_note(&out, QG_SAFETENSORS_CHECKSUM, l->checksum);
+    const list *l      = what;
+    size_t      offset = 0;
+    fputs("{\"" QG_SAFETENSORS_METADATA "\":{", out);
+    put_note(out, QG_SAFETENSORS_CHECKSUM, l->checksum);
     for (size_t i = 0; i < l->note_count; i++) {
         if (is_checksum(l->notes[i].key)) continue;             /* of the file that the notes are from */
-        put(&out, ",");
-        put_note(&out, l->notes[i].key, l->notes[i].value);
+        fputc(',', out);
+        put_note(out, l->notes[i].key, l->notes[i].value);
     }
-    put(&out, "}");
+    fputc('}', out);
     for (const qg_named_array *e = NULL; (e = next_in_file(l, e));) {
-        put(&out, ",");
-        put_entry(&out, e, offset);
+        fputc(',', out);
+        put_entry(out, e, offset);
         offset += e->bytes;
     }
-    put(&out, "}");
-    while (out.n % 8) put(&out, " ");
-    return out.n;
+    fputc('}', out);
+    return QG_OK;
 }
 
 qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
@@ -513,14 +473,23 @@ qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array 
     list l = { entries, count, notes, note_count, "" };
     snprintf(l.checksum, sizeof l.checksum, QG_SAFETENSORS_HASH "%016" PRIx64 " %016" PRIx64,
              hash_header(entries, count, notes, note_count), hash_data(entries, count));
-    const uint64_t length = put_header(&l, NULL);
-    if (length > MAX_HEADER)
+    char           *header;
+    size_t          n;
+    const qg_status status = qg__text_print(print_header, &l, &header, &n);
+    if (status) return status;
+    const size_t   spaces = (ALIGN - n % ALIGN) % ALIGN;
+    const uint64_t length = n + spaces;
+    if (length > MAX_HEADER) {
+        free(header);
         return qg_fail(QG_EARG, "cannot write '%s': its header has %ju bytes, must be %d at most",
                        path, (uintmax_t)length, MAX_HEADER);
+    }
     qg_file *file = qg__file_begin_in(dir, path);
     qg__file_put(file, &length, sizeof length);
-    put_header(&l, file);
+    qg__file_put(file, header, n);
+    qg__file_put(file, "        ", spaces);
     for (const qg_named_array *e = NULL; (e = next_in_file(&l, e));)
         qg__file_put(file, e->array.data, e->bytes);
+    free(header);
     return qg__file_commit(file);
 }
