@@ -10,13 +10,11 @@ typedef struct qg__spare {
     size_t            bytes;
 } spare;
 
-enum { PRODUCT = 1, SPENT = 2, SUMMED = 4 };    /* qg_var.marks */
-
 /* The smallest free buffer that is large enough, else new memory. */
 void *qg__lend(qg_tape *t, size_t *bytes)
 {
     spare **best = NULL;
-    for (spare **s = &qg__tape_gradients(t)->spares; *s; s = &(*s)->next)
+    for (spare **s = &qg__tape_walk(t)->spares; *s; s = &(*s)->next)
         if ((*s)->bytes >= *bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
     if (!best) return qg__tape_take(t, *bytes);
     spare *s = *best;
@@ -28,10 +26,10 @@ void *qg__lend(qg_tape *t, size_t *bytes)
 void qg__give(qg_tape *t, void *memory, size_t bytes)
 {
     if (bytes < sizeof(spare)) return;
-    spare         *s = memory;
-    qg__gradients *g = qg__tape_gradients(t);
-    *s               = (spare){ g->spares, bytes };
-    g->spares        = s;
+    spare    *s = memory;
+    qg__walk *w = qg__tape_walk(t);
+    *s          = (spare){ w->spares, bytes };
+    w->spares   = s;
 }
 
 static size_t value_bytes(const qg_var *v) { return qg_count(v->shape) * sizeof(float); }
@@ -59,20 +57,16 @@ void qg_share_gradient(qg_var *y)
 
 bool qg__gradient_shared(const qg_var *v) { return v->in[0] && v->grad == v->in[0]->grad; }
 
-void qg__mark_product(qg_var *y) { y->marks |= PRODUCT; }
-void qg__mark_summed(qg_var *y) { y->marks |= SUMMED; }
-bool qg__has_sums(const qg_var *y) { return y->marks & SUMMED; }
-
 /* A product that only a batch norm reads: these are the larger half of the activations of a step. */
 static bool gives_value(const qg_op *reader, const qg_var *x)
 {
-    return reader->in_place && x->marks & PRODUCT && x->readers == 1 && value_bytes(x) >= sizeof(spare);
+    return reader->in_place && x->marks & QG__IS_PRODUCT && x->readers == 1 && value_bytes(x) >= sizeof(spare);
 }
 
 /* w was computed from a parameter alone, and only the product y has read it. */
 static bool is_copy_of_weight(const qg_var *y, const qg_var *w)
 {
-    if (!(y->marks & PRODUCT) || !w || !w->op || w->readers > 1) return false;
+    if (!(y->marks & QG__IS_PRODUCT) || !w || !w->op || w->readers > 1) return false;
     const qg_var *from = w->in[0];
     return from && !from->op && from->grad && from->data != w->data;
 }
@@ -82,7 +76,7 @@ static bool is_copy_of_weight(const qg_var *y, const qg_var *w)
 static qg_status ready_operand(qg_tape *t, const qg_op *reader, qg_var *x, bool first)
 {
     if (!x || !x->needs_grad || x->grad) return QG_OK;
-    if (first && gives_value(reader, x) && !qg__retained(t)) {
+    if (first && gives_value(reader, x) && !qg__tape_walk(t)->retained) {
         x->grad  = x->data;
         x->room  = gradient_bytes(x);
         x->fresh = true;
@@ -114,10 +108,10 @@ void qg__gradients_done(qg_tape *t, qg_var *y)
 {
     for (int i = 0; i < QG_OPERANDS; i++)
         if (y->in[i]) y->in[i]->fresh = false;
-    if (is_copy_of_weight(y, y->in[1])) y->in[1]->marks |= SPENT;
-    if (qg__retained(t)) return;
+    if (is_copy_of_weight(y, y->in[1])) y->in[1]->marks |= QG__IS_SPENT;
+    if (qg__tape_walk(t)->retained) return;
     give_gradient(t, y);
-    if (!(y->marks & SPENT)) return;                    /* only its own backward still had to read it */
+    if (!(y->marks & QG__IS_SPENT)) return;
     qg__give(t, y->data, value_bytes(y));
     y->data = NULL;
 }

@@ -1,5 +1,37 @@
 #include "core/slices.h"
 
+typedef struct sums {
+    qg__slices     b;
+    size_t         n;
+    qg__sum_images add;
+    void          *context;
+    double        *part;        /* [QG_SLICES][n] */
+} sums;
+
+static void sum_slice(void *context, int piece, int worker)
+{
+    (void)worker;
+    const sums *s     = context;
+    const int   slice = s->b.from + piece;
+    double     *sum   = s->part + (size_t)slice * s->n;
+    for (size_t k = 0; k < s->n; k++) sum[k] = 0;
+    s->add(s->context, qg__slice_first(s->b, slice), qg__slice_first(s->b, slice + 1), sum);
+}
+
+const double *qg__sum_slices(qg_tape *t, qg__slices b, size_t n, qg__sum_images add, void *context)
+{
+    double *part = qg_scratch(t, QG_SLICES * n * sizeof *part);
+    if (!part) return NULL;
+    qg_parallel(b.to - b.from, sum_slice, &(sums){ b, n, add, context, part });
+    if (!qg__slices_gather(t, b, part, n * sizeof *part)) return NULL;
+    for (size_t k = 0; k < n; k++) {
+        double sum = 0;
+        for (size_t slice = 0; slice < QG_SLICES; slice++) sum += part[slice * n + k];
+        part[k] = sum;
+    }
+    return part;
+}
+
 void qg__tree(int count, size_t stride, size_t n, float *restrict part)
 {
     const float *p[QG_SLICES];

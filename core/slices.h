@@ -48,6 +48,12 @@ static inline int qg__slice_first(qg__slices b, int slice) { return qg_slice_at(
 bool      qg__slices_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
 bool      qg__images_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes);
 
+/* Adds to sum [n] what images first .. end-1 contribute, counted from the first image that is here. */
+typedef void (*qg__sum_images)(void *context, int first, int end, double *sum);
+
+/* Sums over the batch [n], in double, slice by slice, in scratch.  NULL: the step has failed. */
+const double *qg__sum_slices(qg_tape *t, qg__slices b, size_t n, qg__sum_images add, void *context);
+
 /* The values of v for the whole batch: v's own, or in scratch what all processes have.  NULL data: the step has failed. */
 qg_tensor qg__whole_batch(qg_tape *t, const qg_var *v);
 

@@ -50,12 +50,10 @@ struct qg_tape {
     uint64_t      draws;        /* keys given out in this step */
     int           batch;        /* images of the step's inputs, if only a part of them is here; else 0 */
     bool          walked;       /* qg_backward was called: gradients may have replaced values */
-    bool          walks;        /* qg_backward is running */
     bool          retains;      /* from the next step on, no memory serves twice (qg_tape_retain) */
     bool          lost;         /* an exchange with other processes may still write to memory of a
                                    step, so it is never freed */
-    qg__gradients gradients;
-    qg__hook     *hook;         /* puts off ops that wait for other processes; or NULL */
+    qg__walk      walk;
     qg__stopwatch watch;
 };
 
@@ -71,9 +69,9 @@ qg_tape *qg_tape_new(void)
 
 static void drop_hook(qg_tape *t)
 {
-    if (t->hook && !t->hook->drop(t)) t->lost = true;
-    t->hook  = NULL;
-    t->walks = false;
+    if (t->walk.hook && !t->walk.hook->drop(t)) t->lost = true;
+    t->walk.hook = NULL;
+    t->walk.runs = false;
 }
 
 /* Rewinding an arena keeps its memory; settle and merge also join its blocks into one, so that the
@@ -97,8 +95,8 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->draws  = 0;
     t->batch  = 0;
     t->walked = false;
-    t->attached  = NULL;
-    t->gradients = (qg__gradients){ .retained = t->retains };
+    t->attached = NULL;
+    t->walk     = (qg__walk){ .retained = t->retains };
     if (mode != QG_TRAIN && mode != QG_EVAL && mode != QG_ESTIMATE)
         qg_reject(t, QG_EARG, "tape: %d is not a mode", (int)mode);
     if (!qg__ieee_mode()) qg_reject(t, QG_ESTATE, "tape: " QG_IEEE_MODE_REFUSAL);
@@ -187,11 +185,11 @@ static qg_var *append(qg_tape *t, qg_shape shape)
 static bool countable(qg_tape *t, const char *name, qg_shape s)
 {
     if (qg_row(s) > INT_MAX)
-        qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d numbers in an image", name, QG_SHAPE_ARGS(s), INT_MAX);
-    else if ((long long)s.n * s.h > INT_MAX)
-        qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d rows in all", name, QG_SHAPE_ARGS(s), INT_MAX);
-    else return true;
-    return false;
+        return qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d numbers in an image", name, QG_SHAPE_ARGS(s),
+                         INT_MAX);
+    if ((long long)s.n * s.h > INT_MAX)
+        return qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d rows in all", name, QG_SHAPE_ARGS(s), INT_MAX);
+    return true;
 }
 
 qg_var *qg_input(qg_tape *t, qg_tensor x)
@@ -242,8 +240,7 @@ static bool readable(qg_tape *t, const char *name, const qg_var *x)
                         : x->begun != t->begun ? "is of an earlier step, which qg_tape_begin has ended"
                         : !x->data             ? "has lost its value to backward"
                                                : NULL;
-    if (fault) qg_reject(t, QG_ESTATE, "%s: its operand " QG_SHAPE_FMT " %s", name, QG_SHAPE_ARGS(x->shape), fault);
-    return !fault;
+    return !fault || qg_reject(t, QG_ESTATE, "%s: its operand " QG_SHAPE_FMT " %s", name, QG_SHAPE_ARGS(x->shape), fault);
 }
 
 /* Appends the var of an op.  Its value follows: new memory, or that of an operand. */
@@ -332,10 +329,7 @@ void *qg__tape_attached(const qg_tape *t, const void *owner)
 
 /* --- the backward walk -------------------------------------------------------------------- */
 
-qg__gradients *qg__tape_gradients(qg_tape *t)    { return &t->gradients; }
-bool           qg__retained(const qg_tape *t)    { return t->gradients.retained; }
-bool           qg__tape_walks(const qg_tape *t)  { return t->walks; }
-qg__hook     **qg__tape_hook(qg_tape *t)         { return &t->hook; }
+qg__walk *qg__tape_walk(qg_tape *t) { return &t->walk; }
 
 qg_status qg__tape_ready(qg_tape *t, const qg_var *v)
 {
@@ -360,7 +354,7 @@ qg_status qg__tape_visit(qg_tape *t, qg_var *v)
 /* The same, unless the hook puts it off.  v NULL: the walk has ended. */
 static qg_status visit(qg_tape *t, qg_var *v)
 {
-    if (t->hook) return t->hook->visit(t, v);
+    if (t->walk.hook) return t->walk.hook->visit(t, v);
     return v ? qg__tape_visit(t, v) : QG_OK;
 }
 
@@ -368,11 +362,11 @@ static qg_status visit(qg_tape *t, qg_var *v)
  * its gradient is complete when that op is reached. */
 static qg_status walk(qg_tape *t)
 {
-    t->walked = t->walks = true;
+    t->walked = t->walk.runs = true;
     for (qg_var *v = t->newest; v && !t->status; v = v->older)
         if (v->op && v->grad) (void)visit(t, v);
     if (!t->status) (void)visit(t, NULL);
-    t->walks = false;
+    t->walk.runs = false;
     return t->status;
 }
 

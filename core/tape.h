@@ -66,7 +66,7 @@ struct qg_var {
                                  as in a parameter or a sum over the batch */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
-    uint8_t      marks;       /* the engine's (core/gradients.c) */
+    uint8_t      marks;       /* the engine's (core/walk.h) */
 };
 
 qg_tape  *qg_tape_new(void);

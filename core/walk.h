@@ -7,26 +7,18 @@
 
 /* --- for ops --- */
 
-/* y is a product of in[0] with the weight in[1].  Its backward does not read y->data, and nobody reads in[1] after it, if that was
- * computed from a parameter.  The memory of both may then serve gradients. */
-void qg__mark_product(qg_var *y);
-
-/* What y has saved begins with the sums of its images (core/ops/conv2d.h). */
-void qg__mark_summed(qg_var *y);
-bool qg__has_sums(const qg_var *y);
-
-/* Whether y->grad stays as it is (qg_tape_retain); else backward, its last reader, may write to it. */
-bool qg__retained(const qg_tape *t);
+/* Bits of qg_var.marks. */
+enum {
+    QG__IS_PRODUCT = 1,     /* of in[0] with the weight in[1].  Its backward does not read its data, and nobody reads in[1] after
+                               it, if that was computed from a parameter.  The memory of both may then serve gradients */
+    QG__HAS_SUMS = 2,       /* what it has saved begins with the sums of its images (core/ops/conv2d.h) */
+    QG__IS_SPENT = 4        /* only its own backward still reads its data */
+};
 
 /* y is x, in its memory; for ops that only change gradients. */
 qg_var *qg__record_view(qg_tape *t, const qg_op *op, qg_var *x);
 
 /* --- the memory of gradients (core/gradients.c) --- */
-
-typedef struct qg__gradients {
-    struct qg__spare *spares;   /* buffers that are free */
-    bool              retained; /* none is, until the next step */
-} qg__gradients;
 
 /* Memory until the step ends or it is given back; *bytes may grow.  NULL: the step has failed. */
 void     *qg__lend(qg_tape *t, size_t *bytes);
@@ -39,13 +31,11 @@ bool      qg__gradient_shared(const qg_var *v);                 /* v->grad is th
 
 /* --- what the tape has for others --- */
 
-qg__gradients *qg__tape_gradients(qg_tape *t);
 void          *qg__tape_take(qg_tape *t, size_t bytes);         /* memory until the step ends.  NULL: the step has failed */
 size_t         qg__tape_peak(const qg_tape *t);                 /* the most bytes in use at once so far */
 /* Attach keeps a pointer for its owner until the step ends; attached returns the newest, or NULL. */
 void           qg__tape_attach(qg_tape *t, const void *owner, void *what);
 void          *qg__tape_attached(const qg_tape *t, const void *owner);
-bool           qg__tape_walks(const qg_tape *t);                /* qg_backward is running */
 qg_status      qg__tape_ready(qg_tape *t, const qg_var *v);     /* qg__gradients_ready, for v's op */
 qg_status      qg__tape_visit(qg_tape *t, qg_var *v);           /* v's backward, if it has any, with all that is around it */
 
@@ -57,7 +47,16 @@ struct qg__hook {
     /* The step has ended, or failed.  false: others may still write to its memory, which must not be freed. */
     bool      (*drop)(qg_tape *t);
 };
-qg__hook     **qg__tape_hook(qg_tape *t);                       /* NULL at the start of a step */
+
+/* The backward pass of a step. */
+typedef struct qg__walk {
+    struct qg__spare *spares;   /* buffers of gradients that are free */
+    qg__hook         *hook;     /* puts off ops that wait for other processes; NULL at the start of a step */
+    bool              runs;     /* qg_backward is running */
+    bool              retained; /* gradients stay as they are (qg_tape_retain); else backward, the last reader of y->grad,
+                                   may write to it, and its memory serves others */
+} qg__walk;
+qg__walk      *qg__tape_walk(qg_tape *t);
 
 /* --- the time of ops (core/profile.c) --- */
 

@@ -384,7 +384,7 @@ static void integer_backward(qg_tape *t, qg_var *y)
     if (dy->measure_gradient && !dy->measure_gradient(t, &s->coder)) return;
     if (!take_factors(t, &j) || !take_scratch(t, &j)) return;
     if (x->grad) in_blocks(s->turned.g.oc, pack_turned_piece, &j);
-    float *const retained = b && qg__retained(t) ? y->grad : NULL;      /* decode writes to a copy */
+    float *const retained = b && qg__tape_walk(t)->retained ? y->grad : NULL;      /* decode writes to a copy */
     if (retained && !copy_gradient(t, y)) return;
     in_images(gradients_piece, &j);
     const bool summed = !b || !b->grad || qg__bias_gradient(t, y);
@@ -416,7 +416,7 @@ static qg_var *record(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool summed, 
     s.coder.y = y;
     *own      = s;
     y->flops  = 2.0 * (double)qg_count(shape) * (double)qg_row(w->shape);
-    qg__mark_product(y);
+    y->marks |= QG__IS_PRODUCT;
     if (!multiply(t, y)) return NULL;
     own->coder.key = qg_tape_key(t);
     return y;

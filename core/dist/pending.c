@@ -32,14 +32,15 @@ static qg_status visit_or_defer(qg_tape *t, qg_var *v);
 static bool      drop(qg_tape *t);
 
 /* The hook is the queue's first member. */
-static queue *queue_of(const qg_tape *t) { return (queue *)(void *)*qg__tape_hook((qg_tape *)t); }
+static queue *queue_of(qg_tape *t) { return (queue *)(void *)qg__tape_walk(t)->hook; }
 
 static queue *take_queue(qg_tape *t)
 {
     queue *q = queue_of(t);
     if (q || !(q = qg__tape_take(t, sizeof *q))) return q;
     *q = (queue){ .hook = { visit_or_defer, drop } };
-    return *qg__tape_hook(t) = &q->hook, q;
+    qg__tape_walk(t)->hook = &q->hook;
+    return q;
 }
 
 static bool move_all(qg_tape *t, bool wait);
@@ -124,7 +125,7 @@ static bool begin(qg_tape *t, qg__pending *p, qg__add add)
     q->bytes += p->bytes;
     if (!qg__ranks_passed(t, post(p))) return false;
     /* A weight that is computed from images, or is x, cannot be put off; and outside the walk nobody moves messages on. */
-    return (qg__tape_walks(t) && (!w || !w->batch)) || move_all(t, true);
+    return (qg__tape_walk(t)->runs && (!w || !w->batch)) || move_all(t, true);
 }
 
 bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start, qg__add add)

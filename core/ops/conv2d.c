@@ -1,9 +1,75 @@
-/* y = x * w + b.  core/ops/conv_shape.c checks what fits; the passes over images, groups and slices are in
- * conv_pass.c, those of one channel per group in depthwise.c; conv_summed.c has what a norm after it reads. */
+/* y = x * w + b.  The passes over images, groups and slices are in core/ops/conv_pass.c, those of one channel per group in
+ * depthwise.c; conv_summed.c has what a norm after it reads. */
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
 #include "core/slices.h"
 #include "core/walk.h"
+
+/* --- what fits ---------------------------------------------------------------------------- */
+
+static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec s)
+{
+    const long long rows    = x->shape.h + 2LL * s.pad_h + s.extra_h;
+    const long long columns = x->shape.w + 2LL * s.pad_w + s.extra_w;
+    if (s.stride < 1 || s.pad_h < 0 || s.pad_w < 0)
+        return qg_reject(t, QG_EARG, "conv2d: stride %d must be at least 1, padding %d and %d at least 0",
+                         s.stride, s.pad_h, s.pad_w);
+    if (s.groups < 1 || s.extra_h < 0 || s.extra_w < 0)
+        return qg_reject(t, QG_EARG, "conv2d: groups %d must be at least 1, extra padding %d and %d at least 0",
+                         s.groups, s.extra_h, s.extra_w);
+    if (s.groups == 1 && x->shape.c != w->shape.c)
+        return qg_reject(t, QG_ESHAPE,
+                         "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d",
+                         QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape),
+                         w->shape.c);
+    if (x->shape.c != (long long)w->shape.c * s.groups)
+        return qg_reject(t, QG_ESHAPE,
+                         "conv2d: x " QG_SHAPE_FMT " has %d channel%s, w " QG_SHAPE_FMT " reads %d in each of %d groups",
+                         QG_SHAPE_ARGS(x->shape), x->shape.c, x->shape.c == 1 ? "" : "s", QG_SHAPE_ARGS(w->shape),
+                         w->shape.c, s.groups);
+    if (w->shape.n % s.groups != 0)
+        return qg_reject(t, QG_ESHAPE, "conv2d: w " QG_SHAPE_FMT " has %d outputs, which %d groups do not divide",
+                         QG_SHAPE_ARGS(w->shape), w->shape.n, s.groups);
+    if (!qg__row_fits(rows, columns, x->shape.c))
+        return qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is too large",
+                         QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w);
+    if (rows < w->shape.h || columns < w->shape.w)
+        return qg_reject(t, QG_ESHAPE,
+                         "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is smaller than the kernel of w " QG_SHAPE_FMT,
+                         QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w, QG_SHAPE_ARGS(w->shape));
+    if (b && qg_count(b->shape) != (size_t)w->shape.n)
+        return qg_reject(t, QG_ESHAPE, "conv2d: w " QG_SHAPE_FMT " has %d outputs, b is " QG_SHAPE_FMT,
+                         QG_SHAPE_ARGS(w->shape), w->shape.n, QG_SHAPE_ARGS(b->shape));
+    return true;
+}
+
+/* Of one group, x padded. */
+static qg__conv geometry(const qg_var *x, const qg_var *w, qg_conv_spec s)
+{
+    qg__conv g = { .h = x->shape.h + 2 * s.pad_h + s.extra_h, .w = x->shape.w + 2 * s.pad_w + s.extra_w,
+                   .c = w->shape.c, .oc = w->shape.n / s.groups,
+                   .kh = w->shape.h, .kw = w->shape.w, .stride = s.stride };
+    g.oh = (g.h - g.kh) / s.stride + 1;
+    g.ow = (g.w - g.kw) / s.stride + 1;
+    return g;
+}
+
+/* The shape of the result, and spec with 1 where 0 stands for it.  n 0: the step has failed. */
+static qg_shape fit(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec *spec)
+{
+    if (spec->stride == 0) spec->stride = 1;
+    if (spec->groups == 0) spec->groups = 1;
+    if (!valid(t, x, w, b, *spec)) return (qg_shape){ 0 };
+    const qg__conv g = geometry(x, w, *spec);
+    return (qg_shape){ x->shape.n, g.oh, g.ow, w->shape.n };
+}
+
+qg_shape qg__conv2d_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec spec)
+{
+    return fit(t, x, w, b, &spec);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
 
 typedef struct bias_sums {
     const qg_var *y;
@@ -51,17 +117,19 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     qg__conv_gradients(t, y);
 }
 
-const qg_op qg__conv2d_op = { .name = "conv2d", .backward = conv2d_backward, .assigns = true };
+static const qg_op conv2d_op = { .name = "conv2d", .backward = conv2d_backward, .assigns = true };
+
+/* --- record ------------------------------------------------------------------------------- */
 
 static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape,
                       bool summed)
 {
-    qg_var *y = qg_record(t, &qg__conv2d_op, shape, x, w, b);
+    qg_var *y = qg_record(t, &conv2d_op, shape, x, w, b);
     if (!y) return NULL;
-    qg__mark_product(y);
+    y->marks |= QG__IS_PRODUCT;
     qg__convolution *c = qg__save_with_sums(t, y, sizeof *c, summed);
     if (!c) return NULL;
-    const qg__conv g      = qg__conv_geometry(x, w, spec);
+    const qg__conv g      = geometry(x, w, spec);
     const bool     framed = spec.pad_h || spec.pad_w || spec.extra_h || spec.extra_w;
     *c = (qg__convolution){ .summed = c->summed,
                             .spec   = spec,
@@ -73,10 +141,10 @@ static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec 
     return qg__conv_value(t, y) ? y : NULL;
 }
 
-qg_var *qg__convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
+static qg_var *record(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
 {
     if (!x || !w) return NULL;
-    const qg_shape shape = qg__conv_fit(t, x, w, b, &spec);
+    const qg_shape shape = fit(t, x, w, b, &spec);
     if (!shape.n) return NULL;
     const bool depthwise = spec.groups > 1 && spec.groups == x->shape.c;
     qg_var    *y         = (depthwise ? qg__depthwise_conv2d : conv2d)(t, x, w, b, spec, shape, summed);
@@ -86,5 +154,10 @@ qg_var *qg__convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec s
 
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
 {
-    return qg__convolve(t, x, w, b, spec, false);
+    return record(t, x, w, b, spec, false);
+}
+
+qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
+{
+    return record(t, x, w, b, spec, true);
 }

@@ -13,19 +13,9 @@ qg_var      *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_c
 /* The sums of y, or of what y is a view of: [n][parts][3][c] (core/kernels/norm_kernel.h).  NULL: none. */
 const float *qg__image_sums(const qg_var *y);
 
-/* Either of them. */
-qg_var      *qg__convolve(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed);
-
-/* The shape of the result, and spec with 1 where 0 stands for it (core/ops/conv_shape.c).  n 0: the step has
- * failed. */
-qg_shape     qg__conv_fit(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b,
-                          qg_conv_spec *spec);
-qg__conv     qg__conv_geometry(const qg_var *x, const qg_var *w, qg_conv_spec spec);  /* of one group, x padded */
-
 /* One input channel in each group.  Everything has been checked; y is the shape of the result. */
 qg_var      *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y,
                                   bool summed);
-extern const qg_op qg__conv2d_op, qg__depthwise_op;
 
 /* The first member of what both save. */
 typedef struct qg__summed {

@@ -1,4 +1,4 @@
-/* qg_conv2d before a norm: the value of each image, and its sums over the pixels while it is in cache. */
+/* The sums of each image over its pixels, taken while its value is in cache, for a norm after the convolution. */
 #include "core/ops/conv2d.h"
 
 #include "core/walk.h"
@@ -6,17 +6,12 @@
 /* Floats in the sums of an image. */
 static size_t sums_size(qg_shape y) { return qg__norm_parts((size_t)y.h * (size_t)y.w) * 3 * (size_t)y.c; }
 
-qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
-{
-    return qg__convolve(t, x, w, b, spec, true);
-}
-
 void *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool summed)
 {
     const bool   sums  = summed && qg_tape_mode(t) != QG_EVAL && y->shape.h * y->shape.w > 1;
     const size_t extra = sums ? (size_t)y->shape.n * sums_size(y->shape) * sizeof(float) : 0;
     char        *saved = qg_save(t, y, bytes + extra);
-    if (sums) qg__mark_summed(y);
+    if (sums) y->marks |= QG__HAS_SUMS;
     if (saved) *(qg__summed *)(void *)saved = (qg__summed){ sums ? (float *)(void *)(saved + bytes) : NULL };
     return saved;
 }
@@ -31,5 +26,5 @@ void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
 const float *qg__image_sums(const qg_var *y)
 {
     while (y->op && y->in[0] && y->in[0]->data == y->data) y = y->in[0];
-    return qg__has_sums(y) ? ((const qg__summed *)y->saved)->sums : NULL;
+    return y->marks & QG__HAS_SUMS ? ((const qg__summed *)y->saved)->sums : NULL;
 }

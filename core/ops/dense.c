@@ -95,8 +95,6 @@ static int blocks_down(const dense *d)
     return most < ROW_BLOCKS ? most : needed > ROW_BLOCKS ? needed : ROW_BLOCKS;
 }
 
-static int blocks_across(const dense *d) { return (d->to - d->from + COLUMNS - 1) / COLUMNS; }
-
 /* The first row of block i of `down`: a multiple of a vector's length, since rows may be lanes. */
 static int row_of(const dense *d, int i, int down)
 {
@@ -129,7 +127,7 @@ static bool multiply(qg_tape *t, dense d, int rows, int from, int to)
     d.rows = rows;
     d.from = from;
     d.to   = to;
-    const int pieces = blocks_down(&d) * blocks_across(&d);
+    const int pieces = blocks_down(&d) * ((to - from + COLUMNS - 1) / COLUMNS);
     for (int i = 0; i < pieces; i++) {
         const qg__dense_product m = d.product(&d, block_of(&d, i));
         d.size = qg__dense_scratch(d.kernels, &m, d.size);
@@ -195,7 +193,7 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     dense d   = sizes(y);
     d.b       = b ? b->data : NULL;
     d.product = value;
-    qg__mark_product(y);                /* gradients may reuse memory of y and w (core/walk.h) */
+    y->marks |= QG__IS_PRODUCT;         /* gradients may reuse memory of y and w (core/walk.h) */
     y->flops = 2.0 * qg__slices_of(y).n * d.o * d.k;
     return multiply(t, d, d.n, 0, d.o) ? y : NULL;
 }

@@ -177,15 +177,13 @@ static void depthwise_backward(qg_tape *t, qg_var *y)
     (void)qg__reduce(t, y, j.at, j.acc, size, add_weight);
 }
 
-const qg_op qg__depthwise_op = {
-    .name = "depthwise", .backward = depthwise_backward, .assigns = true
-};
+static const qg_op depthwise_op = { .name = "depthwise", .backward = depthwise_backward, .assigns = true };
 
 qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape, bool sums)
 {
-    qg_var *y = qg_record(t, &qg__depthwise_op, shape, x, w, b);
+    qg_var *y = qg_record(t, &depthwise_op, shape, x, w, b);
     if (!y) return NULL;
-    qg__mark_product(y);
+    y->marks |= QG__IS_PRODUCT;
     depthwise *d = qg__save_with_sums(t, y, sizeof *d, sums);
     if (!d) return NULL;
     *d = (depthwise){

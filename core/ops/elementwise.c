@@ -40,6 +40,9 @@ static void backward(qg_tape *t, qg_var *y)
     in_blocks(y, ((const elementwise *)(const void *)y->op)->gradient);
 }
 
+/* dL/dx[i] is dx, or dx more than it was. */
+static void give(const qg_var *x, bool fresh, size_t i, float dx) { x->grad[i] = fresh ? dx : x->grad[i] + dx; }
+
 /* Records y = f(x, z), computes it, and keeps the op's constants if there will be a gradient. */
 static qg_var *record(qg_tape *t, const elementwise *e, qg_shape shape, qg_var *x, qg_var *z, void *constants,
                       size_t bytes)
@@ -61,10 +64,7 @@ static qg_var *record(qg_tape *t, const elementwise *e, qg_shape shape, qg_var *
 static void relu_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
-    for (; i < end; i++) {
-        const float dy = y->grad[i], dx = y->data[i] <= 0.0f ? 0.0f : dy;
-        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
-    }
+    for (; i < end; i++) give(x, x->fresh, i, y->data[i] <= 0.0f ? 0.0f : y->grad[i]);
 }
 
 static void relu_value(const qg_var *y, size_t i, size_t end)
@@ -92,9 +92,8 @@ static void clip_gradient(const qg_var *y, size_t i, size_t end)
     const qg_var *x = y->in[0];
     const bounds  b = *(const bounds *)y->saved;
     for (; i < end; i++) {
-        const float dy = y->grad[i], v = x->data[i];
-        const float above = v < b.lo ? 0.0f : dy, dx = v > b.hi ? 0.0f : above;
-        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+        const float v = x->data[i], above = v < b.lo ? 0.0f : y->grad[i];
+        give(x, x->fresh, i, v > b.hi ? 0.0f : above);
     }
 }
 
@@ -136,10 +135,7 @@ qg_var *qg_hardtanh(qg_tape *t, qg_var *x) { return x ? record_clip(t, &hardtanh
 static void sigmoid_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
-    for (; i < end; i++) {
-        const float v = y->data[i], dx = v * (1.0f - v) * y->grad[i];
-        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
-    }
+    for (; i < end; i++) give(x, x->fresh, i, y->data[i] * (1.0f - y->data[i]) * y->grad[i]);
 }
 
 static void sigmoid_value(const qg_var *y, size_t i, size_t end)
@@ -159,10 +155,7 @@ qg_var *qg_sigmoid(qg_tape *t, qg_var *x)
 static void tanh_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
-    for (; i < end; i++) {
-        const float v = y->data[i], dx = (1.0f - v) * (1.0f + v) * y->grad[i];
-        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
-    }
+    for (; i < end; i++) give(x, x->fresh, i, (1.0f - y->data[i]) * (1.0f + y->data[i]) * y->grad[i]);
 }
 
 static void tanh_value(const qg_var *y, size_t i, size_t end)
@@ -184,36 +177,30 @@ qg_var *qg_tanh(qg_tape *t, qg_var *x)
  * just assigned. */
 static bool is_fresh(const qg_var *y, int k) { return y->in[k]->fresh && !(k == 1 && y->in[1] == y->in[0]); }
 
+static const elementwise sub;
+
+static float sign_of(const qg_var *y) { return y->op == &sub.op ? -1.0f : 1.0f; }
+
 /* y = x + sign z:  dx = dy,  dz = sign dy. */
-static void sum_gradient(const qg_var *y, size_t from, size_t end, float sign)
+static void sum_gradient(const qg_var *y, size_t from, size_t end)
 {
     for (int k = 0; k < 2; k++) {
         const qg_var *x = y->in[k];
         if (!x->grad) continue;
         const bool  fresh = is_fresh(y, k);
-        const float by    = k ? sign : 1.0f;
-        for (size_t i = from; i < end; i++) x->grad[i] = fresh ? by * y->grad[i] : x->grad[i] + by * y->grad[i];
+        const float sign  = k ? sign_of(y) : 1.0f;
+        for (size_t i = from; i < end; i++) give(x, fresh, i, sign * y->grad[i]);
     }
 }
 
-static void add_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, 1.0f); }
-static void sub_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, -1.0f); }
-
-static void add_value(const qg_var *y, size_t i, size_t end)
+static void sum_value(const qg_var *y, size_t i, size_t end)
 {
-    const float *x = y->in[0]->data, *z = y->in[1]->data;
-    for (; i < end; i++) y->data[i] = x[i] + z[i];
+    const float *x = y->in[0]->data, *z = y->in[1]->data, sign = sign_of(y);
+    for (; i < end; i++) y->data[i] = x[i] + sign * z[i];
 }
 
-static const elementwise add = { { "add", backward, .assigns = true }, add_value, add_gradient };
-
-static void sub_value(const qg_var *y, size_t i, size_t end)
-{
-    const float *x = y->in[0]->data, *z = y->in[1]->data;
-    for (; i < end; i++) y->data[i] = x[i] - z[i];
-}
-
-static const elementwise sub = { { "sub", backward, .assigns = true }, sub_value, sub_gradient };
+static const elementwise add = { { "add", backward, .assigns = true }, sum_value, sum_gradient };
+static const elementwise sub = { { "sub", backward, .assigns = true }, sum_value, sum_gradient };
 
 /* y = x z:  dx = dy z,  dz = dy x. */
 static void mul_gradient(const qg_var *y, size_t from, size_t end)
@@ -222,10 +209,7 @@ static void mul_gradient(const qg_var *y, size_t from, size_t end)
         const qg_var *x = y->in[k], *z = y->in[1 - k];
         if (!x->grad) continue;
         const bool fresh = is_fresh(y, k);
-        for (size_t i = from; i < end; i++) {
-            const float dx = y->grad[i] * z->data[i];
-            x->grad[i]     = fresh ? dx : x->grad[i] + dx;
-        }
+        for (size_t i = from; i < end; i++) give(x, fresh, i, y->grad[i] * z->data[i]);
     }
 }
 
@@ -261,10 +245,7 @@ static void affine_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
     const float   a = ((const line *)y->saved)->a;
-    for (; i < end; i++) {
-        const float dx = a * y->grad[i];
-        x->grad[i]     = x->fresh ? dx : x->grad[i] + dx;
-    }
+    for (; i < end; i++) give(x, x->fresh, i, a * y->grad[i]);
 }
 
 static void affine_value(const qg_var *y, size_t i, size_t end)
@@ -294,26 +275,14 @@ qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b) { return record_line(
 static void pass_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
-    for (; i < end; i++) x->grad[i] = x->fresh ? y->grad[i] : x->grad[i] + y->grad[i];
+    for (; i < end; i++) give(x, x->fresh, i, y->grad[i]);
 }
 
-typedef struct bias_sums {
-    const qg_var *y;
-    qg__slices    at;
-    double       *part;     /* [QG_SLICES][c] */
-} bias_sums;
-
-static void bias_slice(void *context, int piece, int worker)
+static void sum_images(void *context, int first, int end, double *sum)
 {
-    (void)worker;
-    const bias_sums *s     = context;
-    const int        slice = s->at.from + piece;
-    const size_t     c     = (size_t)s->y->shape.c, row = qg_row(s->y->shape);
-    double          *sum   = s->part + (size_t)slice * c;
-    const float     *dy    = s->y->grad + (size_t)qg__slice_first(s->at, slice) * row;
-    const float     *end   = s->y->grad + (size_t)qg__slice_first(s->at, slice + 1) * row;
-    for (size_t k = 0; k < c; k++) sum[k] = 0;
-    for (; dy < end; dy += c)
+    const qg_var *y = context;
+    const size_t  c = (size_t)y->shape.c, row = qg_row(y->shape);
+    for (const float *dy = y->grad + (size_t)first * row; dy < y->grad + (size_t)end * row; dy += c)
         for (size_t k = 0; k < c; k++) sum[k] += (double)dy[k];
 }
 
@@ -323,18 +292,11 @@ static void bias_backward(qg_tape *t, qg_var *y)
     const qg_var *x = y->in[0], *b = y->in[1];
     if (x->grad) in_blocks(y, pass_gradient);
     if (!b->grad) return;
-    const size_t c = (size_t)y->shape.c;
-    bias_sums    s = { y, qg__slices_of(y), qg_scratch(t, QG_SLICES * c * sizeof(double)) };
-    if (!s.part) return;
-    qg_parallel(s.at.to - s.at.from, bias_slice, &s);
-    if (!qg__slices_gather(t, s.at, s.part, c * sizeof *s.part)) return;
+    const size_t  c   = (size_t)y->shape.c;
+    const double *sum = qg__sum_slices(t, qg__slices_of(y), c, sum_images, y);
     /* b may be x, when both are [1,1,1,c]: then x has just been assigned. */
     const bool fresh = b->fresh && b != x;
-    for (size_t k = 0; k < c; k++) {
-        double sum = 0;
-        for (size_t p = 0; p < QG_SLICES; p++) sum += s.part[p * c + k];
-        b->grad[k] = fresh ? (float)sum : b->grad[k] + (float)sum;
-    }
+    for (size_t k = 0; sum && k < c; k++) b->grad[k] = fresh ? (float)sum[k] : b->grad[k] + (float)sum[k];
 }
 
 static void bias_value(const qg_var *y, size_t i, size_t end)
@@ -396,10 +358,7 @@ static void dropout_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
     const mask    m = *(const mask *)y->saved;
-    for (; i < end; i++) {
-        const float dx = y->grad[i] * factor(&m, i);
-        x->grad[i]     = x->fresh ? dx : x->grad[i] + dx;
-    }
+    for (; i < end; i++) give(x, x->fresh, i, y->grad[i] * factor(&m, i));
 }
 
 static void dropout_value(const qg_var *y, size_t i, size_t end)

@@ -1,6 +1,5 @@
 /* Batch norm as arithmetic on the product before it. */
 #include <math.h>
-#include <string.h>
 
 #include "core/kernels/parallel.h"
 #include "core/ops/norm.h"
@@ -93,52 +92,21 @@ qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 
 /* --- corrected by the statistics of the batch --------------------------------------------- */
 
-/* Passes over all rows, in slices.  y is the result; it saves [3][c]: mean, inv, s. */
-typedef struct sweep sweep;
-struct sweep {
-    qg_var *y;
-    double *mean, *inv;     /* [c] of the batch: mean, 1 / sqrt(var + eps) */
-    double *s;              /* [c] sqrt(var + eps) of the running variance, before this batch */
-    double *a, *b;          /* [c] forward: out = a y + b;  backward: dz = a z + b */
+/* What the passes over all rows need.  y is the result; it saves [3][c]: mean, inv, s. */
+typedef struct sweep {
+    qg_var    *y;
     qg__slices at;
-    double *sums;           /* [QG_SLICES][2][c]; after a pass, sums[0] is the total */
-    void  (*rows)(const sweep *p, size_t c, size_t i, size_t end, double *sum);     /* i .. end-1; sum [2][c] */
-};
+    double    *mean, *inv;      /* [c] of the batch: mean, 1 / sqrt(var + eps) */
+    double    *s;               /* [c] sqrt(var + eps) of the running variance, before this batch */
+    double    *a, *b;           /* [c] forward: out = a y + b;  backward: dz = a z + b */
+} sweep;
 
 static bool begin_sweeps(qg_tape *t, qg_var *y, sweep *p)
 {
     const size_t c = (size_t)y->shape.c;
-    double      *saved = y->saved, *sums = qg_scratch(t, (2 * QG_SLICES + 2) * c * sizeof *sums);
-    if (!saved || !sums) return false;
-    *p   = (sweep){ .y = y, .at = qg__slices_of(y), .mean = saved, .inv = saved + c, .s = saved + 2 * c, .sums = sums };
-    p->a = sums + 2 * QG_SLICES * c;
-    p->b = p->a + c;
-    return true;
-}
-
-static void sweep_slice(void *context, int piece, int worker)
-{
-    (void)worker;
-    const sweep *p     = context;
-    const int    slice = p->at.from + piece;
-    const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape);
-    double      *sum = p->sums + (size_t)slice * 2 * c;
-    memset(sum, 0, 2 * c * sizeof *sum);
-    p->rows(p, c, (size_t)qg__slice_first(p->at, slice) * row, (size_t)qg__slice_first(p->at, slice + 1) * row, sum);
-}
-
-/* false: the step has failed. */
-static bool run_sweep(qg_tape *t, sweep *p, void (*rows)(const sweep *, size_t, size_t, size_t, double *))
-{
-    const size_t n = 2 * (size_t)p->y->shape.c;
-    p->rows        = rows;
-    qg_parallel(p->at.to - p->at.from, sweep_slice, p);
-    if (!qg__slices_gather(t, p->at, p->sums, n * sizeof *p->sums)) return false;
-    for (size_t k = 0; k < n; k++) {
-        double sum = 0;
-        for (size_t slice = 0; slice < QG_SLICES; slice++) sum += p->sums[slice * n + k];
-        p->sums[k] = sum;
-    }
+    double      *saved = y->saved, *a = qg_scratch(t, 2 * c * sizeof *a);
+    if (!saved || !a) return false;
+    *p = (sweep){ y, qg__slices_of(y), saved, saved + c, saved + 2 * c, a, a + c };
     return true;
 }
 
@@ -148,10 +116,13 @@ static double rows_of_batch(const sweep *p)
     return (double)p->at.n * (double)(p->y->shape.h * p->y->shape.w);
 }
 
-static void sum_gradients(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+/* [2][c]: of dy, and of dy x. */
+static void sum_gradients(void *context, int first, int end, double *sum)
 {
-    const float *x = p->y->in[0]->data, *dy = p->y->grad;
-    for (; i < end; i += c)
+    const qg_var *y = ((const sweep *)context)->y;
+    const float  *x = y->in[0]->data, *dy = y->grad;
+    const size_t  c = (size_t)y->shape.c, row = qg_row(y->shape);
+    for (size_t i = (size_t)first * row; i < (size_t)end * row; i += c)
         for (size_t k = 0; k < c; k++) {
             const double g = (double)dy[i + k];
             sum[k] += g;
@@ -159,11 +130,13 @@ static void sum_gradients(const sweep *p, size_t c, size_t i, size_t end, double
         }
 }
 
-static void add_gradients(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+static void add_gradients(void *context, int image, int worker)
 {
-    (void)sum;
-    qg_var *x = p->y->in[0], *z = p->y->in[1];
-    for (; i < end; i += c)
+    (void)worker;
+    const sweep *p = context;
+    qg_var      *x = p->y->in[0], *z = p->y->in[1];
+    const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape), end = (size_t)(image + 1) * row;
+    for (size_t i = end - row; i < end; i += c)
         for (size_t k = 0; k < c; k++) {
             if (x->grad) x->grad[i + k] += (float)(p->s[k] * p->inv[k] * (double)p->y->grad[i + k]);
             if (z->grad) z->grad[i + k] += (float)(p->a[k] * (double)z->data[i + k] + p->b[k]);
@@ -179,10 +152,12 @@ static void correct_backward(qg_tape *t, qg_var *y)
     qg_var      *gamma = y->in[2], *beta = y->in[3];
     const size_t c = (size_t)y->shape.c;
     sweep        work;
-    if (!begin_sweeps(t, y, &work) || !run_sweep(t, &work, sum_gradients)) return;
-    const double m = rows_of_batch(&work);
+    if (!begin_sweeps(t, y, &work)) return;
+    const double *sums = qg__sum_slices(t, work.at, 2 * c, sum_gradients, &work);
+    const double  m    = rows_of_batch(&work);
+    if (!sums) return;
     for (size_t k = 0; k < c; k++) {
-        const double sum = work.sums[k], with_y = work.sums[c + k];
+        const double sum = sums[k], with_y = sums[c + k];
         const double g = gamma ? (double)gamma->data[k] : 1.0, inv = work.inv[k], mean = work.mean[k];
         if (beta && beta->grad) beta->grad[k] += (float)sum;
         if (gamma && gamma->grad) gamma->grad[k] -= (float)(mean * inv * sum);
@@ -190,7 +165,7 @@ static void correct_backward(qg_tape *t, qg_var *y)
         work.a[k] = 2 * dvar / m;
         work.b[k] = -g * inv * sum / m - work.a[k] * mean;
     }
-    (void)run_sweep(t, &work, add_gradients);
+    qg_parallel(y->shape.n, add_gradients, &work);
 }
 
 static const qg_op correct_op = { .name = "fold_correct", .backward = correct_backward };
@@ -210,11 +185,13 @@ static bool batch_statistics(qg_tape *t, sweep *p, qg_norm_spec spec)
     return true;
 }
 
-static void correct_value(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+static void correct_value(void *context, int image, int worker)
 {
-    (void)sum;
+    (void)worker;
+    const sweep *p = context;
     const float *x = p->y->in[0]->data;
-    for (; i < end; i += c)
+    const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape), end = (size_t)(image + 1) * row;
+    for (size_t i = end - row; i < end; i += c)
         for (size_t k = 0; k < c; k++) p->y->data[i + k] = (float)(p->a[k] * (double)x[i + k] + p->b[k]);
 }
 
@@ -236,5 +213,6 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
         work.b[k] = (beta ? (double)beta->data[k] : 0.0) -
                     (gamma ? (double)gamma->data[k] : 1.0) * work.mean[k] * work.inv[k];
     }
-    return run_sweep(t, &work, correct_value) ? out : NULL;
+    qg_parallel(out->shape.n, correct_value, &work);
+    return out;
 }

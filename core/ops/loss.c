@@ -29,41 +29,77 @@ static qg_var *record_scalar(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z)
     return y;
 }
 
-/* Losses of rows save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
- * thread because there are few numbers. */
+/* Losses of rows save the slopes by x, then those by z if there is one, for a gradient of 1, [n][classes] each, so labels need
+ * not outlive the call.  They run on one thread because there are few numbers. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    qg_var      *x     = y->in[0];
     const float *slope = y->saved, dy = y->grad[0];
-    for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
-        x->grad[i] = x->fresh ? dy * slope[i] : x->grad[i] + dy * slope[i];
+    for (int k = 0; k < 2 && y->in[k]; k++) {
+        const qg_var *x     = y->in[k];
+        const bool    fresh = x->fresh && !(k == 1 && x == y->in[0]);   /* x may be z */
+        for (size_t i = 0, m = qg_count(x->shape); i < m; i++, slope++)
+            if (x->grad) x->grad[i] = fresh ? dy * *slope : x->grad[i] + dy * *slope;
+    }
 }
 
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
+static const qg_op kl            = { "kl", loss_backward, .assigns = true };
 
 /* The rows of a loss, and what computing one takes. */
-typedef struct rows {
-    size_t classes;
-    double weight, smoothing, temperature;      /* of cross entropy, of KL */
+typedef struct rows rows;
+struct rows {
+    /* Computes weight times the loss of row i, in double; dx is [classes], and dz follows `all` numbers later; or NULL. */
+    double        (*loss)(const rows *r, size_t i, const float *x, float *dx);
+    const uint16_t *labels;
+    const qg_var   *z;
+    double          smoothing, temperature;     /* of cross entropy, of KL */
+    size_t          classes, all;
+    double          weight;
     const qg__function_kernels *kernels;
-    double                     *scratch;        /* [classes]; KL: [4][classes] */
-} rows;
+    double         *scratch;        /* [4][classes] */
+};
 
-/* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
-typedef double (*row_loss)(const rows *r, const float *x, size_t label, float *slope);
+static bool are_rows(qg_tape *t, const qg_op *op, const qg_var *x)
+{
+    return (x->shape.h == 1 && x->shape.w == 1) ||
+           qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " has scores at %d x %d places of an image, not one row; "
+                     "pool them, or make them one row: a dense layer, qg_reshape", op->name, QG_SHAPE_ARGS(x->shape),
+                     x->shape.h, x->shape.w);
+}
+
+/* x, and z if there is one, fit.  r: up to temperature. */
+static qg_var *record_rows(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z, rows r)
+{
+    qg_var *y = record_scalar(t, op, x, z);
+    if (!y) return NULL;
+    const size_t n = (size_t)x->shape.n;
+    r.classes = (size_t)x->shape.c;
+    r.all     = n * r.classes;
+    r.weight  = 1.0 / (double)qg__slices_of(x).n;
+    r.kernels = QG_KERNELS(qg__function_kernels);
+    r.scratch = qg_scratch(t, 4 * r.classes * sizeof *r.scratch);
+    float  *slope = y->needs_grad ? qg_save(t, y, (z ? 2 : 1) * r.all * sizeof *slope) : NULL;
+    double *loss  = qg_scratch(t, n * sizeof *loss);
+    if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
+    for (size_t i = 0; i < n; i++)
+        loss[i] = r.loss(&r, i, x->data + i * r.classes, slope ? slope + i * r.classes : NULL);
+    return sum_losses(t, x, loss, 1, y);
+}
+
+/* --- labels ------------------------------------------------------------------------------- */
 
 /*     -log softmax(x)[k] = log(sum exp(x - m)) + m - x[k],   m = max x;  times the targets
  *     d/dx[k] = softmax(x)[k] - target[k],   target[k] = (1 - smoothing) 1[k = label] + smoothing / classes */
-static double cross_entropy_row(const rows *r, const float *x, size_t label, float *slope)
+static double cross_entropy_row(const rows *r, size_t i, const float *x, float *dx)
 {
-    const size_t classes = r->classes;
+    const size_t classes = r->classes, label = r->labels[i];
     const double even    = r->smoothing / (double)classes;
     double      *e = r->scratch, m, rest = 0;
     const double sum = qg__softmax_terms(r->kernels, classes, x, 1, e, &m), log_sum = qg__log(sum);
-    for (size_t k = 0; k < classes && slope; k++)
-        slope[k] = (float)(r->weight * (e[k] / sum - (k == label ? 1.0 - r->smoothing + even : even)));
+    for (size_t k = 0; k < classes && dx; k++)
+        dx[k] = (float)(r->weight * (e[k] / sum - (k == label ? 1.0 - r->smoothing + even : even)));
     const double loss = log_sum + m - (double)x[label];
     if (even == 0) return r->weight * loss;         /* 0 times an infinite loss of another class would be NaN */
     for (size_t k = 0; k < classes; k++) rest += log_sum + m - (double)x[k];
@@ -72,55 +108,30 @@ static double cross_entropy_row(const rows *r, const float *x, size_t label, flo
 
 /*     mean over k of max(0, 1 - s x[k])^2,   s = +1 at the label and -1 elsewhere
  *     d/dx[k] = -2 s max(0, 1 - s x[k]) / classes */
-static double squared_hinge_row(const rows *r, const float *x, size_t label, float *slope)
+static double squared_hinge_row(const rows *r, size_t i, const float *x, float *dx)
 {
     const double weight = r->weight / (double)r->classes;
     double       sum    = 0;
     for (size_t k = 0; k < r->classes; k++) {
-        const double s    = k == label ? 1.0 : -1.0;
+        const double s    = k == r->labels[i] ? 1.0 : -1.0;
         const double gap  = 1.0 - s * (double)x[k];
         const double miss = gap < 0 ? 0 : gap;
         sum += miss * miss;
-        if (slope) slope[k] = (float)(weight * -2.0 * s * miss);
+        if (dx) dx[k] = (float)(weight * -2.0 * s * miss);
     }
     return weight * sum;
 }
 
-static bool are_rows(qg_tape *t, const qg_op *op, const qg_var *x)
+static qg_var *record_labels(qg_tape *t, const qg_op *op, qg_var *x, rows r)
 {
-    if (x->shape.h == 1 && x->shape.w == 1) return true;
-    qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " has scores at %d x %d places of an image, not one row; "
-              "pool them, or make them one row: a dense layer, qg_reshape", op->name, QG_SHAPE_ARGS(x->shape),
-              x->shape.h, x->shape.w);
-    return false;
-}
-
-static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x, const uint16_t *labels, float smoothing)
-{
-    if (!x) return NULL;
-    const size_t n = (size_t)x->shape.n, classes = qg_row(x->shape);
-    if (!are_rows(t, op, x)) return NULL;
-    if (!labels)
-        return qg_reject(t, QG_EARG, "%s: labels are NULL, x " QG_SHAPE_FMT, op->name,
-                         QG_SHAPE_ARGS(x->shape));
-    qg_var *y = record_scalar(t, op, x, NULL);
-    if (!y) return NULL;
-    for (size_t i = 0; i < n; i++)
-        if (labels[i] >= classes)
-            return qg_reject(t, QG_EARG, "%s: label %d at index %zu is not in 0..%zu, x "
-                             QG_SHAPE_FMT, op->name, labels[i], i, classes - 1,
-                             QG_SHAPE_ARGS(x->shape));
-    float *slope = y->needs_grad ? qg_save(t, y, n * classes * sizeof *slope) : NULL;
-    double      *loss = qg_scratch(t, n * sizeof *loss);
-    const rows   r    = { .classes   = classes,
-                          .weight    = 1.0 / (double)qg__slices_of(x).n,
-                          .smoothing = (double)smoothing,
-                          .kernels   = QG_KERNELS(qg__function_kernels),
-                          .scratch   = qg_scratch(t, classes * sizeof *r.scratch) };
-    if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
-    for (size_t i = 0; i < n; i++)
-        loss[i] = row(&r, x->data + i * classes, labels[i], slope ? slope + i * classes : NULL);
-    return sum_losses(t, x, loss, 1, y);
+    if (!x || !are_rows(t, op, x)) return NULL;
+    if (!r.labels)
+        return qg_reject(t, QG_EARG, "%s: labels are NULL, x " QG_SHAPE_FMT, op->name, QG_SHAPE_ARGS(x->shape));
+    for (int i = 0; i < x->shape.n; i++)
+        if (r.labels[i] >= x->shape.c)
+            return qg_reject(t, QG_EARG, "%s: label %d at index %d is not in 0..%d, x " QG_SHAPE_FMT, op->name, r.labels[i], i,
+                             x->shape.c - 1, QG_SHAPE_ARGS(x->shape));
+    return record_rows(t, op, x, NULL, r);
 }
 
 qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint16_t *labels)
@@ -133,31 +144,16 @@ qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint16_t *labels, qg_
     if (x && !(spec.smoothing >= 0 && spec.smoothing < 1))
         return qg_reject(t, QG_EARG, "cross_entropy: smoothing %g is not in [0, 1), x " QG_SHAPE_FMT,
                          (double)spec.smoothing, QG_SHAPE_ARGS(x->shape));
-    return record_loss(t, &cross_entropy, cross_entropy_row, x, labels, spec.smoothing);
+    const rows r = { .loss = cross_entropy_row, .labels = labels, .smoothing = (double)spec.smoothing };
+    return record_labels(t, &cross_entropy, x, r);
 }
 
 qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint16_t *labels)
 {
-    return record_loss(t, &squared_hinge, squared_hinge_row, x, labels, 0);
+    return record_labels(t, &squared_hinge, x, (rows){ .loss = squared_hinge_row, .labels = labels });
 }
 
 /* --- KL ----------------------------------------------------------------------------------- */
-
-/* The slopes by x, then by z: [n][classes] each. */
-static void kl_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    const float *slope = y->saved, dy = y->grad[0];
-    const size_t m     = qg_count(y->in[0]->shape);
-    for (size_t k = 0; k < 2; k++) {
-        const qg_var *x     = y->in[k];
-        const bool    fresh = x->fresh && !(k == 1 && x == y->in[0]);   /* x may be z */
-        for (size_t i = 0; i < m && x->grad; i++)
-            x->grad[i] = fresh ? dy * slope[k * m + i] : x->grad[i] + dy * slope[k * m + i];
-    }
-}
-
-static const qg_op kl = { "kl", kl_backward, .assigns = true };
 
 /* p = softmax(x / T) and its logarithm, (x - m) / T - log(sum exp((x - m) / T)). */
 static void softmax_of(const rows *r, const float *x, double *p, double *log_p)
@@ -170,27 +166,26 @@ static void softmax_of(const rows *r, const float *x, double *p, double *log_p)
 /* With l[k] = log p[k] - log q[k] and D = sum of p l:
  *     T^2 D;   d/dx[k] = T (q[k] - p[k]),   d/dz[k] = T p[k] (l[k] - D)
  * Where p is 0, p l is 0 in the limit. */
-static double kl_row(const rows *r, const float *x, const float *z, float *dx, float *dz)
+static double kl_row(const rows *r, size_t i, const float *x, float *dx)
 {
     const size_t classes = r->classes;
     const double slope   = r->weight * r->temperature;
     double      *q = r->scratch, *log_q = q + classes, *p = q + 2 * classes, *log_p = q + 3 * classes, sum = 0;
     softmax_of(r, x, q, log_q);
-    softmax_of(r, z, p, log_p);
+    softmax_of(r, r->z->data + i * classes, p, log_p);
     for (size_t k = 0; k < classes; k++) sum += p[k] == 0 ? 0 : p[k] * (log_p[k] - log_q[k]);
     for (size_t k = 0; k < classes && dx; k++) {
         dx[k] = (float)(slope * (q[k] - p[k]));
-        dz[k] = p[k] == 0 ? 0 : (float)(slope * p[k] * (log_p[k] - log_q[k] - sum));
+        dx[r->all + k] = p[k] == 0 ? 0 : (float)(slope * p[k] * (log_p[k] - log_q[k] - sum));
     }
     return slope * r->temperature * sum;
 }
 
 static bool same_shapes(qg_tape *t, const qg_op *op, const qg_var *x, const qg_var *z)
 {
-    if (qg_shape_equal(x->shape, z->shape)) return true;
-    qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", op->name, QG_SHAPE_ARGS(x->shape),
-              QG_SHAPE_ARGS(z->shape));
-    return false;
+    return qg_shape_equal(x->shape, z->shape) ||
+           qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", op->name,
+                     QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(z->shape));
 }
 
 qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
@@ -199,22 +194,7 @@ qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
     if (!(temperature > 0 && isfinite(temperature)))
         return qg_reject(t, QG_EARG, "kl: temperature %g must be positive and finite, x " QG_SHAPE_FMT,
                          (double)temperature, QG_SHAPE_ARGS(x->shape));
-    qg_var *y = record_scalar(t, &kl, x, z);
-    if (!y) return NULL;
-    const size_t n = (size_t)x->shape.n, classes = (size_t)x->shape.c, m = n * classes;
-    float       *slope = y->needs_grad ? qg_save(t, y, 2 * m * sizeof *slope) : NULL;
-    double      *loss = qg_scratch(t, n * sizeof *loss);
-    const rows   r    = { .classes     = classes,
-                          .weight      = 1.0 / (double)qg__slices_of(x).n,
-                          .temperature = (double)temperature,
-                          .kernels     = QG_KERNELS(qg__function_kernels),
-                          .scratch     = qg_scratch(t, 4 * classes * sizeof *r.scratch) };
-    if ((y->needs_grad && !slope) || !loss || !r.scratch) return NULL;
-    for (size_t i = 0; i < n; i++) {
-        float *dx = slope ? slope + i * classes : NULL;
-        loss[i]   = kl_row(&r, x->data + i * classes, z->data + i * classes, dx, dx ? dx + m : NULL);
-    }
-    return sum_losses(t, x, loss, 1, y);
+    return record_rows(t, &kl, x, z, (rows){ .loss = kl_row, .z = z, .temperature = (double)temperature });
 }
 
 /* --- mean squared error ------------------------------------------------------------------- */

@@ -186,7 +186,7 @@ static bool send_sums(qg_tape *t, qg_var *y, const qg__norm_slopes *slopes, cons
 /* Nobody reads y's gradient again, unless it is kept. */
 static float *take_dz(qg_tape *t, const qg_var *y)
 {
-    if (!qg__retained(t)) return y->grad;
+    if (!qg__tape_walk(t)->retained) return y->grad;
     float *dz = qg_scratch(t, qg_count(y->shape) * sizeof *dz);
     return dz ? memcpy(dz, y->grad, qg_count(y->shape) * sizeof *dz) : NULL;
 }
@@ -254,18 +254,17 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
 {
     if (!qg__norm_fits(t, "norm", "x", x, x->shape.c, gamma, beta, spec)) return false;
     if (with.pool < 0 || with.pool > QG_NORM_POOL)
-        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", with.pool, QG_NORM_POOL);
-    else if (with.pool > 1 && (x->shape.h < with.pool || x->shape.w < with.pool))
-        qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
-                  QG_SHAPE_ARGS(x->shape), with.pool, with.pool);
-    else if (with.add && (with.pool > 1 || !qg_shape_equal(with.add->shape, x->shape)))
-        qg_reject(t, QG_ESHAPE,
-                  "norm: add " QG_SHAPE_FMT " must have the shape of x " QG_SHAPE_FMT " and no pooling, pool is %d",
-                  QG_SHAPE_ARGS(with.add->shape), QG_SHAPE_ARGS(x->shape), with.pool);
-    else if (with.act.n_learned < 0 || with.act.n_learned > 3)
-        qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", with.act.n_learned);
-    else return true;
-    return false;
+        return qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", with.pool, QG_NORM_POOL);
+    if (with.pool > 1 && (x->shape.h < with.pool || x->shape.w < with.pool))
+        return qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
+                         QG_SHAPE_ARGS(x->shape), with.pool, with.pool);
+    if (with.add && (with.pool > 1 || !qg_shape_equal(with.add->shape, x->shape)))
+        return qg_reject(t, QG_ESHAPE,
+                         "norm: add " QG_SHAPE_FMT " must have the shape of x " QG_SHAPE_FMT " and no pooling, pool is %d",
+                         QG_SHAPE_ARGS(with.add->shape), QG_SHAPE_ARGS(x->shape), with.pool);
+    if (with.act.n_learned < 0 || with.act.n_learned > 3)
+        return qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", with.act.n_learned);
+    return true;
 }
 
 /* With pooling it keeps which, and z if an activation reads it.  Without, z is as large as x; backward computes

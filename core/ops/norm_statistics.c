@@ -36,17 +36,16 @@ bool qg__norm_fits(qg_tape *t, const char *op, const char *name, const qg_var *x
     const bool    scale = gamma && qg_count(gamma->shape) != (size_t)c;
     const qg_var *v     = scale ? gamma : beta;
     if (v && qg_count(v->shape) != (size_t)c)
-        qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channel%s, %s is " QG_SHAPE_FMT, op, name,
-                  QG_SHAPE_ARGS(x->shape), c, c == 1 ? "" : "s", scale ? "gamma" : "beta",
-                  QG_SHAPE_ARGS(v->shape));
-    else if (!spec.mean || !spec.var)
-        qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
-    else if (!(spec.eps >= 0 && isfinite(spec.eps)))
-        qg_reject(t, QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more", op, (double)spec.eps);
-    else if (!(spec.momentum >= 0 && spec.momentum <= 1))
-        qg_reject(t, QG_EARG, "%s: momentum is %g, not in 0..1", op, (double)spec.momentum);
-    else return true;
-    return false;
+        return qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channel%s, %s is " QG_SHAPE_FMT, op, name,
+                         QG_SHAPE_ARGS(x->shape), c, c == 1 ? "" : "s", scale ? "gamma" : "beta",
+                         QG_SHAPE_ARGS(v->shape));
+    if (!spec.mean || !spec.var)
+        return qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
+    if (!(spec.eps >= 0 && isfinite(spec.eps)))
+        return qg_reject(t, QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more", op, (double)spec.eps);
+    if (!(spec.momentum >= 0 && spec.momentum <= 1))
+        return qg_reject(t, QG_EARG, "%s: momentum is %g, not in 0..1", op, (double)spec.momentum);
+    return true;
 }
 
 /* --- blocks ------------------------------------------------------------------------------- */

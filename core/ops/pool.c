@@ -188,16 +188,14 @@ static bool valid(qg_tape *t, const char *op, const qg_var *x, qg_pool_spec s)
     const qg_shape  in   = x->shape;
     const long long most = (in.h < in.w ? in.h : in.w) + 2LL * (s.pad > 0 ? s.pad : 0);
     if (s.size < 1 || s.size > most)
-        qg_reject(t, QG_EARG, "%s: size %d is not in 1..%lld, x " QG_SHAPE_FMT " padded by %d", op, s.size, most,
-                  QG_SHAPE_ARGS(in), s.pad);
-    else if (s.stride < 1 || s.pad < 0 || s.pad >= s.size)
-        qg_reject(t, QG_EARG, "%s: stride %d must be at least 1 and padding %d in 0..%d, less than the size", op, s.stride,
-                  s.pad, s.size - 1);
-    else if (!qg__row_fits(in.h + 2LL * s.pad, in.w + 2LL * s.pad, in.c))
-        qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " padded by %d is too large", op, QG_SHAPE_ARGS(in), s.pad);
-    else
-        return true;
-    return false;
+        return qg_reject(t, QG_EARG, "%s: size %d is not in 1..%lld, x " QG_SHAPE_FMT " padded by %d", op, s.size, most,
+                         QG_SHAPE_ARGS(in), s.pad);
+    if (s.stride < 1 || s.pad < 0 || s.pad >= s.size)
+        return qg_reject(t, QG_EARG, "%s: stride %d must be at least 1 and padding %d in 0..%d, less than the size", op, s.stride,
+                         s.pad, s.size - 1);
+    if (!qg__row_fits(in.h + 2LL * s.pad, in.w + 2LL * s.pad, in.c))
+        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " padded by %d is too large", op, QG_SHAPE_ARGS(in), s.pad);
+    return true;
 }
 
 /* s without its y. */

@@ -8,8 +8,7 @@ enum { X, SLOPE, BEFORE, AFTER, OPERANDS };
 typedef struct job {
     const qg_var *y;
     const float  *a, *g, *z;    /* [c] each; of plain PReLU g is 0 and z -0, which leave every number as it is */
-    qg__slices    at;
-    double       *part;         /* [QG_SLICES][OPERANDS - 1][c], sums of the gradients of a, g and z */
+    const double *sum;          /* [OPERANDS - 1][c] over the batch, the gradients of a, g and z */
 } job;
 
 /* Sets a, g and z.  false: out of memory. */
@@ -30,7 +29,7 @@ static bool fill_rows(qg_tape *t, job *j)
 
 /* With u = x - g and s = 1 where u > 0, else a:
  *     y = s u + z:   dx = s dy,   da = sum of u dy where not u > 0,   dg = -sum of s dy,   dz = sum of dy. */
-static void pixel_gradient(const job *j, const float *x, const float *dy, float *dx, bool fresh, double *part)
+static void pixel_gradient(const job *j, const float *x, const float *dy, float *dx, bool fresh, double *sum)
 {
     const size_t c = (size_t)j->y->shape.c;
     if (dx)
@@ -40,57 +39,46 @@ static void pixel_gradient(const job *j, const float *x, const float *dy, float 
         }
     for (size_t k = 0; k < c; k++) {
         const float u = x[k] - j->g[k];
-        part[k] += u > 0 ? 0.0 : (double)u * (double)dy[k];
+        sum[k] += u > 0 ? 0.0 : (double)u * (double)dy[k];
     }
     if (j->y->in[BEFORE])
-        for (size_t k = 0; k < c; k++) part[c + k] -= (double)(x[k] - j->g[k] > 0 ? dy[k] : j->a[k] * dy[k]);
+        for (size_t k = 0; k < c; k++) sum[c + k] -= (double)(x[k] - j->g[k] > 0 ? dy[k] : j->a[k] * dy[k]);
     if (j->y->in[AFTER])
-        for (size_t k = 0; k < c; k++) part[2 * c + k] += (double)dy[k];
+        for (size_t k = 0; k < c; k++) sum[2 * c + k] += (double)dy[k];
 }
 
-static void slice_gradient(void *context, int piece, int worker)
+static void sum_images(void *context, int first, int end, double *sum)
 {
-    (void)worker;
-    const job    *j     = context;
-    const qg_var *x     = j->y->in[X];
-    const int     slice = j->at.from + piece;
-    const size_t  c     = (size_t)j->y->shape.c, row = qg_row(j->y->shape);
-    const size_t  from  = (size_t)qg__slice_first(j->at, slice) * row;
-    const size_t  end   = (size_t)qg__slice_first(j->at, slice + 1) * row;
-    double       *part  = j->part + (size_t)slice * 3 * c;
-    for (size_t k = 0; k < 3 * c; k++) part[k] = 0;
-    for (size_t i = from; i < end; i += c)
-        pixel_gradient(j, x->data + i, j->y->grad + i, x->grad ? x->grad + i : NULL, x->fresh, part);
+    const job    *j   = context;
+    const qg_var *x   = j->y->in[X];
+    const size_t  c   = (size_t)j->y->shape.c, row = qg_row(j->y->shape);
+    for (size_t i = (size_t)first * row; i < (size_t)end * row; i += c)
+        pixel_gradient(j, x->data + i, j->y->grad + i, x->grad ? x->grad + i : NULL, x->fresh, sum);
 }
 
-/* Adds the slices' sums to the gradient of an operand. */
+/* Adds the sums to the gradient of an operand. */
 static void add_sums(const job *j, int operand)
 {
     const qg_var *v = j->y->in[operand];
     const size_t  c = (size_t)j->y->shape.c;
+    const double *sum = j->sum + (size_t)(operand - 1) * c;
     if (!v || !v->grad) return;
     bool fresh = v->fresh;
     for (int i = 0; i < operand; i++) fresh = fresh && j->y->in[i] != v;    /* one var may be several operands */
     double all = 0;
     for (size_t k = 0; k < c; k++) {
-        double sum = 0;
-        for (size_t p = 0; p < QG_SLICES; p++) sum += j->part[(p * 3 + (size_t)operand - 1) * c + k];
-        all += sum;
-        if (v->shape.c > 1) v->grad[k] = fresh ? (float)sum : v->grad[k] + (float)sum;
+        all += sum[k];
+        if (v->shape.c > 1) v->grad[k] = fresh ? (float)sum[k] : v->grad[k] + (float)sum[k];
     }
     if (v->shape.c == 1) v->grad[0] = fresh ? (float)all : v->grad[0] + (float)all;
 }
 
 static void prelu_backward(qg_tape *t, qg_var *y)
 {
-    job          j    = { .y = y, .at = qg__slices_of(y) };
-    const size_t sums = 3 * (size_t)y->shape.c;
+    job j = { .y = y };
     if (!fill_rows(t, &j)) return;
-    j.part = qg_scratch(t, QG_SLICES * sums * sizeof *j.part);
-    if (!j.part) return;
-    qg_parallel(j.at.to - j.at.from, slice_gradient, &j);
-    if (!qg__slices_gather(t, j.at, j.part, sums * sizeof *j.part)) return;
-    for (int i = SLOPE; i < OPERANDS; i++) add_sums(&j, i);
+    j.sum = qg__sum_slices(t, qg__slices_of(y), (OPERANDS - 1) * (size_t)y->shape.c, sum_images, &j);
+    for (int i = SLOPE; j.sum && i < OPERANDS; i++) add_sums(&j, i);
 }
 
 static const qg_op prelu  = { "prelu", prelu_backward, .assigns = true };
@@ -117,10 +105,9 @@ static bool per_channel(const qg_var *v, int c) { return qg_shape_equal(v->shape
 static bool shift_fits(qg_tape *t, const qg_op *op, const qg_var *x, const qg_var *shift, const char *name)
 {
     const int c = x->shape.c;
-    if (!shift || per_channel(shift, c)) return true;
-    qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and %s " QG_SHAPE_FMT ", which is not [1,1,1,%d]", op->name,
-              QG_SHAPE_ARGS(x->shape), name, QG_SHAPE_ARGS(shift->shape), c);
-    return false;
+    return !shift || per_channel(shift, c) ||
+           qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and %s " QG_SHAPE_FMT ", which is not [1,1,1,%d]", op->name,
+                     QG_SHAPE_ARGS(x->shape), name, QG_SHAPE_ARGS(shift->shape), c);
 }
 
 static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, qg_var *g, qg_var *a, qg_var *z)

@@ -10,9 +10,8 @@ typedef struct job {
     float       *y;
     bool         fresh;     /* assign to y, else add */
     double       divisor;   /* of what is written: 1 of a sum */
-    bool         batch;     /* images are summed, */
-    qg__slices   at;        /* which are these */
-    double      *part;      /* [images, or QG_SLICES][a row of small] */
+    qg__slices   at;        /* images of the large one */
+    double      *part;      /* [images][a row of small], if images are not summed */
 } job;
 
 /* How far apart in the small tensor rows, columns and channels of the large one are; 0 along a summed axis. */
@@ -49,34 +48,32 @@ static void add_image(const job *j, int image, double *sum)
         }
 }
 
-/* A slice of a batch that is summed, or one image. */
-static void sum_piece(void *context, int piece, int worker)
+static void sum_image(void *context, int image, int worker)
 {
     (void)worker;
-    const job   *j    = context;
-    const size_t row  = qg_row(j->small);
-    if (j->batch) piece += j->at.from;
-    const int    from = j->batch ? qg__slice_first(j->at, piece) : piece;
-    const int    end  = j->batch ? qg__slice_first(j->at, piece + 1) : piece + 1;
-    double      *sum  = j->part + (size_t)piece * row;
+    const job   *j   = context;
+    const size_t row = qg_row(j->small);
+    double      *sum = j->part + (size_t)image * row;
     for (size_t i = 0; i < row; i++) sum[i] = 0;
-    for (int i = from; i < end; i++) add_image(j, i, sum);
-    for (size_t i = 0; i < row && !j->batch; i++) write(j, (size_t)piece * row + i, sum[i]);
+    add_image(j, image, sum);
+    for (size_t i = 0; i < row; i++) write(j, (size_t)image * row + i, sum[i]);
+}
+
+static void sum_images(void *context, int first, int end, double *sum)
+{
+    for (int i = first; i < end; i++) add_image(context, i, sum);
 }
 
 static void reduce(qg_tape *t, job j)
 {
-    const size_t row    = qg_row(j.small);
-    j.batch             = j.small.n < j.at.n;
-    j.part              = qg_scratch(t, (size_t)(j.batch ? QG_SLICES : j.big.n) * row * sizeof *j.part);
-    if (!j.part) return;
-    qg_parallel(j.batch ? j.at.to - j.at.from : j.big.n, sum_piece, &j);
-    if (j.batch && !qg__slices_gather(t, j.at, j.part, row * sizeof *j.part)) return;
-    for (size_t i = 0; i < row && j.batch; i++) {
-        double sum = 0;
-        for (size_t p = 0; p < QG_SLICES; p++) sum += j.part[p * row + i];
-        write(&j, i, sum);
+    const size_t row = qg_row(j.small);
+    if (j.small.n < j.at.n) {
+        const double *sum = qg__sum_slices(t, j.at, row, sum_images, &j);
+        for (size_t i = 0; sum && i < row; i++) write(&j, i, sum[i]);
+        return;
     }
+    j.part = qg_scratch(t, (size_t)j.big.n * row * sizeof *j.part);
+    if (j.part) qg_parallel(j.big.n, sum_image, &j);
 }
 
 /* --- from small to large ------------------------------------------------------------------ */
@@ -99,35 +96,26 @@ static void spread(job j) { qg_parallel(j.big.n, spread_image, &j); }
 
 /* --- sum, mean ---------------------------------------------------------------------------- */
 
-/* y = sum of x / m,  m = 1 or the number of terms:  dx = dy / m. */
-static void gradient(qg_var *y, double divisor)
+static const qg_op mean_op;
+
+/* Of a sum 1, of a mean the number of terms. */
+static double divisor_of(const qg_op *op, const qg_var *x, qg_shape y)
 {
+    const double images = y.n == 1 ? (double)qg__slices_of(x).n : 1;
+    return op == &mean_op ? images * (double)(qg_row(x->shape) / qg_row(y)) : 1;
+}
+
+/* y = sum of x / divisor:  dx = dy / divisor. */
+static void backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
     const qg_var *x = y->in[0];
     spread((job){ .big = x->shape, .small = y->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh,
-                  .divisor = divisor });
+                  .divisor = divisor_of(y->op, x, y->shape) });
 }
 
-static double terms(const qg_var *x, qg_shape y)
-{
-    const int    n      = qg__slices_of(x).n;
-    const double images = y.n == 1 ? (double)n : 1;
-    return images * (double)(qg_row(x->shape) / qg_row(y));
-}
-
-static void sum_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    gradient(y, 1);
-}
-
-static void mean_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    gradient(y, terms(y->in[0], y->shape));
-}
-
-static const qg_op sum_op  = { "sum", sum_backward, .assigns = true };
-static const qg_op mean_op = { "mean", mean_backward, .assigns = true };
+static const qg_op sum_op  = { "sum", backward, .assigns = true };
+static const qg_op mean_op = { "mean", backward, .assigns = true };
 
 static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
 {
@@ -144,7 +132,7 @@ static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
     if (!y) return NULL;
     if (axes & QG_AXIS_N) qg_drop_batch(y);
     reduce(t, (job){ .big = x->shape, .small = s, .at = qg__slices_of(x), .x = x->data, .y = y->data, .fresh = true,
-                     .divisor = op == &mean_op ? terms(x, s) : 1 });
+                     .divisor = divisor_of(op, x, s) });
     return qg_tape_status(t) ? NULL : y;
 }
 
