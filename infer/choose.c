@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer/kernels/int8.h"
 #include "infer/net.h"
 
 #define VARIABLE "QGRAD_PRODUCTS"
@@ -52,26 +51,20 @@ static float gain_of(qg_isa isa, float forced, const qg__product *p)
     if (forced != 0) return forced;
     /* Products with a channel per group read bytes, and would make them. */
     if (qg__product_is_depthwise(p)) return (float)qg__pixels(&p->g) * (float)p->g.c;
-    const qg__bit_kernels *kernels = QG_KERNELS_OF(isa, qg__bit_kernels);
-    const qg__bit_product  b = qg__product_of_bits(p);
-    const int              passes = kernels->passes(&b);
-    const float            groups = (float)(p->groups * (p->two_sided ? 2 : 1));
+    const qg__bit_kernels  *kernels = QG_KERNELS_OF(isa, qg__bit_kernels);
+    const qg__plain_product b       = qg__product_plain(p);
+    const int               passes  = kernels->passes(&b);
+    const float             groups  = (float)(p->groups * (p->two_sided ? 2 : 1));
     const float multiplied = (float)qg__taps(&b.g) * parts(b.g.oc, k->filled_outputs) *
                              parts(b.g.c, k->filled_channels) *
                              (float)(k->filled_outputs * k->filled_channels);
     const float group = passes == 1 ? k->single : k->group + (float)passes * k->pair;
     const bool  patched = qg__int8_may_save(&b.g, b.g.c);
-    const float pixel = k->pixel + groups * k->packed * parts(b.g.c, 8) * (float)b.x.bits;
+    const float pixel = k->pixel + groups * k->packed * parts(b.g.c, 8) * (float)b.xa.bits;
     const float bits  = groups * parts(b.g.oc, kernels->outputs) * (group + kernels->steps(&b) * k->step);
     const float bytes = groups * multiplied * (patched ? k->patched : k->direct) / 1000 +
                         (float)p->g.oc * k->result;
     return (float)qg__pixels(&b.g) * pixel + (float)qg__results(&b.g) * (bits - bytes);
-}
-
-/* The same for the step that makes the value. */
-static float gain_of_value(const qg__infer_step *s)
-{
-    return bits_of_value * (float)s->r.oh * (float)s->r.ow * (float)s->r.oc;
 }
 
 static qg__coding coding_of(const qg_infer *net, int value)
@@ -92,7 +85,8 @@ void qg__choose(qg_infer *net)
     for (int i = net->steps - 1; i >= 0; i--) {
         const qg__infer_step *s    = &net->step[i];
         float                *gain = &net->value[s->r.x].gain;
-        if (s->r.coding == QG__AS_BITS && forced == 0) net->value[i + 1].gain += gain_of_value(s);
+        if (s->r.coding == QG__AS_BITS && forced == 0)
+            net->value[i + 1].gain += bits_of_value * (float)s->r.oh * (float)s->r.ow * (float)s->r.oc;
         if (reads_bits(s)) *gain += gain_of(s->isa, forced, &s->p);
         else if (s->r.kind == QG__MAXPOOL) *gain += net->value[i + 1].gain;
     }

@@ -104,23 +104,13 @@ size_t qg__row_numbers(const qg__packed_step *r)
 
 size_t qg__row_bytes(const qg__packed_step *r) { return ((size_t)r->w_bits * qg__row_numbers(r) + 7) / 8; }
 
-size_t qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c)
-{
-    const size_t pixels = (size_t)h * (size_t)w;
-    if (coding == QG__AS_FLOATS) return pixels * (size_t)c * sizeof(float);
-    if (coding == QG__AS_BYTES) return pixels * (size_t)c;
-    return qg__bit_words(qg__alphabet_of(codes), pixels, c) * sizeof(uint64_t);
-}
-
 /* --- what is legal ------------------------------------------------------------------------------ */
 
 enum { MOST_EXTENT = 1 << 30 };
 
 static bool is_size(int h, int w, int c)
 {
-    if (h < 1 || w < 1 || c < 1) return false;
-    const uint64_t pixels = (uint64_t)h * (uint64_t)w;
-    return pixels <= INT32_MAX && pixels * (uint64_t)c <= INT32_MAX;
+    return h >= 1 && w >= 1 && c >= 1 && (double)h * w * c <= INT32_MAX;
 }
 
 /* A value that a step reads. */

@@ -23,9 +23,6 @@ qg_infer_status qg__file_open(const void *bytes, size_t n, qg__file *f);
 
 qg__packed_step qg__file_step(const qg__file *f, int step);
 void            qg__file_floats(const qg__file *f, size_t at, size_t n, float *to);    /* at: in bytes */
-uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits); /* bits <= 16, from bit `at` on */
-
-/* Bytes of an image of this size. */
-size_t      qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);
+uint32_t        qg__file_bits(const uint8_t *row, size_t at, int bits);     /* bits <= 16, from bit `at` on */
 
 #endif

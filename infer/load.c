@@ -55,13 +55,7 @@ static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, co
     }
 }
 
-/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0
- * are x and y. */
-static size_t numbers_of(const qg__packed_step *r)
-{
-    return qg__step_floats(r) + (r->kind == QG__PRELU ? 2 * (size_t)r->c : 0);
-}
-
+/* PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and y. */
 static void set_numbers(qg__infer_step *s, float *number)
 {
     const size_t c = (size_t)s->r.c, oc = (size_t)s->r.oc;
@@ -107,21 +101,13 @@ static void append(char *text, size_t bytes, const char *more)
     text[n] = '\0';
 }
 
-static void append_number(char *text, size_t bytes, int number)
-{
-    char digits[12];
-    int  at    = sizeof digits - 1;
-    digits[at] = '\0';
-    do digits[--at] = (char)('0' + number % 10);
-    while (number /= 10);
-    append(text, bytes, digits + at);
-}
-
+/* 1 to 16 bits. */
 static void append_bits(char *text, size_t bytes, qg__codes c)
 {
     int bits = 1;
     while (1 << bits < c.count) bits++;
-    append_number(text, bytes, bits);
+    const char digits[] = { '1', (char)('0' + bits % 10), '\0' };
+    append(text, bytes, digits + (bits < 10));
 }
 
 static void describe(qg__infer_step *s)
@@ -188,7 +174,8 @@ static void load_step(loading *l, int i)
     const qg__infer_step  file = step_of(l->isa, l->f, i);
     const qg__packed_step r = file.r;
     const bool            multiplies = r.kind == QG__PRODUCT;
-    const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
+    const size_t          listed = qg__step_floats(&r);
+    const size_t          numbers = listed + (r.kind == QG__PRELU ? 2 * (size_t)r.c : 0);
     float                *number = take(&l->r, numbers * sizeof *number);
     uint8_t              *tables = take(&l->r, tables_room(file));
     void                 *packed = take(&l->r, weights_room(file));

@@ -224,7 +224,7 @@ static void run_pixels(const qg__infer_step *s, size_t pixels, const float *x, c
     const size_t             n = pixels * (size_t)r->c;
     switch ((qg__kind)r->kind) {
     case QG__QUANTIZE: qg__quantize(s, pixels, x, y); break;
-    case QG__AFFINE: qg__affine(s->isa, pixels, r->c, s->number[0], s->number[1], x, y); break;
+    case QG__AFFINE: k->scale(false, pixels, r->c, s->number[0], NULL, s->number[1], x, NULL, y); break;
     case QG__RELU: k->relu(n, x, y); break;
     case QG__CLIP: k->clip(n, s->number[0][0], s->number[1][0], x, y); break;
     case QG__SIGMOID: QG_KERNELS_OF(s->isa, qg__function_kernels)->sigmoid(n, x, y); break;

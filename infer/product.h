@@ -7,12 +7,12 @@
  * operands are codes, acc is int32 and exact; else it is float, in an order that depends neither on the
  * batch nor on the tile.  Each output may have a zero point of its own (zeros): its weights are then the
  * numbers 0 .. count - 1 of codes minus that, and of integers acc = sum of code * x - zero * sum of x.  The
- * kernels (infer/kernels/) are chosen by the operands:
+ * kernels (infer/kernels/plain.h) are chosen by the operands:
  *
  *     x stored as    w                                       kernels
- *     bits           codes of an alphabet, without zeros     bits.h
- *     bytes          codes of an alphabet, or of 8 bits      int8.h
- *     floats         anything                                real.h
+ *     bits           codes of an alphabet, without zeros     bits
+ *     bytes          codes of an alphabet, or of 8 bits      int8
+ *     floats         anything                                real
  *
  * Most products of bits can be computed on bytes as well, with the same sums: x_bytes asks for that.
  *
@@ -29,14 +29,16 @@
 
 #include <stdbool.h>
 
-#include "infer/kernels/bits.h"
-#include "infer/kernels/requantize.h"
+#include "infer/kernels/plain.h"
 
 typedef enum qg__coding {
     QG__AS_FLOATS,      /* float [n][h][w][c] */
     QG__AS_BITS,        /* packed bits of qg__alphabet_of (infer/kernels/codes.h) */
     QG__AS_BYTES        /* uint8_t [n][h][w][c], value - lowest */
 } qg__coding;
+
+/* Bytes of an image of this size. */
+size_t qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);
 
 typedef struct qg__product {
     qg__geometry g;     /* c and oc: of all groups together */
@@ -57,8 +59,8 @@ bool       qg__product_may_be_bytes(const qg__product *p);
 bool       qg__product_is_depthwise(const qg__product *p);     /* a channel per group */
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 
-/* What the kernels of bits compute of a group, and of one side. */
-qg__bit_product qg__product_of_bits(const qg__product *p);
+/* What the kernels compute of a group, and of one side. */
+qg__plain_product qg__product_plain(const qg__product *p);
 
 /* Whether all sizes are legal and all sums of integers fit. */
 bool   qg__product_fits(const qg__product *p);
@@ -87,8 +89,7 @@ void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t 
                          float *z);
 
 /* Of an exact product that is not two-sided: z of acc[n], a sum of each channel from `first` on. */
-void   qg__product_scale_channels(qg_isa isa, const qg__product *p, qg__scales k, int first, int n,
-                                  const int32_t *acc, float *z);
+void   qg__product_scale_channels(qg_isa isa, qg__scales k, int first, int n, const int32_t *acc, float *z);
 
 /* Likewise, the largest |acc|, less than INT32_MAX; and least[n], the smallest v such that acc = v ^ flip[n]
  * gives z >= bound, of at most QG__MOST_CHANNELS channels.  flip is 0, or -1 where a is negative. */
@@ -96,8 +97,5 @@ enum { QG__MOST_CHANNELS = 256 };
 int32_t qg__product_largest_sum(const qg__product *p);
 void    qg__product_least_sums(qg_isa isa, const qg__product *p, qg__scales k, int first, int n, float bound,
                                const int32_t *flip, int32_t *least);
-
-/* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
-void   qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
 
 #endif

@@ -203,7 +203,7 @@ static bool agree(const qg__infer_step *s, int first, int n, const int32_t *acc)
     float                         z[CHUNK];
     uint8_t                       exact[CHUNK], fixed[CHUNK];
     f.bias += first, f.fraction += first, f.shift += first;
-    qg__product_scale_channels(s->isa, &s->p, s->k, first, n, acc, z);
+    qg__product_scale_channels(s->isa, s->k, first, n, acc, z);
     kernels->find(&s->to.find, (size_t)n, z, exact);
     kernels->fixed(&f, 1, n, acc, fixed);
     for (int k = 0; k < n; k++)

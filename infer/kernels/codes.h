@@ -44,18 +44,6 @@ bool qg__codes_valid(qg__codes c);
 /* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
 qg__alphabet qg__alphabet_of(qg__codes c);
 
-static inline qg__alphabet qg__signs(void)
-{
-    const qg__alphabet a = { QG__ODD, 1 };
-    return a;
-}
-
-static inline qg__alphabet qg__ternary(void)
-{
-    const qg__alphabet a = { QG__TERNARY, 2 };
-    return a;
-}
-
 /* Bits of a code in memory that is shifted and masked, not taken plane by plane: a power of 2; 0: no
  * alphabet. */
 static inline int qg__field_bits(qg__alphabet a) { return a.bits == 3 ? 4 : a.bits; }

@@ -1,4 +1,4 @@
-#include "infer/kernels/depthwise.h"
+#include "infer/kernels/plain.h"
 #include "infer/kernels/lanes.h"
 
 /* Weights: [kh][kw][groups of channels], a group being a mask of GROUP bits for each plane of the alphabet,
@@ -10,23 +10,20 @@ static size_t groups_of(int c) { return ((size_t)c + GROUP - 1) / GROUP; }
 
 static bool are_floats(qg__codes w) { return !w.count || w.count > 256; }
 
-static size_t group_bytes(qg__codes w)
-{
-    const int planes = qg__alphabet_of(w).bits;
-    return planes ? (size_t)planes * sizeof(mask) : GROUP;
-}
+static size_t group_bytes(qg__alphabet a) { return a.bits ? (size_t)a.bits * sizeof(mask) : GROUP; }
 
-static size_t weight_bytes(const qg__each_product *p)
+static size_t weight_bytes(const qg__plain_product *p)
 {
     if (are_floats(p->w)) return qg__row(&p->g) * sizeof(float);
-    return qg__taps(&p->g) * groups_of(p->g.c) * group_bytes(p->w);
+    return qg__taps(&p->g) * groups_of(p->g.c) * group_bytes(p->wa);
 }
 
-static void pack_weights(const qg__each_product *p, int o, size_t first, size_t n, const float *values,
+static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
-    const size_t c = (size_t)p->g.c, lane = (size_t)o % GROUP, own = are_floats(p->w) ? 0 : group_bytes(p->w);
-    const qg__alphabet a = qg__alphabet_of(p->w);
+    const size_t c = (size_t)p->g.c, lane = (size_t)o % GROUP;
+    const size_t own = are_floats(p->w) ? 0 : group_bytes(p->wa);
+    const qg__alphabet a = p->wa;
     if (o == 0 && first == 0) memset(packed, 0, weight_bytes(p));
     for (size_t i = 0; i < n; i++) {
         const size_t tap   = first + i;
@@ -53,10 +50,10 @@ INLINE vi weights_of(qg__alphabet a, qg__codes w, int planes, const uint8_t *gro
     return sum;
 }
 
-INLINE void expand_groups(const qg__each_product *p, bool real, int planes, const uint8_t *group, float *to)
+INLINE void expand_groups(const qg__plain_product *p, bool real, int planes, const uint8_t *group, float *to)
 {
-    const qg__alphabet a   = qg__alphabet_of(p->w);
-    const size_t       own = group_bytes(p->w);
+    const qg__alphabet a   = p->wa;
+    const size_t       own = group_bytes(p->wa);
     for (size_t tap = 0; tap < qg__taps(&p->g); tap++)
         for (int first = 0; first < p->g.c; first += GROUP, group += own)
             for (int k = 0; k < GROUP && first + k < p->g.c; k += VL) {
@@ -68,9 +65,9 @@ INLINE void expand_groups(const qg__each_product *p, bool real, int planes, cons
             }
 }
 
-INLINE void expand(const qg__each_product *p, bool real, const uint8_t *packed, float *to)
+INLINE void expand(const qg__plain_product *p, bool real, const uint8_t *packed, float *to)
 {
-    switch (qg__alphabet_of(p->w).bits) {
+    switch (p->wa.bits) {
     case 0: expand_groups(p, real, 0, packed, to); break;
     case 1: expand_groups(p, real, 1, packed, to); break;
     case 2: expand_groups(p, real, 2, packed, to); break;
@@ -80,8 +77,9 @@ INLINE void expand(const qg__each_product *p, bool real, const uint8_t *packed, 
 }
 
 /* Integers have the size of floats. */
-static size_t scratch_bytes(const qg__each_product *p)
+static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
+    (void)n;
     return are_floats(p->w) ? 0 : qg__row(&p->g) * sizeof(float);
 }
 
@@ -116,7 +114,7 @@ static void reals_of_line(void *context, const qg__line *line)
     }
 }
 
-static void reals(const qg__each_product *p, int n, const float *x, const void *packed, float *y,
+static void reals(const qg__plain_product *p, int n, const void *x, const void *packed, void *y,
                   void *scratch)
 {
     visit at = { .g = &p->g, .x = x, .w = packed, .y = y };
@@ -190,18 +188,17 @@ INLINE void codes_of_line(bool narrow, const visit *at, const qg__line *line)
 static void narrow_codes(void *context, const qg__line *line) { codes_of_line(true, context, line); }
 static void wide_codes(void *context, const qg__line *line)   { codes_of_line(false, context, line); }
 
-static void codes(const qg__each_product *p, int n, const uint8_t *x, const void *packed, int32_t *acc,
+static void codes(const qg__plain_product *p, int n, const void *x, const void *packed, void *y,
                   void *scratch)
 {
-    visit at = { .g = &p->g, .x = x, .w = scratch, .y = acc, .x_zero = p->x_zero };
+    visit at = { .g = &p->g, .x = x, .w = scratch, .y = y, .x_zero = -p->x.lowest };
     expand(p, false, packed, scratch);
     qg__lines(&p->g, n, qg__reach(p->w) <= INT16_MAX ? narrow_codes : wide_codes, &at);
 }
 
-const qg__each_kernels QG_PER_ISA(qg__each_kernels) = {
-    .weight_bytes  = weight_bytes,
-    .pack_weights  = pack_weights,
-    .scratch_bytes = scratch_bytes,
-    .reals         = reals,
-    .codes         = codes,
+const qg__plain_kernels QG_PER_ISA(qg__each_code_kernels) = {
+    weight_bytes, pack_weights, scratch_bytes, codes
+};
+const qg__plain_kernels QG_PER_ISA(qg__each_real_kernels) = {
+    weight_bytes, pack_weights, scratch_bytes, reals
 };

@@ -6,9 +6,6 @@
 #include "infer/kernels/lanes.h"
 #include "infer/kernels/requantize.h"
 
-/* fl(fl(a sum) + b) */
-INLINE vf scaled(vf a, vf b, vf sum) { return a * sum + b; }
-
 /* NaN becomes the least, and numbers are limited before they are converted. */
 INLINE vf limited(vf v, float least, float most) { return less_of(greater_of(v, splat(least)), splat(most)); }
 
@@ -75,7 +72,7 @@ INLINE void store_result(int as, const qg__finder *find, bool relu, vi sum, vf a
         store(reals, (vf)sum, n);
         return;
     }
-    const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
+    const vf z = a * __builtin_convertvector(sum, vf) + b;          /* both rounded */
     if (as == FLOATS) store(reals, relu ? greater_of(splat(0.0f), z) : z, n);
     else store_bytes(y, code_of((qg__search)as, find, z), n);
 }

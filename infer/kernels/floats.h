@@ -34,6 +34,13 @@ typedef struct qg__float_kernels {
 
     /* y[i] = level[code[i]], of so many levels. */
     void (*look_up)(size_t n, int levels, const float *level, const uint8_t *code, float *y);
+
+    /* The factors after a product: z = fl(fl(a acc) + b) or, with the sums of positive and of negative
+     * weights, z = fl(fl(fl(a acc) - fl(an negative)) + b).  a, an and b are [c]; acc is float, or int32 if
+     * exact, which is first rounded to float, to nearest even.  negative NULL: there is one sum.  z may be
+     * acc. */
+    void (*scale)(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
+                  const void *acc, const void *negative, float *z);
 } qg__float_kernels;
 
 QG_DECLARE_KERNELS(qg__float_kernels, qg__float_kernels);

@@ -1,4 +1,5 @@
-/* Loops that the compiler vectorizes for each instruction set.  Only prelu has a product before a sum. */
+/* Loops that the compiler vectorizes for each instruction set.  Only prelu and scale have
+ * products before a sum. */
 #include "infer/kernels/floats.h"
 
 #include <string.h>
@@ -87,6 +88,41 @@ static void look_up(size_t n, int levels, const float *level, const uint8_t *cod
     for (; i < n; i++) y[i] = level[code[i]];
 }
 
+/* n <= VL sums as floats; integers have the size of floats. */
+INLINE vf sums_of(bool exact, const void *acc, size_t at, int n)
+{
+    const vf raw = load((const float *)acc + at, n);
+    return exact ? __builtin_convertvector((vi)raw, vf) : raw;
+}
+
+INLINE void scale_vector(bool exact, const float *a, const float *an, const float *b, const void *acc,
+                         const void *negative, size_t at, int k, int n, float *z)
+{
+    vf sum = load(a + k, n) * sums_of(exact, acc, at, n);
+    if (negative) sum -= load(an + k, n) * sums_of(exact, negative, at, n);
+    store(z + at, sum + load(b + k, n), n);
+}
+
+INLINE void scale_all(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
+                      const void *acc, const void *negative, float *z)
+{
+    for (size_t i = 0; i < pixels; i++) {
+        const size_t at = i * (size_t)c;
+        int          k  = 0;
+        for (; k + VL <= c; k += VL) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, VL, z);
+        if (k < c) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, c - k, z);
+    }
+}
+
+static void scale(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
+                  const void *acc, const void *negative, float *z)
+{
+    if (exact && negative) scale_all(true, pixels, c, a, an, b, acc, negative, z);
+    else if (exact) scale_all(true, pixels, c, a, NULL, b, acc, NULL, z);
+    else if (negative) scale_all(false, pixels, c, a, an, b, acc, negative, z);
+    else scale_all(false, pixels, c, a, NULL, b, acc, NULL, z);
+}
+
 const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {
     .are_finite   = are_finite,
     .relu         = relu,
@@ -98,4 +134,5 @@ const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {
     .max_floats   = max_floats,
     .max_bytes    = max_bytes,
     .look_up      = look_up,
+    .scale        = scale,
 };

@@ -30,12 +30,6 @@ typedef struct qg__geometry {
  * 2^31 - 1. */
 bool qg__geometry_valid(const qg__geometry *g);
 
-/* Outputs along one axis with the same padding on both sides; 0 if the kernel does not fit. */
-static inline int qg__outputs(int inputs, int taps, int stride, int pad)
-{
-    return inputs + 2 * pad < taps ? 0 : (inputs + 2 * pad - taps) / stride + 1;
-}
-
 static inline size_t qg__pixels(const qg__geometry *g)  { return (size_t)g->h * (size_t)g->w; }
 static inline size_t qg__results(const qg__geometry *g) { return (size_t)g->oh * (size_t)g->ow; }
 static inline size_t qg__taps(const qg__geometry *g)    { return (size_t)g->kh * (size_t)g->kw; }

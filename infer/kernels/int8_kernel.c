@@ -1,4 +1,4 @@
-#include "infer/kernels/int8.h"
+#include "infer/kernels/int8_weights.h"
 #include "infer/kernels/find.h"
 #include "infer/kernels/winograd.h"
 
@@ -19,158 +19,34 @@
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero *
  * sum (x - z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms
  * are added as unsigned numbers: their sum fits into int32, partial sums need not.  A zero point of an
- * output is part of its `zero`.
- *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  Those of an alphabet are codes of 1, 2
- * or 4 bits.  Four neighbouring channels of all taps, with those that fill groups, are a quad, and four quads
- * a round: [blocks of outputs][rounds][bits][VL][4 channels] bytes.  Each has the codes of one, two or four
- * quads, from the lowest bits on, of either vector in turn.  In dense products the sums of the codes of its
- * outputs follow a block. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
-enum { GROUP_BYTES = OUTPUTS * CODES, QUAD = 4, QUADS = 4, ROUND = QUADS * QUAD };
+ * output is part of its `zero`. */
+enum { LONGEST = PIXELS_1 };
 
 /* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead. */
 enum { FEW = 4, AHEAD = 4096 };
 #define FETCH(w) __builtin_prefetch((const char *)(w) + AHEAD)
 
-static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
-static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
-
-static size_t rounds_of(const qg__geometry *g)
-{
-    return (qg__taps(g) * groups_of(g->c) * CODES + ROUND - 1) / ROUND;
-}
-
-/* Bits of a packed weight: 8, or 1, 2 or 4 of an alphabet. */
-static int bits_of_weight(qg__codes w)
-{
-    const int bits = qg__field_bits(qg__alphabet_of(w));
-    return bits ? bits : 8;
-}
-
-/* Of the codes of a block, and of the block as it is packed. */
-static size_t code_bytes(const qg__int8_product *p)
-{
-    return rounds_of(&p->g) * (size_t)bits_of_weight(p->w) * BYTES;
-}
-
-static size_t packed_bytes(const qg__int8_product *p)
-{
-    if (bits_of_weight(p->w) == 8) return block_bytes(&p->g);
-    return code_bytes(p) + (qg__is_pointwise(&p->g) ? OUTPUTS * sizeof(uint32_t) : 0);
-}
-
-static size_t weight_bytes(const qg__int8_product *p)
-{
-    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * packed_bytes(p);
-}
-
-/* A weight of 8 bits is w_step * byte - w_zero. */
-static int w_step(const qg__int8_product *p) { return qg__alphabet_of(p->w).bits ? 1 : p->w.step; }
-
-static int w_zero(const qg__int8_product *p)
-{
-    const bool is_byte = p->w.step == 1 && p->w.lowest >= -128 && qg__highest(p->w) <= 127;
-    return is_byte || qg__alphabet_of(p->w).bits ? 0 : -(p->w.lowest + 128 * p->w.step);
-}
-
-/* Whether sums of x are subtracted. */
-static bool has_windows(const qg__int8_product *p) { return p->zeros || w_zero(p); }
-
-static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t n, const float *values,
-                         void *packed)
-{
-    const qg__alphabet a    = qg__alphabet_of(p->w);
-    const size_t       c    = (size_t)p->g.c, lane = (size_t)(o % OUTPUTS);
-    const size_t       bits = (size_t)bits_of_weight(p->w);
-    const int          step = w_step(p), zero = w_zero(p);
-    uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
-    uint32_t          *sum  = (uint32_t *)(void *)(to + code_bytes(p)) + lane;
-    if (lane == 0 && first == 0) memset(to, 0, packed_bytes(p));
-    size_t tap = first / c, k = first % c;
-    for (size_t i = 0; i < n; i++) {
-        const int    value = (int)values[i];
-        const size_t at    = tap * groups_of(p->g.c) * CODES + k;
-        if (bits == 8) {
-            to[at / CODES * GROUP_BYTES + lane * CODES + at % CODES] = (uint8_t)((value + zero) / step);
-        } else {
-            const unsigned code  = (unsigned)((value - qg__lowest(a)) / qg__step(a));
-            const size_t   field = at / QUAD * VECTORS + lane / VL;
-            to[field * bits / 8 * BYTES + lane % VL * QUAD + at % QUAD] |=
-                (uint8_t)(code << field * bits % 8);
-            if (qg__is_pointwise(&p->g)) *sum += code;
-        }
-        if (++k == c) k = 0, tap++;
-    }
-}
-
-/* --- weights of an alphabet ------------------------------------------------------------------- */
-
-/* Code number f of each byte.  Numbers of 16 bits are shifted, and what enters a byte is masked. */
-INLINE bytes field_of(int bits, bytes v, int f)
-{
-    return (bytes)((pairs)v >> (bits * f)) & (uint8_t)((1 << bits) - 1);
-}
-
-/* The groups of a quad: as it is, or each half of its lanes. */
-INLINE void store_quad(const bytes v[VECTORS], int8_t *to)
-{
-#if VL == 16
-    memcpy(to, v, VECTORS * sizeof *v);
-#else
-    typedef uint16_t halves __attribute__((vector_size(2 * VL)));
-    UNROLL
-    for (int i = 0; i < 2 * VECTORS; i++) {
-        const halves own = __builtin_convertvector((vu)v[i % VECTORS] >> i / VECTORS * 16 & 0xFFFF, halves);
-        memcpy(to + i * (int)sizeof own, &own, sizeof own);
-    }
-#endif
-}
-
-/* A block as bytes: lowest + step * code. */
-INLINE void expand(int bits, const qg__int8_product *p, const bytes *w, int8_t *to)
-{
-    const qg__alphabet a      = qg__alphabet_of(p->w);
-    const bytes        lowest = (bytes){ 0 } + (uint8_t)qg__lowest(a);
-    const int          shift  = qg__step(a) - 1, fields = 8 / bits;
-    for (size_t n = rounds_of(&p->g) * (size_t)bits; n > 0; n--, w++)
-        UNROLL
-        for (int f = 0; f < fields; f += VECTORS, to += VECTORS * BYTES) {
-            bytes values[VECTORS];
-            UNROLL
-            for (int v = 0; v < VECTORS; v++)
-                values[v] = (bytes)((pairs)field_of(bits, *w, f + v) << shift) + lowest;
-            store_quad(values, to);
-        }
-}
-
-static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, int8_t *expanded)
-{
-    const bytes *w = (const bytes *)(const void *)packed;
-#define CASE(b) case b: expand(b, p, w, expanded); return expanded;
-    switch (bits_of_weight(p->w)) { CASE(1) CASE(2) CASE(4) }
-#undef CASE
-    return packed;
-}
+/* What x has in place of 0. */
+static int x_zero(const qg__plain_product *p) { return -p->x.lowest; }
 
 /* --- activations ------------------------------------------------------------------------------ */
 
 /* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those
  * of plane bits 0, not 0. */
-static void copy_channels(const qg__int8_product *p, size_t c, const uint8_t *x, int32_t *groups)
+static void copy_channels(const qg__plain_product *p, size_t c, const uint8_t *x, int32_t *groups)
 {
     if (CODES == 4) {
-        if (c % CODES) memset(groups + c / CODES, p->x_zero, sizeof *groups);
+        if (c % CODES) memset(groups + c / CODES, x_zero(p), sizeof *groups);
         memcpy(groups, x, c);
         return;
     }
     int16_t *to = (int16_t *)groups;
     if (c % CODES) groups[c / CODES] = 0;
-    for (size_t k = 0; k < c; k++) to[k] = (int16_t)(x[k] - p->x_zero);
+    for (size_t k = 0; k < c; k++) to[k] = (int16_t)(x[k] - x_zero(p));
 }
 
 /* Pixels whose channels fill groups follow each other in both. */
-static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t *x, int32_t *groups)
+static void copy_pixels(const qg__plain_product *p, size_t pixels, const uint8_t *x, int32_t *groups)
 {
     const size_t c = (size_t)p->g.c;
     if (c % CODES == 0) copy_channels(p, pixels * c, x, groups);
@@ -179,9 +55,9 @@ static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t 
 }
 
 /* The sum of x - x_zero of a pixel. */
-static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
+static int32_t sum_of_pixel(const qg__plain_product *p, const uint8_t *x)
 {
-    int32_t sum = -p->g.c * p->x_zero;
+    int32_t sum = -p->g.c * x_zero(p);
     for (int k = 0; k < p->g.c; k++) sum += x[k];
     return sum;
 }
@@ -201,18 +77,17 @@ typedef struct tile {
 } tile;
 
 typedef struct visit {
-    const qg__int8_product *p;
-    const group            *x;
-    const int32_t          *window;             /* sum (x - z) of every output, if has_windows */
-    const int8_t           *w;                  /* the block */
-    const qg__finish       *finish;
-    void                   *y;
-    int                     first, outputs;     /* of the block */
-    uint32_t                w_step, w_zero, x_zero;     /* x_zero 0: subtracted already */
-    vu                     *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
-    vu                      start[VECTORS];     /* of a line: the sum over its taps */
-    qg__line                started;
-    vu                      sum[LONGEST][VECTORS];      /* of a tile */
+    const qg__plain_product *p;
+    const group             *x;
+    const int32_t           *window;            /* sum (x - z) of every output, if has_windows */
+    const int8_t            *w;                 /* the block */
+    void                    *y;
+    int                      first, outputs;    /* of the block */
+    uint32_t                 w_step, w_zero, x_zero;    /* x_zero 0: subtracted already */
+    vu                      *taps;              /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
+    vu                       start[VECTORS];    /* of a line: the sum over its taps */
+    qg__line                 started;
+    vu                       sum[LONGEST][VECTORS];     /* of a tile */
 } visit;
 
 /* A multiply-add of four bytes takes four cycles, and two begin in each: a tile of less than 8 sums divides
@@ -290,7 +165,7 @@ INLINE void finish_vector(int as, const visit *at, const vu (*sum)[VECTORS], int
                           size_t y, ptrdiff_t y_step)
 {
     const int         first = at->first + v * VL;
-    const qg__finish *f     = at->finish;
+    const qg__finish *f     = at->p->finish;
     const bool        codes = as >= 0;
     const qg__finder  find  = codes ? *f->find : (qg__finder){ .count = 0 };
     const bool        relu  = as == FLOATS && f->relu;
@@ -323,7 +198,7 @@ INLINE void finish_tile_as(int as, const visit *at, const vu (*sum)[VECTORS], in
 
 TILE finish_tile(const visit *at, const vu (*sum)[VECTORS], int pixels, size_t y, ptrdiff_t y_step)
 {
-    const qg__finish *f = at->finish;
+    const qg__finish *f = at->p->finish;
 #define CASE(as) case as: finish_tile_as(as, at, sum, pixels, y, y_step); break;
     switch (!f ? SUMS : !f->find ? FLOATS : (int)f->find->search) {
         CASE(SUMS) CASE(FLOATS) CASE(QG__COUNT) CASE(QG__GUESS) CASE(QG__LINE) CASE(QG__RATIO)
@@ -395,9 +270,9 @@ static void run_line(void *context, const qg__line *line)
 
 /* Dense products read codes as they are packed: with AVX2, whose products of 8 bits are not faster, those of
  * any number of pixels, in tiles of FEW; elsewhere of at most FEW. */
-static bool reads_codes(const qg__int8_product *p, int n)
+static bool reads_codes(const qg__plain_product *p, int n)
 {
-    return qg__is_pointwise(&p->g) && qg__alphabet_of(p->w).bits &&
+    return qg__is_pointwise(&p->g) && p->wa.bits &&
            (QG_LOOKUP || (size_t)n * qg__pixels(&p->g) <= FEW);
 }
 
@@ -448,17 +323,17 @@ static void run_codes(int bits, int pixels, ptrdiff_t rounds, const group *x, co
 /* So many pixels of whole rounds.  w = step * code - zero, as above, with the codes of an alphabet. */
 static void run_dense(visit *at, int pixels, const int8_t *packed)
 {
-    const qg__int8_product *p = at->p;
-    const qg__alphabet      a = qg__alphabet_of(p->w);
+    const qg__plain_product *p = at->p;
+    const qg__alphabet      a = p->wa;
     const ptrdiff_t         rounds = (ptrdiff_t)rounds_of(&p->g);
     at->w_step = (uint32_t)qg__step(a), at->w_zero = -(uint32_t)qg__lowest(a);
     for (; at->first < p->g.oc; at->first += OUTPUTS, packed += packed_bytes(p)) {
         const vu *sum = (const vu *)(const void *)(packed + code_bytes(p));
-        for (int v = 0; v < VECTORS; v++) at->start[v] = sum[v] * -(uint32_t)p->x_zero;
+        for (int v = 0; v < VECTORS; v++) at->start[v] = sum[v] * -(uint32_t)x_zero(p);
         at->outputs = least(p->g.oc - at->first, OUTPUTS);
         for (int done = 0, now; done < pixels; done += now) {
             now = least(FEW, pixels - done);
-            run_codes(bits_of_weight(p->w), now, rounds, at->x + done * rounds * QUADS,
+            run_codes(bits_of_weight(p), now, rounds, at->x + done * rounds * QUADS,
                       (const bytes *)(const void *)packed, at->sum);
             finish_tile(at, (const vu(*)[VECTORS])at->sum, now, (size_t)done, 1);
         }
@@ -470,7 +345,7 @@ static void run_dense(visit *at, int pixels, const int8_t *packed)
 /* Kernels of 3 x 3 and 5 x 5 with stride 1 run on patches (infer/kernels/winograd.h).  At each of the 36
  * points the patches are pixels of a product of 1 x 1, with the tiles above, but both operands are 16 bits
  * wide already: 12 products, 12 sums, 2 + 6 loads and nothing else for 192 multiplications. */
-static bool has_patches(const qg__int8_product *p)
+static bool has_patches(const qg__plain_product *p)
 {
     return CODES == 2 && p->g.c % CODES == 0 && saves_multiplications(&p->g);
 }
@@ -584,13 +459,13 @@ static void run_block(const visit *at, const patches *t, int first, int n, const
 /* --- all outputs ------------------------------------------------------------------------------ */
 
 /* Whether x is groups as it is, or rounds. */
-static bool is_groups(const qg__int8_product *p, bool codes)
+static bool is_groups(const qg__plain_product *p, bool codes)
 {
     return codes ? p->g.c % ROUND == 0 : CODES == 4 && p->g.c % CODES == 0;
 }
 
 /* Images that share scratch: all, if none of it depends on them, or as many as fill v. */
-static int images_at_once(const qg__int8_product *p, int n)
+static int images_at_once(const qg__plain_product *p, int n)
 {
     if (has_patches(p)) {
         const patches t = patches_of(&p->g, n);
@@ -606,7 +481,7 @@ typedef struct rooms {
     size_t window, sums, groups, taps, block;
 } rooms;
 
-static rooms rooms_of(const qg__int8_product *p, int images, bool codes)
+static rooms rooms_of(const qg__plain_product *p, int images, bool codes)
 {
     const size_t m = (size_t)images, pixels = m * qg__pixels(&p->g);
     const size_t pixel = codes ? rounds_of(&p->g) * ROUND : groups_of(p->g.c) * sizeof(int32_t);
@@ -617,11 +492,11 @@ static rooms rooms_of(const qg__int8_product *p, int images, bool codes)
     }
     if (has_patches(p)) r.groups = patch_bytes(&p->g, images);
     else if (!is_groups(p, codes)) r.groups = qg__lines_of(pixels * pixel);
-    if (qg__alphabet_of(p->w).bits && !codes) r.block = rounds_of(&p->g) * ROUND * OUTPUTS;
+    if (p->wa.bits && !codes) r.block = rounds_of(&p->g) * ROUND * OUTPUTS;
     return r;
 }
 
-static size_t scratch_bytes(const qg__int8_product *p, int n)
+static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
     const rooms r = rooms_of(p, images_at_once(p, n), reads_codes(p, n));
     return r.window + r.sums + r.groups + r.taps + r.block;
@@ -630,7 +505,7 @@ static size_t scratch_bytes(const qg__int8_product *p, int n)
 static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed, int8_t *expanded,
                         uint8_t *scratch)
 {
-    const qg__int8_product *p = at->p;
+    const qg__plain_product *p = at->p;
     const patches           t = patches_of(&p->g, n);
     int32_t                *v = (int32_t *)(void *)(scratch + t.image_bytes);
     vi                     *u = (vi *)(void *)(scratch + t.image_bytes + t.v_bytes);
@@ -638,7 +513,7 @@ static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed
     const int               all = n * t.rows * t.columns;
     for (int done = 0, now; done < all; done += now) {
         now = over(all - done, over(all - done, t.most));
-        fill_v(&p->g, p->x_zero, &t, done, now, x, scratch, v);
+        fill_v(&p->g, x_zero(p), &t, done, now, x, scratch, v);
         const int8_t *block = packed;
         for (at->first = 0; at->first < p->g.oc; at->first += OUTPUTS, block += packed_bytes(p)) {
             at->w       = bytes_of(p, block, expanded);
@@ -648,8 +523,8 @@ static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed
     }
 }
 
-static void run_images(const qg__int8_product *p, int n, bool codes, const uint8_t *x, const int8_t *packed,
-                       const qg__finish *finish, void *y, uint8_t *scratch)
+static void run_images(const qg__plain_product *p, int n, bool codes, const uint8_t *x, const int8_t *packed,
+                       void *y, uint8_t *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), c = (size_t)p->g.c;
     const rooms  r      = rooms_of(p, n, codes);
@@ -662,7 +537,7 @@ static void run_images(const qg__int8_product *p, int n, bool codes, const uint8
         qg__window_sums(&p->g, n, sums, window);
     }
     visit at = { .p = p, .x = is_groups(p, codes) ? (const group *)(const void *)x : groups,
-                 .window = window, .finish = finish, .y = y, .w_step = (uint32_t)w_step(p),
+                 .window = window, .y = y, .w_step = (uint32_t)w_step(p),
                  .w_zero = (uint32_t)w_zero(p), .taps = taps };
     if (codes) {
         const size_t round = rounds_of(&p->g) * ROUND;
@@ -679,7 +554,7 @@ static void run_images(const qg__int8_product *p, int n, bool codes, const uint8
         return;
     }
     if (!is_groups(p, codes)) copy_pixels(p, pixels, x, groups);
-    if (CODES == 4) at.x_zero = (uint32_t)p->x_zero;
+    if (CODES == 4) at.x_zero = (uint32_t)x_zero(p);
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
@@ -689,23 +564,17 @@ static void run_images(const qg__int8_product *p, int n, bool codes, const uint8
     }
 }
 
-static void run(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish,
-                void *y, void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
     const int    most  = images_at_once(p, n);
     const size_t image = qg__pixels(&p->g) * (size_t)p->g.c, results = qg__results(&p->g) * (size_t)p->g.oc;
-    const size_t each  = finish && finish->find ? 1 : sizeof(int32_t);
+    const size_t each  = p->finish && p->finish->find ? 1 : sizeof(int32_t);
     const bool   codes = reads_codes(p, n);
     for (int done = 0, now; done < n; done += now) {
         now = least(n - done, most);
-        run_images(p, now, codes, (const uint8_t *)x + (size_t)done * image, packed, finish,
+        run_images(p, now, codes, (const uint8_t *)x + (size_t)done * image, packed,
                    (uint8_t *)y + (size_t)done * results * each, scratch);
     }
 }
 
-const qg__int8_kernels QG_PER_ISA(qg__int8_kernels) = {
-    .weight_bytes  = weight_bytes,
-    .pack_weights  = pack_weights,
-    .scratch_bytes = scratch_bytes,
-    .run           = run,
-};
+const qg__plain_kernels QG_PER_ISA(qg__int8_kernels) = { weight_bytes, pack_weights, scratch_bytes, run };

@@ -1,4 +1,4 @@
-#include "infer/kernels/bits.h"
+#include "infer/kernels/plain.h"
 #include "infer/kernels/lanes.h"
 
 /* One instruction looks up 32 bytes in a table of 16.  For 4 neighbouring channels x[0..3] of a pixel, the
@@ -17,7 +17,7 @@
  * The term in brackets depends on the window alone.  Ternary weights are two planes here, w > 0 with factor
  * 1 and w < 0 with factor -1, so that F = 0.
  *
- * Sums are bytes.  Each lookup adds at most 4 reach(x), reach being 2^bits - 1 or 1 (see reach_of), so after
+ * Sums are bytes.  Each lookup adds at most 4 reach(x), reach being 2^bits - 1 or 1 (see limit_of), so after
  * 255 / (8 reach) steps of two lookups they move into sums of 16 bits, and after 256 such moves into int32.
  *
  * Tiles of AVX2's 16 registers: 6 x 2 or 12 x 1 pixels x vectors = 12 sums + 2 vectors of nibbles + 1 table
@@ -34,40 +34,41 @@ static size_t steps_of(int c) { return ((size_t)c + CHANNELS - 1) / CHANNELS; }
 /* The factors of the planes as they are stored here. */
 static int factor_of(qg__alphabet w, int j) { return w.kind == QG__TERNARY ? 1 - 2 * j : qg__factor(w, j); }
 
-/* The most that a channel adds to an entry of a table. */
-static int reach_of(qg__alphabet x) { return x.kind == QG__TERNARY ? 1 : (1 << x.bits) - 1; }
-
 /* Steps until the bytes move. */
-static int limit_of(qg__alphabet x) { return 255 / (8 * reach_of(x)); }
+static int limit_of(qg__alphabet x)
+{
+    const int reach = x.kind == QG__TERNARY ? 1 : (1 << x.bits) - 1;    /* the most that a channel adds */
+    return 255 / (8 * reach);
+}
 
 static size_t plane_bytes(const qg__geometry *g) { return qg__taps(g) * steps_of(g->c) * OUTPUTS; }
 
-static size_t weight_bytes(const qg__bit_product *p)
+static size_t weight_bytes(const qg__plain_product *p)
 {
     const size_t vectors = ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS;
-    return vectors * (size_t)p->w.bits * plane_bytes(&p->g);
+    return vectors * (size_t)p->wa.bits * plane_bytes(&p->g);
 }
 
 static int vectors_at(int oc, int block) { return oc - block * WIDEST * OUTPUTS > OUTPUTS ? 2 : 1; }
 
-static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values,
+static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
     const qg__geometry *g     = &p->g;
     const int           block = o / (WIDEST * OUTPUTS), in_block = o % (WIDEST * OUTPUTS);
     const size_t        c = (size_t)g->c, steps = steps_of(g->c), vectors = (size_t)vectors_at(g->oc, block);
     const size_t        plane = vectors * plane_bytes(g);
-    const size_t        start = (size_t)block * WIDEST * (size_t)p->w.bits * plane_bytes(g);
+    const size_t        start = (size_t)block * WIDEST * (size_t)p->wa.bits * plane_bytes(g);
     uint8_t            *to    = (uint8_t *)packed + start;
-    if (!in_block && first == 0) memset(to, 0, vectors * (size_t)p->w.bits * plane_bytes(g));
+    if (!in_block && first == 0) memset(to, 0, vectors * (size_t)p->wa.bits * plane_bytes(g));
     to += in_block;
     size_t tap = first / c, k = first % c;
     for (size_t i = 0; i < n; i++) {
         const int value = (int)values[i];
         uint8_t  *byte  = to + (tap * steps + k / CHANNELS) * vectors * OUTPUTS;
-        for (int j = 0; j < p->w.bits; j++, byte += plane) {
-            const unsigned bit = p->w.kind == QG__TERNARY ? (j ? value < 0 : value > 0)
-                                                          : qg__bit(p->w, value, j);
+        for (int j = 0; j < p->wa.bits; j++, byte += plane) {
+            const unsigned bit = p->wa.kind == QG__TERNARY ? (j ? value < 0 : value > 0)
+                                                          : qg__bit(p->wa, value, j);
             *byte |= (uint8_t)(bit << k % CHANNELS);
         }
         if (++k == c) k = 0, tap++;
@@ -116,32 +117,32 @@ INLINE void fill_tables(int planes, bool ternary, const rows *r, size_t plane_wo
 }
 
 /* offset(w) * sum x - F N of a pixel, with b as the tables have it, also for channels that do not exist. */
-static int32_t correction(const qg__bit_product *p, int f, const uint64_t *x)
+static int32_t correction(const qg__plain_product *p, int f, const uint64_t *x)
 {
     const size_t plane_words = qg__words(p->g.c);
     int32_t      n               = 0;
-    for (int j = 0; j < p->x.bits; j++) {
+    for (int j = 0; j < p->xa.bits; j++) {
         const int32_t set = qg__ones(x + (size_t)j * plane_words, plane_words);
-        if (p->x.kind == QG__ODD) n += ((int32_t)steps_of(p->g.c) * CHANNELS - set) << j;
-        if (p->x.kind == QG__SIGNED && j == p->x.bits - 1) n += set << j;
-        if (p->x.kind == QG__TERNARY) n += j ? set : -set;
+        if (p->xa.kind == QG__ODD) n += ((int32_t)steps_of(p->g.c) * CHANNELS - set) << j;
+        if (p->xa.kind == QG__SIGNED && j == p->xa.bits - 1) n += set << j;
+        if (p->xa.kind == QG__TERNARY) n += j ? set : -set;
     }
-    return qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x) - f * n;
+    return qg__offset(p->wa) * qg__sum_of_values(p->xa, p->g.c, x) - f * n;
 }
 
 static size_t pixel_bytes(const qg__geometry *g) { return steps_of(g->c) * 2 * TABLE; }
 
-static void make_tables(const qg__bit_product *p, size_t pixels, const uint64_t *x, uint8_t *tables,
+static void make_tables(const qg__plain_product *p, size_t pixels, const uint64_t *x, uint8_t *tables,
                         int32_t *corrections)
 {
-    const size_t plane_words = qg__words(p->g.c), pixel_words = (size_t)p->x.bits * plane_words;
+    const size_t plane_words = qg__words(p->g.c), pixel_words = (size_t)p->xa.bits * plane_words;
     const size_t steps = steps_of(p->g.c);
     rows         r;
     int          f = 0;
-    make_rows(p->x, &r);
-    for (int j = 0; j < p->w.bits; j++) f += factor_of(p->w, j);
+    make_rows(p->xa, &r);
+    for (int j = 0; j < p->wa.bits; j++) f += factor_of(p->wa, j);
     for (size_t i = 0; i < pixels; i++, x += pixel_words, tables += pixel_bytes(&p->g)) {
-        switch (p->x.kind == QG__TERNARY ? 0 : p->x.bits) {
+        switch (p->xa.kind == QG__TERNARY ? 0 : p->xa.bits) {
         case 0: fill_tables(2, true, &r, plane_words, steps, x, tables); break;
         case 1: fill_tables(1, false, &r, plane_words, steps, x, tables); break;
         case 2: fill_tables(2, false, &r, plane_words, steps, x, tables); break;
@@ -270,12 +271,12 @@ INLINE void run_tile(int pixels, int vectors, const tile *t)
 /* --- all outputs ------------------------------------------------------------------------------ */
 
 typedef struct visit {
-    const qg__bit_product *p;
-    const uint8_t         *tables, *w;      /* w: the block */
-    const int32_t         *corrections;     /* of every output */
-    int32_t               *acc;
-    int                    vectors, outputs, first;     /* of the block */
-    int                    factor[QG__MOST_PLANES];
+    const qg__plain_product *p;
+    const uint8_t          *tables, *w;     /* w: the block */
+    const int32_t          *corrections;    /* of every output */
+    int32_t                *acc;
+    int                     vectors, outputs, first;    /* of the block */
+    int                     factor[QG__MOST_PLANES];
 } visit;
 
 static void run_line(void *context, const qg__line *line)
@@ -290,7 +291,7 @@ static void run_line(void *context, const qg__line *line)
         .plane = (size_t)at->vectors * plane_bytes(g),
         .w_row = (size_t)g->kw * tap, .steps = steps_of(g->c), .taps_i = line->i1 - line->i0,
         .taps_j = line->j1 - line->j0,
-        .limit = limit_of(at->p->x), .planes = at->p->w.bits, .factor = at->factor,
+        .limit = limit_of(at->p->xa), .planes = at->p->wa.bits, .factor = at->factor,
         .correction = at->corrections + line->y, .correction_step = line->y_step,
         .y = at->acc + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
         .outputs = at->outputs,
@@ -312,14 +313,14 @@ static void run_line(void *context, const qg__line *line)
 }
 
 /* Scratch: corrections of the outputs, corrections of the pixels, tables. */
-static size_t scratch_bytes(const qg__bit_product *p, int n)
+static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
            pixels * pixel_bytes(&p->g);
 }
 
-static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+static void run_images(const qg__plain_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
                        void *scratch)
 {
     const size_t pixels      = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
@@ -329,38 +330,34 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     make_tables(p, pixels, x, tables, corrections);
     qg__window_sums(&p->g, n, corrections, windows);
     visit at = { .p = p, .tables = tables, .w = packed, .corrections = windows, .acc = acc };
-    for (int j = 0; j < p->w.bits; j++) at.factor[j] = factor_of(p->w, j);
+    for (int j = 0; j < p->wa.bits; j++) at.factor[j] = factor_of(p->wa, j);
     for (; at.first < p->g.oc; at.first += at.outputs) {
         at.vectors = vectors_at(p->g.oc, at.first / (WIDEST * OUTPUTS));
         at.outputs = least(p->g.oc - at.first, at.vectors * OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
-        at.w += (size_t)at.vectors * (size_t)p->w.bits * plane_bytes(&p->g);
+        at.w += (size_t)at.vectors * (size_t)p->wa.bits * plane_bytes(&p->g);
     }
 }
 
-static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
-                void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
-    qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
+    qg__bits_in_parts(p, n, x, packed, y, scratch, run_images);
 }
 
-static int   passes(const qg__bit_product *p) { return p->w.bits; }
+static int   passes(const qg__plain_product *p) { return p->wa.bits; }
 
 /* Moving the bytes takes 1.3 times as long as a step. */
-static float steps(const qg__bit_product *p)
+static float steps(const qg__plain_product *p)
 {
-    const float each = 1.0f + 1.3f / (float)limit_of(p->x);
-    return each * (float)p->w.bits * (float)(qg__taps(&p->g) * steps_of(p->g.c));
+    const float each = 1.0f + 1.3f / (float)limit_of(p->xa);
+    return each * (float)p->wa.bits * (float)(qg__taps(&p->g) * steps_of(p->g.c));
 }
 
 const qg__bit_kernels QG_PER_ISA(qg__bit_kernels) = {
-    .name          = "lookup",
-    .outputs       = OUTPUTS,
-    .passes        = passes,
-    .steps         = steps,
-    .weight_bytes  = weight_bytes,
-    .pack_weights  = pack_weights,
-    .scratch_bytes = scratch_bytes,
-    .run           = run,
+    .plain   = { weight_bytes, pack_weights, scratch_bytes, run },
+    .name    = "lookup",
+    .outputs = OUTPUTS,
+    .passes  = passes,
+    .steps   = steps,
 };
 #endif

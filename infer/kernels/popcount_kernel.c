@@ -1,4 +1,4 @@
-#include "infer/kernels/bits.h"
+#include "infer/kernels/plain.h"
 #include "infer/kernels/lanes.h"
 
 /* With x = offset(x) + sum over i of f_i x_i, x_i the planes, and w likewise, a sum of products over the
@@ -48,60 +48,60 @@ static int64_t columns_after(const qg__geometry *g)
 
 /* Whether words have bits of several taps.  Signs then have two planes, which must not take longer, or more
  * memory. */
-static bool joins(const qg__bit_product *p)
+static bool joins(const qg__plain_product *p)
 {
     const qg__geometry *g      = &p->g;
     const size_t        kw     = (size_t)g->kw, joined = ((size_t)g->c * kw + 63) / 64,
                         apart  = qg__words(g->c) * kw;
     return g->c % 8 == 0 && g->left < g->kw && columns_after(g) < g->kw &&
-           (is_signs(p->x) && is_signs(p->w) ? 2 * joined <= apart : joined < apart);
+           (is_signs(p->xa) && is_signs(p->wa) ? 2 * joined <= apart : joined < apart);
 }
 
 /* Weights as they are stored. */
-static qg__alphabet stored(const qg__bit_product *p)
+static qg__alphabet stored(const qg__plain_product *p)
 {
-    return joins(p) && is_signs(p->x) && is_signs(p->w) ? qg__ternary() : p->w;
+    return joins(p) && is_signs(p->xa) && is_signs(p->wa) ? (qg__alphabet){ QG__TERNARY, 2 } : p->wa;
 }
 
-static count count_of(const qg__bit_product *p)
+static count count_of(const qg__plain_product *p)
 {
     const qg__alphabet w = stored(p);
-    if (is_signs(p->x) && is_signs(w)) return COUNT_XOR;
+    if (is_signs(p->xa) && is_signs(w)) return COUNT_XOR;
     if (w.kind != QG__TERNARY) return COUNT_AND;
-    if (p->x.kind == QG__TERNARY) return COUNT_TERNARY;
-    return is_signs(p->x) ? COUNT_SIGNS : COUNT_AND;
+    if (p->xa.kind == QG__TERNARY) return COUNT_TERNARY;
+    return is_signs(p->xa) ? COUNT_SIGNS : COUNT_AND;
 }
 
 /* Words of a row of taps. */
-static size_t row_words(const qg__bit_product *p)
+static size_t row_words(const qg__plain_product *p)
 {
     const size_t c = (size_t)p->g.c, kw = (size_t)p->g.kw;
     return joins(p) ? (c * kw + 63) / 64 : qg__words(p->g.c) * kw;
 }
 
 /* Where the bits of a tap begin, in bits of a row of taps. */
-static size_t tap_at(const qg__bit_product *p, int j)
+static size_t tap_at(const qg__plain_product *p, int j)
 {
     return (size_t)j * (joins(p) ? (size_t)p->g.c : 64 * qg__words(p->g.c));
 }
 
 /* Of a plane. */
-static size_t bits_before(const qg__bit_product *p, size_t tap)
+static size_t bits_before(const qg__plain_product *p, size_t tap)
 {
     const size_t kw = (size_t)p->g.kw;
     return tap / kw * 64 * row_words(p) + tap_at(p, (int)(tap % kw));
 }
 
 /* Words of one plane of a block. */
-static size_t plane_words(const qg__bit_product *p) { return (size_t)p->g.kh * row_words(p) * OUTPUTS; }
-static size_t block_words(const qg__bit_product *p) { return (size_t)stored(p).bits * plane_words(p); }
+static size_t plane_words(const qg__plain_product *p) { return (size_t)p->g.kh * row_words(p) * OUTPUTS; }
+static size_t block_words(const qg__plain_product *p) { return (size_t)stored(p).bits * plane_words(p); }
 
-static size_t weight_bytes(const qg__bit_product *p)
+static size_t weight_bytes(const qg__plain_product *p)
 {
     return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_words(p) * sizeof(uint64_t);
 }
 
-static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values,
+static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
     const qg__alphabet a  = stored(p);
@@ -187,23 +187,23 @@ INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j
 }
 
 typedef struct visit {
-    const qg__bit_product *p;
-    const uint8_t         *x;               /* packed pixels, or strings */
-    const uint64_t        *w;               /* the block */
-    const int32_t         *window;          /* offset(w) * sum x of every output; of COUNT_AND alone */
-    int32_t               *acc;
-    counts                *taps;            /* [kh][kw][2][VECTORS] of each tap: the second term, or ones(m)
+    const qg__plain_product *p;
+    const uint8_t          *x;              /* packed pixels, or strings */
+    const uint64_t         *w;              /* the block */
+    const int32_t          *window;         /* offset(w) * sum x of every output; of COUNT_AND alone */
+    int32_t                *acc;
+    counts                 *taps;           /* [kh][kw][2][VECTORS] of each tap: the second term, or ones(m)
                                                for signs; and 2 ones(s), if its column is beside the image */
-    count                  what;
-    bool                   counts_taps;
-    int                    first, outputs;  /* of the block */
-    counts                 start[VECTORS];  /* of a line: the sum over its taps */
-    qg__line               started;
+    count                   what;
+    bool                    counts_taps;
+    int                     first, outputs; /* of the block */
+    counts                  start[VECTORS]; /* of a line: the sum over its taps */
+    qg__line                started;
 } visit;
 
 INLINE void run_tile(count what, int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
 {
-    const qg__alphabet xa = at->p->x, wa = at->p->w;
+    const qg__alphabet xa = at->p->xa, wa = at->p->wa;
     words              sum[LONGEST][VECTORS];
     counts             all[LONGEST][VECTORS];
     if (what == COUNT_AND) {
@@ -262,7 +262,7 @@ static void count_taps(visit *at)
 {
     const qg__geometry *g      = &at->p->g;
     const qg__alphabet  w      = stored(at->p);
-    const int           offset = qg__offset(at->p->x);
+    const int           offset = qg__offset(at->p->xa);
     counts             *to     = at->taps;
     for (int i = 0; i < g->kh; i++)
         for (int j = 0; j < g->kw; j++, to += 2 * VECTORS)
@@ -301,12 +301,12 @@ static size_t string_bytes(const qg__geometry *g)
     return (size_t)(g->left + g->w + columns_after(g)) * (size_t)(g->c / 8) + sizeof(word);
 }
 
-static size_t strings_bytes(const qg__bit_product *p)
+static size_t strings_bytes(const qg__plain_product *p)
 {
-    return joins(p) ? (size_t)p->x.bits * (size_t)p->g.h * string_bytes(&p->g) : 0;
+    return joins(p) ? (size_t)p->xa.bits * (size_t)p->g.h * string_bytes(&p->g) : 0;
 }
 
-static void make_strings(const qg__bit_product *p, int n, const uint64_t *x, uint8_t *to)
+static void make_strings(const qg__plain_product *p, int n, const uint64_t *x, uint8_t *to)
 {
     const qg__geometry *g     = &p->g;
     const size_t        string = string_bytes(g), own = (size_t)(g->c / 8), words_of_c = qg__words(g->c);
@@ -314,7 +314,7 @@ static void make_strings(const qg__bit_product *p, int n, const uint64_t *x, uin
     for (int i = 0; i < n; i++, to += strings_bytes(p))
         for (int r = 0; r < g->h; r++)
             for (int q = 0; q < g->w; q++)
-                for (int j = 0; j < p->x.bits; j++) {
+                for (int j = 0; j < p->xa.bits; j++) {
                     uint8_t *pixel = to + (size_t)(j * g->h + r) * string + (size_t)(g->left + q) * own;
                     for (size_t k = 0; k < words_of_c; k++, x++) ((word *)pixel)[k] = *x;
                 }
@@ -348,10 +348,10 @@ static tile tile_of_strings(const visit *at, const qg__line *line)
 static tile tile_of_pixels(const visit *at, const qg__line *line)
 {
     const qg__geometry *g       = &at->p->g;
-    const ptrdiff_t     pixel   = (ptrdiff_t)(qg__bit_words(at->p->x, 1, g->c) * sizeof(word)),
+    const ptrdiff_t     pixel   = (ptrdiff_t)(qg__bit_words(at->p->xa, 1, g->c) * sizeof(word)),
                         tap = (ptrdiff_t)qg__words(g->c) * OUTPUTS;
     const int           taps_j  = line->j1 - line->j0;
-    const bool          one_run = at->p->x.bits == 1 || taps_j <= 1;
+    const bool          one_run = at->p->xa.bits == 1 || taps_j <= 1;
     return (tile){
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
         .x_run = pixel,
@@ -405,14 +405,14 @@ static size_t taps_bytes(const qg__geometry *g)
 }
 
 /* Scratch: the sums of windows, those of pixels, what is counted of taps, strings. */
-static size_t scratch_bytes(const qg__bit_product *p, int n)
+static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) +
            qg__lines_of(m * qg__pixels(&p->g) * sizeof(int32_t)) + taps_bytes(&p->g) + m * strings_bytes(p);
 }
 
-static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+static void run_images(const qg__plain_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
                        void *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
@@ -422,11 +422,11 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     visit        at      = { .p = p, .x = joins(p) ? strings : (const uint8_t *)x, .w = packed,
                              .window = window, .acc = acc, .taps = taps, .what = count_of(p) };
     if (joins(p)) make_strings(p, n, x, strings);
-    at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->x));
-    if (at.what == COUNT_AND && qg__offset(p->w)) {
-        const size_t pixel = qg__bit_words(p->x, 1, p->g.c);
+    at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->xa));
+    if (at.what == COUNT_AND && qg__offset(p->wa)) {
+        const size_t pixel = qg__bit_words(p->xa, 1, p->g.c);
         for (size_t i = 0; i < pixels; i++)
-            sums[i] = qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x + i * pixel);
+            sums[i] = qg__offset(p->wa) * qg__sum_of_values(p->xa, p->g.c, x + i * pixel);
         qg__window_sums(&p->g, n, sums, window);
     } else if (at.what == COUNT_AND) memset(window, 0, results * sizeof *window);
     for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_words(p)) {
@@ -437,16 +437,18 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     }
 }
 
-static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
-                void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
-    qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
+    qg__bits_in_parts(p, n, x, packed, y, scratch, run_images);
 }
 
-static int passes(const qg__bit_product *p) { return count_of(p) == COUNT_AND ? p->x.bits * p->w.bits : 1; }
+static int passes(const qg__plain_product *p)
+{
+    return count_of(p) == COUNT_AND ? p->xa.bits * p->wa.bits : 1;
+}
 
 /* Of the time of one that counts a word. */
-static float steps(const qg__bit_product *p)
+static float steps(const qg__plain_product *p)
 {
     const count what = count_of(p);
     const float each = what == COUNT_TERNARY ? 3.0f : what == COUNT_SIGNS ? 1.5f : 1.0f;
@@ -454,13 +456,10 @@ static float steps(const qg__bit_product *p)
 }
 
 const qg__bit_kernels QG_PER_ISA(qg__bit_kernels) = {
-    .name          = "popcount",
-    .outputs       = OUTPUTS,
-    .passes        = passes,
-    .steps         = steps,
-    .weight_bytes  = weight_bytes,
-    .pack_weights  = pack_weights,
-    .scratch_bytes = scratch_bytes,
-    .run           = run,
+    .plain   = { weight_bytes, pack_weights, scratch_bytes, run },
+    .name    = "popcount",
+    .outputs = OUTPUTS,
+    .passes  = passes,
+    .steps   = steps,
 };
 #endif

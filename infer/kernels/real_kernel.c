@@ -1,4 +1,4 @@
-#include "infer/kernels/real.h"
+#include "infer/kernels/plain.h"
 #include "infer/kernels/lanes.h"
 
 /* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a
@@ -14,15 +14,14 @@ enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
 
 /* Of the block that begins with this output. */
-static int vectors_at(const qg__real_product *p, int first) { return p->g.oc - first <= VL ? 1 : VECTORS; }
+static int vectors_at(const qg__plain_product *p, int first) { return p->g.oc - first <= VL ? 1 : VECTORS; }
 
 /* What is packed: floats, or codes of so many bits. */
 typedef enum form { FLOATS = 0, CODES_1 = 1, CODES_2 = 2, CODES_4 = 4, CODES_8 = 8 } form;
 
-static form form_of(qg__codes w)
+static form form_of(const qg__plain_product *p)
 {
-    const int bits = qg__field_bits(qg__alphabet_of(w));
-    return bits ? (form)bits : are_bytes(w) ? CODES_8 : FLOATS;
+    return p->wa.bits ? (form)qg__field_bits(p->wa) : are_bytes(p->w) ? CODES_8 : FLOATS;
 }
 
 /* Channels that share a word, and their bytes of all outputs of a block. */
@@ -32,30 +31,26 @@ INLINE int channels_of(form weights)
 }
 INLINE int step_of(form weights, int vectors) { return vectors * VL * (weights == CODES_8 ? 1 : 4); }
 
-static size_t block_bytes(const qg__real_product *p, int vectors)
+static size_t block_bytes(const qg__plain_product *p, int vectors)
 {
-    const size_t channels = (size_t)channels_of(form_of(p->w));
-    return (qg__row(&p->g) + channels - 1) / channels * (size_t)step_of(form_of(p->w), vectors);
+    const size_t channels = (size_t)channels_of(form_of(p));
+    return (qg__row(&p->g) + channels - 1) / channels * (size_t)step_of(form_of(p), vectors);
 }
 
-static size_t weight_bytes(const qg__real_product *p)
+static size_t weight_bytes(const qg__plain_product *p)
 {
     const int last = (p->g.oc - 1) / OUTPUTS;
     return (size_t)last * block_bytes(p, VECTORS) + block_bytes(p, vectors_at(p, last * OUTPUTS));
 }
 
 /* A number is lowest + step * code. */
-static qg__codes numbers_of(qg__codes w)
-{
-    const qg__alphabet a = qg__alphabet_of(w);
-    return a.bits ? qg__codes_of(a) : w;
-}
+static qg__codes numbers_of(const qg__plain_product *p) { return p->wa.bits ? qg__codes_of(p->wa) : p->w; }
 
-static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values,
+static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
-    const qg__codes numbers = numbers_of(p->w);
-    const form      weights = form_of(p->w);
+    const qg__codes numbers = numbers_of(p);
+    const form      weights = form_of(p);
     const int       lane    = o % OUTPUTS, vectors = vectors_at(p, o - lane);
     const size_t    lanes   = (size_t)(vectors * VL), channels = (size_t)channels_of(weights);
     uint8_t        *block   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p, VECTORS);
@@ -80,10 +75,10 @@ typedef struct decoder {
 } decoder;
 
 /* first: output of a block. */
-static decoder decoder_of(const qg__real_product *p, int first)
+static decoder decoder_of(const qg__plain_product *p, int first)
 {
-    const qg__codes numbers = numbers_of(p->w);
-    const int       mask    = (1 << form_of(p->w)) - 1;
+    const qg__codes numbers = numbers_of(p);
+    const int       mask    = (1 << form_of(p)) - 1;
     decoder         d       = { .step = numbers.step };
     for (int l = 0; l < VL; l++) d.table[l] = (float)(numbers.lowest + numbers.step * (l & mask));
     for (int v = 0; v < VECTORS; v++) {
@@ -157,11 +152,6 @@ enum { FEW = 4, BLOCKS = 4 };
 enum { FEW = 4, BLOCKS = 1 };
 #endif
 
-static bool is_few(const qg__real_product *p, int n)
-{
-    return qg__is_pointwise(&p->g) && (size_t)n * qg__pixels(&p->g) <= FEW;
-}
-
 typedef struct dense {
     const uint8_t *w;               /* of the first block */
     size_t         block;           /* bytes */
@@ -213,7 +203,7 @@ static void run_blocks(form weights, bool zeros, int blocks, int vectors, const 
 #undef CASE
 }
 
-static void run_dense(const qg__real_product *p, int n, const float *x, const uint8_t *packed, float *y)
+static void run_dense(const qg__plain_product *p, int n, const float *x, const uint8_t *packed, float *y)
 {
     const int pixels = n * (int)qg__pixels(&p->g), oc = p->g.oc;
     dense     t      = { .w = packed, .block = block_bytes(p, VECTORS), .channels = p->g.c };
@@ -222,7 +212,7 @@ static void run_dense(const qg__real_product *p, int n, const float *x, const ui
         t.outputs = least(oc - first, blocks * OUTPUTS);
         for (int b = 0; b < blocks; b++) t.d[b] = decoder_of(p, first + b * OUTPUTS);
         for (int i = 0; i < pixels; i++)
-            run_blocks(form_of(p->w), p->zero != NULL, blocks, t.outputs <= VL ? 1 : VECTORS, &t,
+            run_blocks(form_of(p), p->zero != NULL, blocks, t.outputs <= VL ? 1 : VECTORS, &t,
                        x + (size_t)i * (size_t)p->g.c, y + (size_t)i * (size_t)oc + first);
     }
 }
@@ -269,10 +259,10 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, float *to, ptrdiff_
 }
 
 typedef struct visit {
-    const qg__real_product *p;
-    const float            *x, *w;      /* w: the block */
-    float                  *y;
-    int                     first, outputs;     /* of the block */
+    const qg__plain_product *p;
+    const float             *x, *w;     /* w: the block */
+    float                   *y;
+    int                      first, outputs;    /* of the block */
 } visit;
 
 static void run_line(void *context, const qg__line *line)
@@ -309,18 +299,19 @@ static void run_line(void *context, const qg__line *line)
 }
 
 /* A block as floats, and channels that share its last word. */
-static size_t scratch_bytes(const qg__real_product *p)
+static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
-    const size_t rest = (size_t)channels_of(form_of(p->w)) - 1;
+    (void)n;
+    const size_t rest = (size_t)channels_of(form_of(p)) - 1;
     return are_bytes(p->w) ? (qg__row(&p->g) + rest) * OUTPUTS * sizeof(float) : 0;
 }
 
-static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y, void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
     const uint8_t *block = packed;
     visit          at    = { .p = p, .x = x, .y = y };
-    const form     weights = form_of(p->w);
-    if (is_few(p, n)) {
+    const form     weights = form_of(p);
+    if (qg__is_pointwise(&p->g) && (size_t)n * qg__pixels(&p->g) <= FEW) {
         run_dense(p, n, x, packed, y);
         return;
     }
@@ -335,9 +326,4 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
     }
 }
 
-const qg__real_kernels QG_PER_ISA(qg__real_kernels) = {
-    .weight_bytes  = weight_bytes,
-    .pack_weights  = pack_weights,
-    .scratch_bytes = scratch_bytes,
-    .run           = run,
-};
+const qg__plain_kernels QG_PER_ISA(qg__real_kernels) = { weight_bytes, pack_weights, scratch_bytes, run };

@@ -32,7 +32,7 @@
 #ifndef QG_INFER_WINOGRAD_H
 #define QG_INFER_WINOGRAD_H
 
-#include "infer/kernels/int8.h"
+#include "infer/kernels/plain.h"
 #include "infer/kernels/lanes.h"
 
 enum { SIDE = 6, POINTS = SIDE * SIDE, STEP = 4, RESULTS = STEP * STEP, KERNEL = 3 };

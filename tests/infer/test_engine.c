@@ -349,7 +349,7 @@ static float quantized(const packed_step *s, float z)
     return r->coding == QG__AS_FLOATS ? threshold[r->q_count - 1 + u] : (float)(r->q_lowest + r->q_step * u);
 }
 
-/* The sum of one side: integers, which codes are, or floats in the order of infer/kernels/real.h. */
+/* The sum of one side: integers, which codes are, or floats in the order of infer/kernels/plain.h. */
 static float sum_of(const test_net *n, int step, const float *x, int i, int j, int o, int side, bool *inside)
 {
     const packed_step     *s   = &n->step[step];

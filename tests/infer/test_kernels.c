@@ -14,33 +14,28 @@
 #include <cmocka.h>
 
 #include "core/rng.h"
-#include "infer/kernels/bits.h"
 #include "infer/kernels/floats.h"
-#include "infer/kernels/int8.h"
 #include "infer/kernels/isa.h"
-#include "infer/kernels/real.h"
+#include "infer/product.h"
 #include "tests/support/bits.h"
 #include "tests/support/environment.h"
 
 /* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
-extern const qg__bit_kernels  qg__bit_kernels_sixteen;
-extern const qg__int8_kernels qg__int8_kernels_sixteen;
-extern const qg__real_kernels qg__real_kernels_sixteen;
+extern const qg__bit_kernels   qg__bit_kernels_sixteen;
+extern const qg__plain_kernels qg__int8_kernels_sixteen, qg__real_kernels_sixteen;
 extern const qg__float_kernels qg__float_kernels_sixteen;
 extern const qg__requantize_kernels qg__requantize_kernels_sixteen;
 
 typedef struct table {
-    const char             *isa;
-    const qg__bit_kernels  *bits;
-    const qg__int8_kernels *int8;
-    const qg__real_kernels *real;
+    const char              *isa;
+    const qg__plain_kernels *bits, *int8, *real;
     const qg__float_kernels *floats;
     const qg__requantize_kernels *codes;
 } table;
 
 #define TABLE(isa)                                                                                           \
     {                                                                                                        \
-#isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa,                      \
+#isa, &qg__bit_kernels_##isa.plain, &qg__int8_kernels_##isa, &qg__real_kernels_##isa,                \
             &qg__float_kernels_##isa, &qg__requantize_kernels_##isa                                          \
     }
 
@@ -87,7 +82,7 @@ static qg__geometry geometry_of(const int s[12])
 {
     return (qg__geometry){
         .h = s[1], .w = s[2], .c = s[3], .oc = s[4], .kh = s[5], .kw = s[6], .stride = s[7], .top = s[8], .left = s[9],
-        .oh = qg__outputs(s[1] + s[10], s[5], s[7], s[8]), .ow = qg__outputs(s[2] + s[11], s[6], s[7], s[9]),
+        .oh = (s[1] + s[10] + 2 * s[8] - s[5]) / s[7] + 1, .ow = (s[2] + s[11] + 2 * s[9] - s[6]) / s[7] + 1,
     };
 }
 
@@ -140,6 +135,7 @@ static void assert_same(const char *isa, const char *what, int number, const voi
 
 /* --- codes of 1 to 4 bits --------------------------------------------------------------------- */
 
+static const qg__codes    SIGNS = { -1, 2, 2 }, TERNARY = { -1, 1, 3 };
 static const qg__alphabet alphabets[] = {
     { QG__ODD, 1 },      { QG__TERNARY, 2 },  { QG__UNSIGNED, 1 }, { QG__UNSIGNED, 2 }, { QG__UNSIGNED, 3 },
     { QG__UNSIGNED, 4 }, { QG__SIGNED, 2 },   { QG__SIGNED, 3 },   { QG__SIGNED, 4 },   { QG__ODD, 2 },
@@ -247,30 +243,32 @@ static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, cons
     return acc;
 }
 
-static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, int number)
+static void check_bits(const int s[12], qg__alphabet w_of, qg__alphabet x_of, draw how_w, draw how_x, int number)
 {
-    const qg__geometry *g   = &p->g;
+    const qg__plain_product p = qg__plain_of(geometry_of(s), qg__codes_of(x_of), qg__codes_of(w_of));
+    const int               n = s[0];
+    const qg__geometry *g   = &p.g;
     const size_t        row = qg__row(g), pixels = (size_t)n * qg__pixels(g),
                         results = (size_t)n * qg__results(g) * (size_t)g->oc;
     const size_t        n_x = pixels * (size_t)g->c, n_w = row * (size_t)g->oc,
-                        words = qg__bit_words(p->x, pixels, g->c);
+                        words = qg__bit_words(p.xa, pixels, g->c);
     int8_t             *x = exact(n_x), *w = exact(n_w);
     uint64_t           *bits = exact(words * sizeof *bits);
-    assert_true(qg__bits_fit(p));
-    fill_values(p->x, how_x, n_x, 1 + (uint64_t)number, x);
-    fill_values(p->w, how_w, n_w, 1000 + (uint64_t)number, w);
-    pack_values(p->x, pixels, g->c, x, bits);
+    assert_true(qg__product_fits(&(qg__product){ .g = *g, .groups = 1, .x = p.x, .w = p.w }));
+    fill_values(p.xa, how_x, n_x, 1 + (uint64_t)number, x);
+    fill_values(p.wa, how_w, n_w, 1000 + (uint64_t)number, w);
+    pack_values(p.xa, pixels, g->c, x, bits);
     int32_t *want = expected_integers(g, n, n_x, x, n_w, w);
     float   *floats = as_floats(n_w, w);
     table    of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
-        const qg__bit_kernels *k       = of[t].bits;
-        region packed = guarded_bytes(k->weight_bytes(p)), scratch = guarded_bytes(k->scratch_bytes(p, n));
+        const qg__plain_kernels *k     = of[t].bits;
+        region packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
         region                 acc     = guarded_bytes(results * sizeof(int32_t));
-        PACK(k, p, floats, packed.at)
-        k->run(p, n, bits, packed.at, (int32_t *)(void *)acc.at, scratch.at);
+        PACK(k, &p, floats, packed.at)
+        k->run(&p, n, bits, packed.at, acc.at, scratch.at);
         char what[64];
-        snprintf(what, sizeof what, "w %d:%d, x %d:%d", (int)p->w.kind, p->w.bits, (int)p->x.kind, p->x.bits);
+        snprintf(what, sizeof what, "w %d:%d, x %d:%d", (int)w_of.kind, w_of.bits, (int)x_of.kind, x_of.bits);
         assert_same(of[t].isa, what, number, acc.at, want, results);
         check_guards(packed);
         check_guards(scratch);
@@ -289,17 +287,15 @@ static void products_of_bits_agree_with_the_definition(void **state)
     int number = 0;
     for (int w = 0; w < ALPHABETS; w++)
         for (int x = 0; x < ALPHABETS; x++, number++)
-            check_bits(&(qg__bit_product){ geometry_of(cases[1 + number % 7]), alphabets[w], alphabets[x] },
-                       cases[1 + number % 7][0], DRAWN, DRAWN, number);
-    const qg__alphabet pairs[][2] = { { qg__signs(), qg__signs() },
-                                      { qg__ternary(), qg__signs() },
-                                      { qg__ternary(), qg__ternary() },
-                                      { qg__signs(), { QG__UNSIGNED, 2 } },
+            check_bits(cases[1 + number % 7], alphabets[w], alphabets[x], DRAWN, DRAWN, number);
+    const qg__alphabet pairs[][2] = { { { QG__ODD, 1 }, { QG__ODD, 1 } },
+                                      { { QG__TERNARY, 2 }, { QG__ODD, 1 } },
+                                      { { QG__TERNARY, 2 }, { QG__TERNARY, 2 } },
+                                      { { QG__ODD, 1 }, { QG__UNSIGNED, 2 } },
                                       { { QG__ODD, 2 }, { QG__UNSIGNED, 2 } } };
     for (int i = 0; i < CASES; i++)
         for (int pair = 0; pair < 5; pair++)
-            check_bits(&(qg__bit_product){ geometry_of(cases[i]), pairs[pair][0], pairs[pair][1] },
-                       cases[i][0], DRAWN, DRAWN, 1000 + 10 * i + pair);
+            check_bits(cases[i], pairs[pair][0], pairs[pair][1], DRAWN, DRAWN, 1000 + 10 * i + pair);
 }
 
 /* The longest runs of additions of the largest numbers: over 256 moves of full bytes into 16 bits. */
@@ -311,34 +307,25 @@ static void products_of_bits_do_not_overflow(void **state)
     for (int i = 0; i < 4; i++) {
         for (int w = 0; w < ALPHABETS; w++)
             for (int x = 0; x < ALPHABETS; x += 1 + (w + i) % 3)
-                check_bits(&(qg__bit_product){ geometry_of(long_row), alphabets[w], alphabets[x] }, 2,
-                           ends[i / 2], ends[i % 2], 100 * w + x);
+                check_bits(long_row, alphabets[w], alphabets[x], ends[i / 2], ends[i % 2], 100 * w + x);
         for (int w = 0; w < 2; w++)
             for (int x = 0; x < 2; x++)
-                check_bits(&(qg__bit_product){ geometry_of(longer), alphabets[w], alphabets[x] }, 1,
-                           ends[i / 2], ends[i % 2], 2000 + i);
+                check_bits(longer, alphabets[w], alphabets[x], ends[i / 2], ends[i % 2], 2000 + i);
     }
 }
 
 static void refuses_products_whose_sums_might_not_fit(void **state)
 {
-    qg__bit_product p = {
+    const qg__codes four = qg__codes_of((qg__alphabet){ QG__ODD, 4 });
+    qg__product     p    = {
         .g = { .h = 1, .w = 1, .c = 1 << 19, .oh = 1, .ow = 1, .oc = 1, .kh = 1, .kw = 1, .stride = 1 },
-        .w = { QG__ODD, 4 },
-        .x = { QG__ODD, 4 }
+        .groups = 1, .x = four, .w = four
     };
-    assert_true(qg__bits_fit(&p));
+    assert_true(qg__product_fits(&p));
     p.g.c = (1 << 21) + 1;
-    assert_false(qg__bits_fit(&p));
-    p.w = p.x = qg__signs();
-    assert_true(qg__bits_fit(&p));
-    const qg__alphabet wrong[] = {
-        { QG__ODD, 0 }, { QG__ODD, 5 }, { QG__SIGNED, 1 }, { QG__TERNARY, 3 }, { (qg__alphabet_kind)9, 2 }
-    };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        p.x = wrong[i];
-        assert_false(qg__bits_fit(&p));
-    }
+    assert_false(qg__product_fits(&p));
+    p.w = p.x = SIGNS;
+    assert_true(qg__product_fits(&p));
     qg__geometry good = geometry_of(cases[2]), bad = good;
     assert_true(qg__geometry_valid(&good));
     bad.stride = 0;
@@ -356,6 +343,12 @@ static void refuses_products_whose_sums_might_not_fit(void **state)
 /* Weights of 8 bits. */
 #define EIGHT { -128, 1, 256 }
 
+static size_t weight_bytes(const qg__plain_kernels *k, qg__geometry g, qg__codes x, qg__codes w)
+{
+    const qg__plain_product p = qg__plain_of(g, x, w);
+    return k->weight_bytes(&p);
+}
+
 /* Where channels fill words and outputs fill vectors, a weight takes one bit per plane, or 4 bits if bytes or
  * floats are multiplied with codes of 3 or 4 bits. */
 static void packed_weights_take_their_bits(void **state)
@@ -363,24 +356,19 @@ static void packed_weights_take_their_bits(void **state)
     const int s[12] = { 1, 8, 8, 128, 64, 3, 3, 1, 1, 1, 0, 0 };
     table     of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
-        const qg__bit_product  p = { geometry_of(s), qg__ternary(), qg__signs() };
-        const qg__real_product r = { .g = p.g, .w = qg__codes_of(qg__signs()) };
-        const qg__int8_product i = { .g = p.g, .w = EIGHT };
-        assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
-        assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
-        assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
-        assert_int_equal(of[t].int8->weight_bytes(
-                             &(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }),
-                         2 * 64 * 9 * 128 / 8);
+        const qg__geometry g     = geometry_of(s);
+        const qg__codes    eight = EIGHT, none = { 0 };
+        assert_int_equal(weight_bytes(of[t].bits, g, SIGNS, TERNARY), 2 * 64 * 9 * 128 / 8);
+        assert_int_equal(weight_bytes(of[t].real, g, none, SIGNS), 64 * 9 * 128 / 8);
+        assert_int_equal(weight_bytes(of[t].int8, g, eight, eight), 64 * 9 * 128);
+        assert_int_equal(weight_bytes(of[t].int8, g, eight, TERNARY), 2 * 64 * 9 * 128 / 8);
         for (int bits = 3; bits <= 4; bits++) {
             const qg__codes w = { 0, 1, 1 << bits };
-            const qg__int8_product codes = { .g = p.g, .w = w };
-            const qg__real_product reals = { .g = p.g, .w = w };
-            assert_int_equal(of[t].int8->weight_bytes(&codes), 64 * 9 * 128 / 2);
-            assert_int_equal(of[t].real->weight_bytes(&reals), 64 * 9 * 128 / 2);
+            assert_int_equal(weight_bytes(of[t].int8, g, eight, w), 64 * 9 * 128 / 2);
+            assert_int_equal(weight_bytes(of[t].real, g, none, w), 64 * 9 * 128 / 2);
         }
-        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g, .w = EIGHT }), 64 * 9 * 128);
-        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
+        assert_int_equal(weight_bytes(of[t].real, g, none, eight), 64 * 9 * 128);
+        assert_int_equal(weight_bytes(of[t].real, g, none, none), 64 * 9 * 128 * 4);
     }
 }
 
@@ -462,11 +450,11 @@ typedef struct int8_case {
 
 /* Floats with and without relu, and codes by each formula.  Sums of small products reach both ends of the
  * codes and much between. */
-static void check_finished(const char *isa, const qg__int8_kernels *k, const qg__int8_product *p, int n,
+static void check_finished(const char *isa, const qg__plain_kernels *k, qg__plain_product p, int n,
                            const uint8_t *x, const void *packed, void *scratch, const int32_t *acc,
                            int number)
 {
-    const size_t oc = (size_t)p->g.oc, results = (size_t)n * qg__results(&p->g) * oc;
+    const size_t oc = (size_t)p.g.oc, results = (size_t)n * qg__results(&p.g) * oc;
     float       *a = exact(oc * sizeof *a), *b = exact(oc * sizeof *b), *z = exact(results * sizeof *z);
     uint8_t     *codes = exact(results);
     for (size_t i = 0; i < oc; i++) {
@@ -482,7 +470,8 @@ static void check_finished(const char *isa, const qg__int8_kernels *k, const qg_
         const qg__finder find  = finder_of(as, as > QG__GUESS ? 200 : 16, number % 2 ? 9 : 0);
         const qg__finish finish = { a, b, finds ? &find : NULL, relu };
         region           y      = guarded_bytes(finds ? results : results * sizeof(float));
-        k->run(p, n, x, packed, &finish, y.at, scratch);
+        p.finish = &finish;
+        k->run(&p, n, x, packed, y.at, scratch);
         if (finds) {
             qg__requantize_kernels_baseline.find(&find, results, z, codes);
             assert_memory_equal(y.at, codes, results);
@@ -508,16 +497,16 @@ static void check_int8_of(const int s[12], int8_case c, const uint8_t *x, const 
     for (size_t i = 0; i < n_x; i++) wide_x[i] = (int16_t)(x[i] - c.x_zero);
     for (size_t i = 0; i < n_w; i++) w[i] = wide_w[i];
     integers_ref(&g, n, wide_x, wide_w, want);
-    const qg__int8_product p = { .g = g, .x_zero = c.x_zero, .w = c.w };
+    const qg__plain_product p = qg__plain_of(g, (qg__codes){ -c.x_zero, 1, 256 }, c.w);
     table of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
-        const qg__int8_kernels *k      = of[t].int8;
+        const qg__plain_kernels *k     = of[t].int8;
         region packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
         region                  acc    = guarded_bytes(results * sizeof(int32_t));
         PACK(k, &p, w, packed.at)
-        k->run(&p, n, x, packed.at, NULL, acc.at, scratch.at);
+        k->run(&p, n, x, packed.at, acc.at, scratch.at);
         assert_same(of[t].isa, "int8", number, acc.at, want, results);
-        check_finished(of[t].isa, k, &p, n, x, packed.at, scratch.at, want, number);
+        check_finished(of[t].isa, k, p, n, x, packed.at, scratch.at, want, number);
         check_guards(packed);
         check_guards(scratch);
         check_guards(acc);
@@ -638,14 +627,14 @@ static void products_on_patches_do_not_overflow(void **state)
 
 static void products_with_floats_have_the_bits_of_the_definition(void **state)
 {
-    const qg__codes of_weights[] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()), { 0, 1, 2 },
+    const qg__codes of_weights[] = { SIGNS, TERNARY, { 0, 1, 2 },
                                      { -3, 2, 4 }, { -8, 1, 16 }, { -15, 2, 16 }, { 0, 1, 11 }, { -4, 1, 8 },
                                      EIGHT, { -40000, 300, 256 } };
     const int       kinds = sizeof of_weights / sizeof *of_weights;
     for (int i = 0; i < kinds * CASES; i++) {
         if (!every_combination() && (i / kinds + i % kinds) % 3) continue;
         const int             *s = cases[i / kinds];
-        const qg__real_product p = { .g = geometry_of(s), .w = of_weights[i % kinds] };
+        const qg__plain_product p = qg__plain_of(geometry_of(s), (qg__codes){ 0 }, of_weights[i % kinds]);
         const qg__geometry    *g = &p.g;
         const size_t           row = qg__row(g), n_w = row * (size_t)g->oc,
                                n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
@@ -656,11 +645,11 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         reals_ref(g, s[0], x, w, want);
         table of[TABLES];
         for (int t = 0, tables = tables_of(of); t < tables; t++) {
-            const qg__real_kernels *k      = of[t].real;
+            const qg__plain_kernels *k     = of[t].real;
             region packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
-            region                  scratch = guarded_bytes(k->scratch_bytes(&p));
+            region                  scratch = guarded_bytes(k->scratch_bytes(&p, s[0]));
             PACK(k, &p, w, packed.at)
-            k->run(&p, s[0], x, packed.at, (float *)(void *)y.at, scratch.at);
+            k->run(&p, s[0], x, packed.at, y.at, scratch.at);
             assert_same(of[t].isa, "floats", i, y.at, want, results);
             check_guards(packed);
             check_guards(scratch);

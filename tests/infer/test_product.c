@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/rng.h"
+#include "infer/kernels/floats.h"
 #include "infer/kernels/isa.h"
 #include "infer/product.h"
 #include "tests/support/bits.h"
@@ -105,7 +106,7 @@ static double sum_of(const qg__product *p, int side, const float *x, const float
 static qg__geometry square(int h, int w, int c, int oc, int kernel, int stride, int pad)
 {
     return (qg__geometry){ .h = h, .w = w, .c = c, .oc = oc, .kh = kernel, .kw = kernel, .stride = stride, .top = pad, .left = pad,
-                           .oh = qg__outputs(h, kernel, stride, pad), .ow = qg__outputs(w, kernel, stride, pad) };
+                           .oh = (h + 2 * pad - kernel) / stride + 1, .ow = (w + 2 * pad - kernel) / stride + 1 };
 }
 
 typedef struct operand_set {
@@ -530,7 +531,7 @@ static void scales_are_not_contracted(void **state)
                 volatile float sum      = two ? positive - negative : positive;
                 assert_true(z[k] == sum + b[k % (size_t)c]);
             }
-            qg__affine(qg__infer_isa(), 7, c, a, b, reals, reals);
+            QG_INFER_KERNELS(qg__float_kernels)->scale(false, 7, c, a, NULL, b, reals, NULL, reals);
             float *again = drawn(floats, 4, 2 * n);
             for (size_t k = 0; k < n; k++) {
                 volatile float product = a[k % (size_t)c] * again[k];

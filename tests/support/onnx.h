@@ -55,7 +55,7 @@ typedef struct onnx_model {
 const char *onnx_read(onnx_model *m, const unsigned char *file, size_t n);
 
 /* scores [images][dim[1] of m->out].  x: numbers of the images in the layout of m->in.  A convolution of
- * floats is summed as the engine sums it (infer/kernels/real.h), anything else in double, rounded once. */
+ * floats is summed as the engine sums it (infer/kernels/plain.h), anything else in double, rounded once. */
 const char *onnx_run(onnx_model *m, int images, const float *x, float *scores);
 void        onnx_free(onnx_model *m);
 

@@ -12,10 +12,8 @@
 #include "core/kernels/conv_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
-#include "infer/kernels/bits.h"
-#include "infer/kernels/int8.h"
 #include "infer/kernels/isa.h"
-#include "infer/kernels/real.h"
+#include "infer/kernels/plain.h"
 
 /* The layer of XNOR-Net's headline: 3 x 3, 256 -> 256, on 14 x 14.  All rows compute it from NHWC floats. */
 enum { SIDE = 14, CHANNELS = 256, TAPS = 9, PIXELS = SIDE * SIDE, ROW = TAPS * CHANNELS, LINE = 64 };
@@ -39,9 +37,9 @@ typedef struct row {
     const char *name;
     void      (*run)(const struct row *r, lab *l);
     bool      (*build)(struct row *r, lab *l);      /* packs weights; false: no memory */
-    qg__codes    w;
-    qg__alphabet x;
+    qg__codes    w, x;              /* x.count 0: floats */
     qg__finder   find;              /* codes of the inputs */
+    const qg__plain_kernels *kernels;
     const qg__conv_kernels *conv;
     void       *packed;
     int         times;              /* in a turn */
@@ -106,64 +104,35 @@ static void draw_values(const row *r, lab *l, int o)
         l->values[k] = (float)(r->w.lowest + r->w.step * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)r->w.count));
 }
 
-static qg__bit_product bit_product(const row *r) { return (qg__bit_product){ layer, qg__alphabet_of(r->w), r->x }; }
-
-static bool build_bits(row *r, lab *l)
+static bool build_packed(row *r, lab *l)
 {
-    const qg__bit_product  p = bit_product(r);
-    const qg__bit_kernels *k = QG_INFER_KERNELS(qg__bit_kernels);
-    r->packed                = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
+    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
+    r->packed                 = aligned_alloc(LINE, qg__lines_of(r->kernels->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
         draw_values(r, l, o);
-        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
+        r->kernels->pack_weights(&p, o, 0, ROW, l->values, r->packed);
     }
     return r->packed != NULL;
 }
 
 static void run_bits(const row *r, lab *l)
 {
-    const qg__bit_product p = bit_product(r);
-    QG_INFER_KERNELS(qg__requantize_kernels)->find_bits(&r->find, r->x, PIXELS, CHANNELS, l->x, l->codes);
-    QG_INFER_KERNELS(qg__bit_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
-}
-
-static qg__int8_product int8_product(const row *r) { return (qg__int8_product){ .g = layer, .x_zero = 128, .w = r->w }; }
-
-static bool build_int8(row *r, lab *l)
-{
-    const qg__int8_product  p = int8_product(r);
-    const qg__int8_kernels *k = QG_INFER_KERNELS(qg__int8_kernels);
-    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
-    for (int o = 0; r->packed && o < CHANNELS; o++) {
-        draw_values(r, l, o);
-        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
-    }
-    return r->packed != NULL;
+    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
+    QG_INFER_KERNELS(qg__requantize_kernels)->find_bits(&r->find, p.xa, PIXELS, CHANNELS, l->x, l->codes);
+    r->kernels->run(&p, 1, l->codes, r->packed, l->y, l->scratch);
 }
 
 static void run_int8(const row *r, lab *l)
 {
-    const qg__int8_product p = int8_product(r);
+    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
     QG_INFER_KERNELS(qg__requantize_kernels)->find(&r->find, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
-    QG_INFER_KERNELS(qg__int8_kernels)->run(&p, 1, l->codes, r->packed, NULL, l->y, l->scratch);
-}
-
-static bool build_real(row *r, lab *l)
-{
-    const qg__real_product  p = { .g = layer, .w = r->w };
-    const qg__real_kernels *k = QG_INFER_KERNELS(qg__real_kernels);
-    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
-    for (int o = 0; r->packed && o < CHANNELS; o++) {
-        draw_values(r, l, o);
-        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
-    }
-    return r->packed != NULL;
+    r->kernels->run(&p, 1, l->codes, r->packed, l->y, l->scratch);
 }
 
 static void run_real(const row *r, lab *l)
 {
-    const qg__real_product p = { .g = layer, .w = r->w };
-    QG_INFER_KERNELS(qg__real_kernels)->run(&p, 1, l->x, r->packed, l->y, l->scratch);
+    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
+    r->kernels->run(&p, 1, l->x, r->packed, l->y, l->scratch);
 }
 
 /* --- measuring ---------------------------------------------------------------------------------- */
@@ -177,24 +146,28 @@ static void make_rows(row r[ROWS])
                      of_ternary = { .search = QG__COUNT, .count = 3, .few = { -0.25f, 0.25f }, .step = 1 },
                      of_two = { .search = QG__MULTIPLE, .count = 4, .lowest = -1, .inverse = 2, .step = 1 },
                      of_bytes = { .search = QG__MULTIPLE, .count = 256, .lowest = -128, .inverse = 128, .step = 1 };
-    const qg__alphabet  two = { QG__UNSIGNED, 2 }, odd = { QG__ODD, 2 };
+    const qg__codes signs = { -1, 2, 2 }, ternary = { -1, 1, 3 }, two = { 0, 1, 4 }, odd = { -3, 2, 4 }, bytes = { -128, 1, 256 };
     r[LOOPS]    = (row){ .name = "float, plain C loops", .run = run_loops };
     r[BLAS]     = (row){ .name = "float, im2col and OpenBLAS", .run = run_blas };
     r[WINOGRAD] = (row){ .name = "float, Winograd", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__winograd_kernels) };
     r[DIRECT]   = (row){ .name = "float, direct", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__conv_kernels) };
-    r[4]  = (row){ .name = "binary x binary", .w = qg__codes_of(qg__signs()), .x = qg__signs(), .find = of_signs };
-    r[5]  = (row){ .name = "ternary x binary", .w = qg__codes_of(qg__ternary()), .x = qg__signs(), .find = of_signs };
-    r[6]  = (row){ .name = "ternary x ternary", .w = qg__codes_of(qg__ternary()), .x = qg__ternary(), .find = of_ternary };
-    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__codes_of(qg__signs()), .x = two, .find = of_two };
-    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = qg__codes_of(odd), .x = two, .find = of_two };
+    r[4]  = (row){ .name = "binary x binary", .w = signs, .x = signs, .find = of_signs };
+    r[5]  = (row){ .name = "ternary x binary", .w = ternary, .x = signs, .find = of_signs };
+    r[6]  = (row){ .name = "ternary x ternary", .w = ternary, .x = ternary, .find = of_ternary };
+    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = signs, .x = two, .find = of_two };
+    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = odd, .x = two, .find = of_two };
     r[9]  = (row){ .name = "int8 x uint8", .w = { -127, 1, 255 } };
-    r[10] = (row){ .name = "binary x uint8", .w = qg__codes_of(qg__signs()) };
-    r[11] = (row){ .name = "ternary x uint8", .w = qg__codes_of(qg__ternary()) };
-    r[12] = (row){ .name = "binary x float", .w = qg__codes_of(qg__signs()) };
-    r[13] = (row){ .name = "ternary x float", .w = qg__codes_of(qg__ternary()) };
-    for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].build = build_bits;
-    for (int i = FIRST_INT8; i < FIRST_REAL; i++) r[i].run = run_int8, r[i].build = build_int8, r[i].find = of_bytes;
-    for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].build = build_real;
+    r[10] = (row){ .name = "binary x uint8", .w = signs };
+    r[11] = (row){ .name = "ternary x uint8", .w = ternary };
+    r[12] = (row){ .name = "binary x float", .w = signs };
+    r[13] = (row){ .name = "ternary x float", .w = ternary };
+    for (int i = FIRST_BITS; i < ROWS; i++) r[i].build = build_packed;
+    for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].kernels = &QG_INFER_KERNELS(qg__bit_kernels)->plain;
+    for (int i = FIRST_INT8; i < FIRST_REAL; i++) {
+        r[i].run = run_int8, r[i].kernels = QG_INFER_KERNELS(qg__int8_kernels);
+        r[i].x = bytes, r[i].find = of_bytes;
+    }
+    for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].kernels = QG_INFER_KERNELS(qg__real_kernels);
 }
 
 static double time_of(const row *r, lab *l, int times)
@@ -264,12 +237,8 @@ static void print_json(const row r[ROWS], int turns)
 
 static size_t scratch_of(const row *r)
 {
-    const qg__bit_product  bits = bit_product(r);
-    const qg__int8_product int8 = int8_product(r);
-    const qg__real_product real = { .g = layer, .w = r->w };
-    if (r->run == run_bits) return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, 1);
-    if (r->run == run_int8) return QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8, 1);
-    return r->run == run_real ? QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real) : 0;
+    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
+    return r->kernels ? r->kernels->scratch_bytes(&p, 1) : 0;
 }
 
 static size_t most_scratch(const row r[ROWS])
