@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
 #include "datasets/dataset.h"
@@ -17,22 +16,15 @@
 
 typedef struct import {
     const qg_run_import_spec *spec;
-    qg_recipe                 asked, config;    /* config: of the run */
+    qg_recipe                 asked;
     bool                      measures;
     int                       classes;          /* of spec; 0: not given */
     bool                      named;            /* and it has their names */
-    qg_loader                *train, *test;
-    qg_net                   *net;
     qg__made                  made;
     char                     *names;
 } import;
 
 /* --- the configuration ---------------------------------------------------------------------- */
-
-static qg_status put(qg_recipe *r, const char *key, const char *value)
-{
-    return qg__recipe_put(r, qg__recipe_key(key), value);
-}
 
 /* Floats throughout, and no epochs.  Unless a data set is named, the run is for a folder of such
  * images, or for arrays if no image file has so many channels. */
@@ -49,14 +41,14 @@ static qg_status ask(import *m)
     qg_status        status = base ? qg__recipe_over(&m->asked, base, 0, 0) : QG_OK;
     if (!status) status = qg__recipe_over(&m->asked, m->spec->recipe, 0, 0);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !status; i++)
-        status = put(&m->asked, fixed[i][0], fixed[i][1]);
+        status = qg__recipe_put(&m->asked, fixed[i][0], fixed[i][1]);
     if (!status && !qg__recipe_value(&m->asked, "normalise"))
-        status = put(&m->asked, "normalise", "unit");
+        status = qg__recipe_put(&m->asked, "normalise", "unit");
     m->measures = qg__recipe_value(&m->asked, "data");
     if (status || m->measures) return status;
     if (!image.h) return qg_fail(QG_EARG, "image: pass the size of the images, or a data set");
     snprintf(text, sizeof text, "folder:%dx%dx%d", image.h, image.w, image.c);
-    return put(&m->asked, "data",
+    return qg__recipe_put(&m->asked, "data",
                image.c == 1 || image.c == 3 ? text
                                             : "arrays:test=test.npy,test-labels=test-labels.npy");
 }
@@ -86,23 +78,22 @@ static qg_status count_classes(import *m)
 
 static qg_status configure(import *m)
 {
-    bool      usage;
     qg_status status = qg__recipe_status(m->spec->recipe);
     if (!status && (!m->spec->weights || !m->spec->dir))
         status = qg_fail(QG_EARG, "import: %s is NULL", m->spec->dir ? "weights" : "dir");
     if (!status) status = ask(m);
     if (!status) status = count_classes(m);
-    if (!status) status = qg__recipe_resolve(&m->asked, NULL, true, NULL, &m->config, &usage);
+    if (!status) status = qg__recipe_resolve(&m->asked, NULL, true, NULL, &m->made.recipe);
     if (status) return status;
-    qg__recipe_unset(&m->config, "layer");
-    qg__recipe_unset(&m->config, "validation");
-    status = qg__recipe_check(&m->config);
-    if (!status && !m->classes && !m->measures && m->config.model.type != &qg_model_text)
+    qg__recipe_unset(&m->made.recipe, "layer");
+    qg__recipe_unset(&m->made.recipe, "validation");
+    status = qg__recipe_check(&m->made.recipe);
+    if (!status && !m->classes && !m->measures && m->made.recipe.model.type != &qg_model_text)
         status = qg_fail(QG_EARG, "classes: pass their number or names, or a data set");
-    if (!status && !m->measures && qg__normalise_fits(m->config.normalise))
+    if (!status && !m->measures && qg__normalise_fits(m->made.recipe.normalise))
         status = qg_fail(QG_EARG, "normalise: %s needs the images of a data set; "
                          "or pass channel:mean=..,deviation=..",
-                         qg__recipe_value(&m->config, "normalise"));
+                         qg__recipe_value(&m->made.recipe, "normalise"));
     if (status) return status;
     return qg__made_check_dir(m->spec->dir);
 }
@@ -128,7 +119,7 @@ static qg_status name_classes(const import *m, qg__dataset *set)
 static qg_status stand_in(import *m)
 {
     const qg_shape  image = m->spec->image;
-    const qg_layer *last  = qg_net_layer(m->net, qg_net_layers(m->net) - 1);
+    const qg_layer *last  = qg_net_layer(m->made.net, qg_net_layers(m->made.net) - 1);
     qg__dataset set = { .shape = { 1, image.h, image.w, image.c },
                         .classes = m->classes ? m->classes : last->out.c };
     if (!qg__dataset_allocate(&set)) return qg_errcode();
@@ -136,20 +127,20 @@ static qg_status stand_in(import *m)
     *set.labels = 0;
     const qg_status status = name_classes(m, &set);
     if (status) qg__dataset_free(&set);
-    m->train = status ? NULL : qg__loader_new(set, qg__recipe_loading(&m->config, false));
-    return m->train ? QG_OK : qg_errcode();
+    m->made.train = status ? NULL : qg__loader_new(set, qg__recipe_loading(&m->made.recipe, false));
+    return m->made.train ? QG_OK : qg_errcode();
 }
 
 static qg_status open_images(import *m)
 {
     const qg_shape want = m->spec->image;
-    m->train            = qg__recipe_data(&m->config, false, NULL);
-    m->test             = qg__recipe_test_of(&m->config, m->train);
-    if (!m->test) return qg_errcode();
-    const qg_shape is = qg_loader_shape(m->train);
+    m->made.train            = qg__recipe_data(&m->made.recipe, false, NULL);
+    m->made.test             = qg__recipe_test_of(&m->made.recipe, m->made.train);
+    if (!m->made.test) return qg_errcode();
+    const qg_shape is = qg_loader_shape(m->made.train);
     if (want.h && (want.h != is.h || want.w != is.w || want.c != is.c))
         return qg_fail(QG_EARG, "image: %dx%dx%d was asked for, but the images of %s are %dx%dx%d",
-                       want.h, want.w, want.c, m->config.data.name, is.h, is.w, is.c);
+                       want.h, want.w, want.c, m->made.recipe.data.name, is.h, is.w, is.c);
     return QG_OK;
 }
 
@@ -158,51 +149,41 @@ static qg_status open_images(import *m)
 static qg_status note(import *m)
 {
     char           text[32];
-    const uint64_t names = qg__loader_class_digest(m->train);
+    const uint64_t names = qg__loader_class_digest(m->made.train);
     snprintf(text, sizeof text, "%016" PRIx64,
-             m->measures ? qg__data_digest(m->train, m->test) : 0);
-    qg_status status = m->measures ? put(&m->config, "data-digest", text) : QG_OK;
+             m->measures ? qg__data_digest(m->made.train, m->made.test) : 0);
+    qg_status status = m->measures ? qg__recipe_put(&m->made.recipe, "data-digest", text) : QG_OK;
     snprintf(text, sizeof text, "%016" PRIx64, names);
-    if (!status && names) status = put(&m->config, "class-digest", text);
-    qg__digest(m->net, text);
-    return status ? status : put(&m->config, "init-digest", text);
+    if (!status && names) status = qg__recipe_put(&m->made.recipe, "class-digest", text);
+    qg__digest(m->made.net, text);
+    return status ? status : qg__recipe_put(&m->made.recipe, "init-digest", text);
 }
 
 static qg_status make(import *m)
 {
     qg_status status = m->measures ? open_images(m) : QG_OK;
     if (status) return status;
-    const qg_shape image   = m->measures ? qg_loader_shape(m->train) : m->spec->image;
-    const int      classes = m->measures ? qg_loader_classes(m->train) : m->classes;
-    m->net                 = qg__recipe_net(&m->config, image, classes);
-    if (!m->net) return qg_errcode();
+    const qg_shape image   = m->measures ? qg_loader_shape(m->made.train) : m->spec->image;
+    const int      classes = m->measures ? qg_loader_classes(m->made.train) : m->classes;
+    m->made.net                 = qg__recipe_net(&m->made.recipe, image, classes);
+    if (!m->made.net) return qg_errcode();
     if (!m->measures) status = stand_in(m);
-    if (!status) status = qg__foreign_load(m->net, m->spec, &m->names);
+    if (!status) status = qg__foreign_load(m->made.net, m->spec, &m->names);
     if (!status) status = note(m);
-    m->made = (qg__made){ .recipe = &m->config,
-                          .net = m->net,
-                          .train = m->train,
-                          .test = m->test,
-                          .began = m->made.began,
-                          .run = { .lock = QG_BY_PATH } };
     return status ? status : qg__made_write(&m->made, m->spec->dir);
 }
 
 qg_status qg_run_import(qg_run_import_spec spec, qg_run_imported *result)
 {
-    import    m = { .spec = &spec, .made = { .began = qg__now(), .run = { .lock = QG_BY_PATH } } };
+    import    m = { .spec = &spec, .made = qg__made_begin() };
     if (!result) return qg_fail(QG_EARG, "import: the result is missing");
     qg_status status = configure(&m);
     *result          = (qg_run_imported){ .misfit = status == QG_EARG };
-    if (!status) qg_set_threads(m.config.threads), status = make(&m);
+    if (!status) qg_set_threads(m.made.recipe.threads), status = make(&m);
     if (status) free(m.names);
     else *result = (qg_run_imported){ .names = m.names, .tested = m.made.measured.images,
                                       .accuracy = m.made.measured.accuracy, .loss = m.made.measured.loss };
     qg__made_end(&m.made);
-    qg_net_free(m.net);
-    qg_loader_free(m.test);
-    qg_loader_free(m.train);
     qg__recipe_clear(&m.asked);
-    qg__recipe_clear(&m.config);
     return status;
 }

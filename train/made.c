@@ -11,12 +11,14 @@
 #include "core/kernels/parallel.h"
 #include "train/result.h"
 
+qg__made qg__made_begin(void) { return (qg__made){ .began = qg__now(), .run = { .lock = QG_BY_PATH } }; }
+
 /* The run before its first step: compare train/fit.c. */
 static qg_status begin(qg__made *m)
 {
     qg_fit_spec *s      = &m->spec;
-    qg_status    status = qg__recipe_spec(m->recipe, s);
-    m->optim            = qg__recipe_optim(m->recipe, qg_net_params(m->net));
+    qg_status    status = qg__recipe_spec(&m->recipe, s);
+    m->optim            = qg__recipe_optim(&m->recipe, qg_net_params(m->net));
     if (status || !m->optim) return status ? status : QG_EMEM;
     s->mode  = QG_FIT_RESUME;
     s->train = m->train;
@@ -41,7 +43,7 @@ static qg_status measure(qg__made *m)
 
 static qg_status write_result(const qg__made *m)
 {
-    const bool    whole    = m->recipe->epochs == 0;
+    const bool    whole    = m->recipe.epochs == 0;
     const double  accuracy = m->test ? m->measured.accuracy : NAN;
     qg_fit_result r = { .test_accuracy = accuracy,
                         .best_test_accuracy = accuracy,
@@ -50,7 +52,7 @@ static qg_status write_result(const qg__made *m)
                         .test_images = m->measured.images,
                         .train_loss = NAN,
                         .seconds = qg__now() - m->began,
-                        .seed = m->recipe->seed,
+                        .seed = m->recipe.seed,
                         .threads = (uint64_t)qg_threads(),
                         .arithmetic = qg__arithmetic(m->net),
                         .complete = whole,
@@ -106,4 +108,8 @@ void qg__made_end(qg__made *m)
 {
     qg__run_end(&m->run);
     qg_optim_free(m->optim);
+    qg_net_free(m->net);
+    qg_loader_free(m->test);
+    qg_loader_free(m->train);
+    qg__recipe_clear(&m->recipe);
 }

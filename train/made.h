@@ -7,16 +7,18 @@
 #include "train/run.h"
 
 typedef struct qg__made {
-    qg_recipe    *recipe;       /* its configuration, every key; borrowed, as are net and the loaders */
+    qg_recipe     recipe;       /* its configuration, every key; it owns this, the net and the loaders */
     qg_net       *net;
     qg_loader    *train;        /* what its files note of images */
     qg_loader    *test;         /* NULL: it is not measured */
-    double        began;        /* qg__now() */
+    double        began;
     qg__measured  measured;     /* on test; {0} without */
     qg_optim     *optim;        /* whose moments are in the checkpoint */
     qg_fit_spec   spec;
-    qg__run       run;          /* .lock is QG_BY_PATH before */
+    qg__run       run;
 } qg__made;
+
+qg__made  qg__made_begin(void);         /* empty, and its time begins */
 
 /* Checks that dir is free, before work is done for it.  Fails with QG_ESTATE: it exists; QG_EIO. */
 QG_MUST_CHECK

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "layers/plan.h"
 #include "train/calibrate.h"
@@ -18,11 +17,8 @@
 typedef struct quantization {
     const qg_run_quantize_spec *asked;
     qg_run                     *of;     /* with its own net */
-    qg_recipe                   config; /* of the run that it becomes */
-    qg_loader                  *train, *test;
-    qg_net                     *net;
+    qg__made                    made;   /* the run that it becomes */
     qg__init_report             init;
-    qg__made                    made;
     qg__measured                before;
     int                         count; /* of the images that calibrate it */
 } quantization;
@@ -39,11 +35,8 @@ static qg_status leave_out(qg_recipe *c)
         "whiten-patches"
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) qg__recipe_unset(c, keys[i]);
-    const qg_recipe_key *reestimate = qg__recipe_key("reestimate-batchnorm");
-    if (!qg__recipe_value(c, reestimate->name) &&
-        qg__recipe_put(c, reestimate, reestimate->fallback))
-        return qg_errcode();
-    return qg__recipe_put(c, qg__recipe_key("quantize-after"), "0");
+    if (!qg__recipe_value(c, "reestimate-batchnorm") && qg__recipe_put(c, "reestimate-batchnorm", "on")) return qg_errcode();
+    return qg__recipe_put(c, "quantize-after", "0");
 }
 
 /* Where no scheme is named, products get codes of 8 bits for what is a float: exact integers, which the
@@ -54,21 +47,21 @@ static qg_status choose_schemes(quantization *z)
     qg_status                status  = QG_OK;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (qg__recipe_value(z->asked->changes, named[i])) return QG_OK;
-    if (!z->config.input.scheme)
-        status = qg__recipe_put(&z->config, qg__recipe_key("input"), "fake_quant:range=observed");
-    if (status || z->config.weight.scheme) return status;
-    return qg__recipe_put(&z->config, qg__recipe_key("weight"), "fake_quant:range=current,per-channel=yes");
+    if (!z->made.recipe.input.scheme)
+        status = qg__recipe_put(&z->made.recipe, "input", "fake_quant:range=observed");
+    if (status || z->made.recipe.weight.scheme) return status;
+    return qg__recipe_put(&z->made.recipe, "weight", "fake_quant:range=current,per-channel=yes");
 }
 
 /* What a run without quantizers says about its ends decided nothing. */
 static qg_status decide_ends(quantization *z)
 {
-    const qg_recipe *was = &z->of->recipe, *r = &z->config;
+    const qg_recipe *was = &z->of->recipe, *r = &z->made.recipe;
     if (qg__recipe_value(z->asked->changes, "first-last") || was->weight.scheme ||
         was->input.scheme || was->gradient.scheme ||
         !qg__model_keeps_ends(r->weight, r->input, r->gradient))
         return QG_OK;
-    return qg__recipe_put(&z->config, qg__recipe_key("first-last"), "float");
+    return qg__recipe_put(&z->made.recipe, "first-last", "float");
 }
 
 static qg_status refuse_program(const qg_run *r)
@@ -85,9 +78,9 @@ static qg_status configure(quantization *z)
     qg_status status = qg__recipe_status(z->asked->changes);
     if (!status && z->of->said) status = refuse_program(z->of);
     if (!status) status = qg__made_check_dir(z->asked->dir);
-    if (!status) status = qg__recipe_over(&z->config, &z->of->recipe, 0, 0);
-    if (!status) status = leave_out(&z->config);
-    if (!status) status = qg__recipe_over(&z->config, z->asked->changes, 0, 0);
+    if (!status) status = qg__recipe_over(&z->made.recipe, &z->of->recipe, 0, 0);
+    if (!status) status = leave_out(&z->made.recipe);
+    if (!status) status = qg__recipe_over(&z->made.recipe, z->asked->changes, 0, 0);
     if (!status) status = choose_schemes(z);
     return status ? status : decide_ends(z);
 }
@@ -97,10 +90,10 @@ static qg_status configure(quantization *z)
 /* Whether the images are those of the run, whose statistics the normalisation has. */
 static qg_status check_images(const quantization *z)
 {
-    const uint64_t is[] = { qg__data_digest(z->train, z->test), qg__loader_class_digest(z->train) };
+    const uint64_t is[] = { qg__data_digest(z->made.train, z->made.test), qg__loader_class_digest(z->made.train) };
     const char    *was[] = { z->of->recipe.data_digest, z->of->recipe.class_digest };
     static const char *const what[] = { "images", "names of the classes" };
-    const qg_recipe         *r = &z->config;
+    const qg_recipe         *r = &z->made.recipe;
     for (int i = 0; i < 2; i++) {
         char found[32];
         snprintf(found, sizeof found, "%016" PRIx64, is[i]);
@@ -114,14 +107,14 @@ static qg_status check_images(const quantization *z)
 /* The images of the training as a test would see them: nothing is augmented. */
 static qg_status open_images(quantization *z)
 {
-    qg_recipe            plain = z->config;
+    qg_recipe            plain = z->made.recipe;
     const bool           fits = qg__normalise_fits(plain.normalise);
     const qg_preprocess *noted = fits ? qg_run_preprocess(z->of) : NULL;
     if (fits && !noted) return qg_errcode();
     plain.augment = (qg_augment){ 0 };
-    z->train = qg__recipe_data(&plain, false, noted);
-    z->test = qg__recipe_test_of(&plain, z->train);
-    return z->test ? check_images(z) : QG_EIO;
+    z->made.train = qg__recipe_data(&plain, false, noted);
+    z->made.test = qg__recipe_test_of(&plain, z->made.train);
+    return z->made.test ? check_images(z) : QG_EIO;
 }
 
 /* --- the net ------------------------------------------------------------------------------ */
@@ -146,7 +139,7 @@ static void spell_both(qg_layer *l, const qg_net *other, qg_role role, char here
 static qg_status check_kept(const quantization *z, qg_layer *l, qg_role role)
 {
     char was[QG_RECIPE_VALUE_BYTES], is[QG_RECIPE_VALUE_BYTES];
-    spell_both(l, z->net, role, was, is);
+    spell_both(l, z->made.net, role, was, is);
     if (!strcmp(was, FLOAT) || !strcmp(was, is)) return QG_OK;
     return qg_fail(QG_EARG,
                    "%s is already quantized: %s.%s was trained as %s, which cannot become %s",
@@ -160,10 +153,10 @@ static qg_status check_quantizers(const quantization *z)
     for (int i = 0; i < qg_net_layers(z->of->net); i++)
         for (int r = 0; r < QG_ROLES && !status; r++)
             status = check_kept(z, qg_net_layer(z->of->net, i), qg_roles[r]);
-    for (int i = 0; i < qg_net_layers(z->net); i++)
+    for (int i = 0; i < qg_net_layers(z->made.net); i++)
         for (int r = 0; r < QG_ROLES; r++) {
             char is[QG_RECIPE_VALUE_BYTES], was[QG_RECIPE_VALUE_BYTES];
-            spell_both(qg_net_layer(z->net, i), z->of->net, qg_roles[r], is, was);
+            spell_both(qg_net_layer(z->made.net, i), z->of->net, qg_roles[r], is, was);
             any |= strcmp(is, FLOAT) && !strcmp(was, FLOAT);
         }
     if (status || any) return status;
@@ -177,62 +170,59 @@ static qg_status freeze(const quantization *z)
 {
     char      layer[QG__INIT_LAYER];
     qg_status status = QG_OK;
-    for (const char *at = z->config.freeze; !status && qg__list_next(&at, layer, sizeof layer);)
-        status = qg_net_freeze(z->net, layer);
+    for (const char *at = z->made.recipe.freeze; !status && qg__list_next(&at, layer, sizeof layer);)
+        status = qg_net_freeze(z->made.net, layer);
     return status;
 }
 
 /* The run's own net, and the one with quantizers. */
 static qg_status load(quantization *z)
 {
-    const qg_recipe *r = &z->config;
-    qg_shape         image = qg_loader_shape(z->train);
-    const int        n = qg_loader_classes(z->train);
+    const qg_recipe *r = &z->made.recipe;
+    qg_shape         image = qg_loader_shape(z->made.train);
+    const int        n = qg_loader_classes(z->made.train);
     qg_status        status = qg__reader_load(z->of, image, n);
     if (status) return status;
-    z->net = qg__reader_net(z->of, r, image, n, &z->init);
-    if (!z->net && qg_errcode() == QG_ESHAPE)
+    z->made.net = qg__reader_net(z->of, r, image, n, &z->init);
+    if (!z->made.net && qg_errcode() == QG_ESHAPE)
         return qg_fail(QG_ESHAPE, "%s; binary weights and inputs change the order of the layers, so a net is trained with them", qg_errmsg());
-    if (!z->net) return qg_errcode();
+    if (!z->made.net) return qg_errcode();
     status = check_quantizers(z);
     if (!status) status = freeze(z);
-    if (!status) status = qg__recipe_put(&z->config, qg__recipe_key("init-digest"), z->init.digest);
+    if (!status) status = qg__recipe_put(&z->made.recipe, "init-digest", z->init.digest);
     return status;
 }
 
 static qg_status calibrate(quantization *z)
 {
-    const int all = qg_loader_shape(z->train).n;
+    const int all = qg_loader_shape(z->made.train).n;
     bool      stopped;
     z->count = z->asked->images              ? z->asked->images
                : all < QG_CALIBRATION_IMAGES ? all
                                              : QG_CALIBRATION_IMAGES;
     if (z->count > all)
         return qg_fail(QG_EARG, "calibrate: %d images were asked for, but %s has %d for training",
-                       z->count, z->config.data.name, all);
+                       z->count, z->made.recipe.data.name, all);
     qg_fit_spec spec = qg__recipe_fit(&z->of->recipe);
-    spec.test = z->test;
-    const qg_status status = qg__measure(&spec, z->test, z->of->net, z->of->tape, z->of->steps,
+    spec.test = z->made.test;
+    const qg_status status = qg__measure(&spec, z->made.test, z->of->net, z->of->tape, z->of->steps,
                                          NULL, &z->before, &stopped);
     return status
                ? status
-               : qg_calibrate(z->net, (qg_calibrate_spec){ .images = z->train, .count = z->count });
+               : qg_calibrate(z->made.net, (qg_calibrate_spec){ .images = z->made.train, .count = z->count });
 }
 
 qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized *result)
 {
-    quantization z = { .asked = &spec,
-                       .of = r,
-                       .made = { .began = qg__now(), .run = { .lock = QG_BY_PATH } } };
+    quantization z = { .asked = &spec, .of = r, .made = qg__made_begin() };
     if (!r) return QG_EARG;                 /* the message says why the run is NULL */
     if (!result) return qg_fail(QG_EARG, "quantize: the result is missing");
     qg_status    status = configure(&z);
     *result = (qg_run_quantized){ .images = 0 };
-    if (!status && qg__recipe_check(&z.config)) result->misfit = true, status = QG_EARG;
-    if (!status) qg_set_threads(z.config.threads), status = open_images(&z);
+    if (!status && qg__recipe_check(&z.made.recipe)) result->misfit = true, status = QG_EARG;
+    if (!status) qg_set_threads(z.made.recipe.threads), status = open_images(&z);
     if (!status) status = load(&z);
     if (!status) status = calibrate(&z);
-    z.made.recipe = &z.config, z.made.net = z.net, z.made.train = z.train, z.made.test = z.test;
     if (!status) status = qg__made_write(&z.made, spec.dir);
     result->images = z.count;
     result->tested = z.made.measured.images;
@@ -241,9 +231,5 @@ qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized
     result->accuracy_before = z.before.accuracy;
     result->loss_before = z.before.loss;
     qg__made_end(&z.made);
-    qg_net_free(z.net);
-    qg_loader_free(z.test);
-    qg_loader_free(z.train);
-    qg__recipe_clear(&z.config);
     return status;
 }

@@ -18,10 +18,6 @@ static bool is_among(const qg_recipe_key *o, unsigned with, unsigned without)
     return (o->is & with) == with && !(o->is & without);
 }
 
-static const qg__recipe_field *field_of(const qg_recipe_key *o) { return &qg__recipe_fields[o - qg_recipe_keys]; }
-
-static void *value_of(qg_recipe *r, const qg_recipe_key *o) { return (char *)r + field_of(o)->at; }
-
 /* The text, from malloc, of a key whose value is set. */
 static qg_status keep(qg_recipe *r, const qg_recipe_key *o, char *text)
 {
@@ -29,7 +25,7 @@ static qg_status keep(qg_recipe *r, const qg_recipe_key *o, char *text)
     if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
     free(*to);
     *to = text;
-    if (o->kind == QG_RECIPE_TEXT) memcpy(value_of(r, o), to, sizeof *to);
+    if (o->kind == QG_RECIPE_TEXT) memcpy((char *)r + o->field->at, to, sizeof *to);
     return QG_OK;
 }
 
@@ -42,11 +38,13 @@ static qg_status keep_said(qg_recipe *r, const qg_recipe_key *o, char *text)
     return QG_OK;
 }
 
-qg_status qg__recipe_put(qg_recipe *r, const qg_recipe_key *o, const char *text)
+qg_status qg__recipe_put(qg_recipe *r, const char *name, const char *text)
 {
-    char        canonical[QG_RECIPE_VALUE_BYTES];
-    const bool  list = o->kind == QG_RECIPE_LIST;
-    const char *old  = list ? r->text[o - qg_recipe_keys] : NULL, *said = list ? r->said[o - qg_recipe_keys] : NULL;
+    char                 canonical[QG_RECIPE_VALUE_BYTES];
+    const int            i    = index_of(name);
+    const qg_recipe_key *o    = &qg_recipe_keys[i];
+    const bool           list = o->kind == QG_RECIPE_LIST;
+    const char          *old  = list ? r->text[i] : NULL, *said = list ? r->said[i] : NULL;
     if (qg__recipe_key_parse(o, text, r, canonical)) return QG_EARG;
     if (o->is & QG_RECIPE_SCHEMES && keep_said(r, o, qg__lines_with(said, text))) return QG_EMEM;
     return keep(r, o, qg__lines_with(old, canonical));
@@ -57,7 +55,7 @@ void qg__recipe_unset(qg_recipe *r, const char *name)
     const int i = index_of(name);
     free(r->text[i]), free(r->said[i]);
     r->text[i] = r->said[i] = NULL;
-    memset((char *)r + qg__recipe_fields[i].at, 0, qg__recipe_fields[i].bytes);
+    memset((char *)r + qg_recipe_keys[i].field->at, 0, qg_recipe_keys[i].field->bytes);
 }
 
 static qg_status over_list(qg_recipe *r, const qg_recipe_key *o, const char *list)
@@ -65,7 +63,7 @@ static qg_status over_list(qg_recipe *r, const qg_recipe_key *o, const char *lis
     for (const char *line = list; *line; line = qg__lines_next(line)) {
         char item[QG_RECIPE_VALUE_BYTES];
         snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-        const qg_status status = qg__recipe_put(r, o, item);
+        const qg_status status = qg__recipe_put(r, o->name, item);
         if (status) return status;
     }
     return QG_OK;
@@ -81,7 +79,7 @@ qg_status qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, uns
         if (o->kind == QG_RECIPE_LIST) {
             status = over_list(r, o, top->said[i] ? top->said[i] : text);
         } else {
-            memcpy(value_of(r, o), (const char *)top + field_of(o)->at, field_of(o)->bytes);
+            memcpy((char *)r + o->field->at, (const char *)top + o->field->at, o->field->bytes);
             status = keep(r, o, qg__lines_with(NULL, text));
             if (!status && top->said[i]) status = keep_said(r, o, qg__lines_with(NULL, top->said[i]));
         }
@@ -180,22 +178,14 @@ static qg_status keep_failure(qg_recipe *r, qg_status status)
     return status;
 }
 
-static qg_status unknown(const char *key)
-{
-    char names[1024] = "";
-    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
-    return qg_fail(QG_EARG, "unknown key '%s'; available: %s", key ? key : "", names);
-}
-
 qg_status qg_recipe_set(qg_recipe *r, const char *key, const char *text)
 {
-    const qg_recipe_key *o      = key ? qg__recipe_key(key) : NULL;
-    const qg_status   status = qg__recipe_status(r);
+    const qg_status status = qg__recipe_status(r);
     if (status) return status;
     free_other(&r->full);
-    if (!o) return keep_failure(r, unknown(key));
+    if (!qg__recipe_key(key ? key : "")) return keep_failure(r, QG_EARG);
     if (!text) qg__recipe_unset(r, key);
-    return text ? keep_failure(r, qg__recipe_put(r, o, text)) : QG_OK;
+    return text ? keep_failure(r, qg__recipe_put(r, key, text)) : QG_OK;
 }
 
 qg_status qg_recipe_read(qg_recipe *r, const char *path)
@@ -209,12 +199,11 @@ qg_status qg_recipe_read(qg_recipe *r, const char *path)
 
 qg_recipe *qg__recipe_full(qg_recipe *r)
 {
-    bool usage;
     if (qg__recipe_status(r)) return NULL;
     if (r->resolved) return r;
     if (r->full) return r->full;
     r->full = qg_recipe_new();
-    if (r->full && qg__recipe_resolve(r, r->base, false, NULL, r->full, &usage)) free_other(&r->full);
+    if (r->full && qg__recipe_resolve(r, r->base, false, NULL, r->full)) free_other(&r->full);
     return r->full;
 }
 
@@ -228,11 +217,9 @@ const char *qg_recipe_get(qg_recipe *r, const char *key)
 qg_recipe *qg_recipe_of_run(const char *dir)
 {
     qg__run_paths p;
-    qg_recipe     stored = { 0 }, *r = qg_recipe_new();
+    qg_recipe    *r      = qg_recipe_new();
     qg_status     status = r ? qg__run_paths_of(dir, &p) : QG_EMEM;
-    if (!status) status = qg__recipe_stored(p.file[QG__RUN_CONFIG], &stored);
-    if (!status) status = qg__recipe_as_stored(&stored, r);
-    qg__recipe_clear(&stored);
+    if (!status) status = qg__recipe_of_run(p.file[QG__RUN_CONFIG], r);
     if (!status) r->resolved = r->of_run = true;
     if (!status) return r;
     qg_recipe_free(r);

@@ -56,6 +56,7 @@ typedef struct qg_recipe_key {
     const char    *fallback;        /* the value unless the program or the model's own recipe sets the key; NULL: unset */
     const char    *absent;          /* what it was in runs of versions without this key; NULL: fallback */
     const char    *help;            /* a few words; lines end with \n */
+    const struct qg__recipe_field *field;   /* where a recipe has its value; NULL: a program's own option */
 } qg_recipe_key;
 
 extern const qg_recipe_key qg_recipe_keys[];        /* ends with a name of NULL */

@@ -74,7 +74,7 @@ static qg_status put(qg_recipe *c, const reader *r, const qg_recipe_key *o, cons
         status = qg__scheme_rewrite(o->name, text, r->defaults, QG_DEFAULTS, current, sizeof current);
         text   = current;
     }
-    if (!status) status = qg__recipe_put(c, o, text);
+    if (!status) status = qg__recipe_put(c, o->name, text);
     return status ? qg_fail(status, "%s:%d: %s", r->origin, r->line, qg_errmsg()) : QG_OK;
 }
 
@@ -133,12 +133,7 @@ static qg_status read_line(qg_recipe *c, reader *r, bool seen[QG__RECIPE_KEYS])
     r->at++;
     skip_blank(r);
     const qg_recipe_key *o = qg__recipe_key(key);
-    if (!o) {
-        char names[1024] = "";
-        for (int i = 0; i < QG__RECIPE_KEYS; i++)
-            qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
-        return qg_fail(QG_EARG, "%s:%d: unknown key '%s'; available: %s", r->origin, r->line, key, names);
-    }
+    if (!o) return bad(r, qg_errmsg());
     if (seen[o - qg_recipe_keys])
         return qg_fail(QG_EARG, "%s:%d: %s is set twice", r->origin, r->line, key);
     seen[o - qg_recipe_keys] = true;
@@ -175,7 +170,7 @@ qg_status qg__recipe_parse(qg_recipe *c, const char *text, const char *origin)
 {
     bool   seen[QG__RECIPE_KEYS] = { false };
     reader r             = { .at = text, .origin = origin, .line = 1, .defaults = version_of(text) };
-    if (r.defaults < QG_DEFAULTS && qg__recipe_put(c, qg__recipe_key("defaults"), "1")) return QG_EARG;
+    if (r.defaults < QG_DEFAULTS && qg__recipe_put(c, "defaults", "1")) return QG_EARG;
     while (*r.at) {
         skip_blank(&r);
         if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return QG_EARG;

@@ -251,228 +251,174 @@ static qg_status parse_bytes(const char *text, void *value, char *canonical, siz
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-const qg_recipe_key qg_recipe_keys[QG__RECIPE_KEYS + 1] = {
-    [QG__KEY_MODEL] = { "model", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "NAME",
+/* Bits of qg_recipe_key.is: most keys decide the bytes of a run. */
+enum {
+    IDENTITY     = QG_RECIPE_IDENTITY,
+    PER_RUN      = QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN,
+    QUANTIZES    = QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES,
+    NAMES_SCHEME = QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES,
+    OPTIMIZES    = QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES,
+    EXTENDS      = QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS,
+    COMMAS       = QG_RECIPE_COMMAS
+};
+
+/* Where the value of a key is, and what reads it; NULL: as the kind says. */
+#define AT(member, parse)                                                                                    \
+    .field = &(const qg__recipe_field){ offsetof(qg_recipe, member), sizeof((qg_recipe *)0)->member, parse }
+
+const qg_recipe_key qg_recipe_keys[] = {
+    { "model", QG_RECIPE_VALUE, IDENTITY, "NAME", AT(model, parse_model),
       .help = "the net; required" },
-    [QG__KEY_DATA] = { "data", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "NAME", .fallback = "mnist",
+    { "data", QG_RECIPE_VALUE, IDENTITY, "NAME", .fallback = "mnist", AT(data, parse_data),
       .help = "the data set" },
-    [QG__KEY_NORMALISE] = { "normalise", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "KIND", .fallback = "unit",
+    { "normalise", QG_RECIPE_VALUE, IDENTITY, "KIND", .fallback = "unit", AT(normalise, parse_normalise),
       .help = "how bytes become floats, as in range:low=-1,high=1" },
-    [QG__KEY_AUGMENT] = { "augment", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LIST", .fallback = "none",
+    { "augment", QG_RECIPE_VALUE, IDENTITY | COMMAS, "LIST", .fallback = "none", AT(augment, parse_augment),
       .help = "augmentation of the training images, as in pad=4,flip" },
-    [QG__KEY_VALIDATION] = { "validation", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY, "N",
+    { "validation", QG_RECIPE_VALUE, IDENTITY, "N", AT(validation, parse_validation),
       .help = "hold out training images, 5000 or 10%, by which the best epoch is\n"
               "chosen; the test images are then read once, at the end" },
-    [QG__KEY_WEIGHT] = { "weight", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
+    { "weight", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(weight, parse_weight),
       .help = "quantizer of the weights" },
-    [QG__KEY_INPUT] = { "input", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
+    { "input", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(input, parse_input),
       .help = "quantizer of the inputs of all layers except the first;\n"
               "in tfc, sfc and lfc of the first as well" },
-    [QG__KEY_GRADIENT] = { "gradient", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "SCHEME", .fallback = "float",
+    { "gradient", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(gradient, parse_gradient),
       .help = "quantizer of the gradients of the layers' outputs" },
-    [QG__KEY_FIRST_LAST] = { "first-last", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "float|quantized",
+    { "first-last", QG_RECIPE_WORD, QUANTIZES, "float|quantized", AT(first_last, NULL),
       .help = "float: do not quantize the first and last layers; default: float with\n"
               "dorefa, xnor, bnn, binaryconnect, ste-tern, unit, irnet, adabin and recu, else quantized" },
-    [QG__KEY_LAYER] = { "layer", QG_RECIPE_LIST, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES | QG_RECIPE_SCHEMES, "LAYER:weight=SCHEME",
+    { "layer", QG_RECIPE_LIST, NAMES_SCHEME, "LAYER:weight=SCHEME", AT(exceptions, parse_layer),
       .help = "an exception for one layer (or :input=, :gradient=); repeatable" },
-    [QG__KEY_QUANTIZE_AFTER] = { "quantize-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "N|Nepochs", .fallback = "0",
+    { "quantize-after", QG_RECIPE_INTEGER, QUANTIZES, "N|Nepochs", .fallback = "0", AT(quantize_after, parse_delay),
       .help = "steps, or epochs, before the input quantizers start" },
-    [QG__KEY_QUANTIZE_WEIGHTS_AFTER] = { "quantize-weights-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "N|Nepochs",
+    { "quantize-weights-after", QG_RECIPE_INTEGER, QUANTIZES, "N|Nepochs", AT(quantize_weights_after, parse_delay),
       .help = "steps, or epochs, before the weight quantizers start" },
-    [QG__KEY_FOLD_BATCHNORM] = { "fold-batchnorm", QG_RECIPE_FLAG, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES,
+    { "fold-batchnorm", QG_RECIPE_FLAG, QUANTIZES, AT(fold_batchnorm, NULL),
       .help = "fold batch norms into the weights before quantizing them" },
-    [QG__KEY_FREEZE_BATCHNORM_AFTER] = { "freeze-batchnorm-after", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY, "N|Nepochs", .fallback = "0",
+    { "freeze-batchnorm-after", QG_RECIPE_INTEGER, IDENTITY, "N|Nepochs", .fallback = "0", AT(freeze_batchnorm_after, parse_delay),
       .help = "steps, or epochs, after which batch norms use fixed running\n"
               "statistics; 0: never" },
-    [QG__KEY_REESTIMATE_BATCHNORM] = { "reestimate-batchnorm", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "off|on", .fallback = "on", .absent = "off",
+    { "reestimate-batchnorm", QG_RECIPE_WORD, QUANTIZES, "off|on", .fallback = "on", .absent = "off", AT(reestimate, NULL),
       .help = "estimate the running statistics of batch norms again after each\n"
               "epoch, before the test, if weights are quantized" },
-    [QG__KEY_NORM_SYNC] = { "norm-sync", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "on|off",
+    { "norm-sync", QG_RECIPE_WORD, IDENTITY, "on|off", AT(norm_sync, NULL),
       .help = "off: on several ranks, batch norms use the statistics of each\n"
               "rank's own images; default: on" },
-    [QG__KEY_EPOCHS] = { "epochs", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .max = MAX_EPOCHS, .fallback = "10",
+    { "epochs", QG_RECIPE_INTEGER, EXTENDS, "N", .max = MAX_EPOCHS, .fallback = "10", AT(epochs, NULL),
       .help = "passes over the training images; with --resume more of them extend\n"
               "a run; 0: measure and store the initial net" },
-    [QG__KEY_PATIENCE] = { "patience", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "N", .max = 100000,
+    { "patience", QG_RECIPE_INTEGER, EXTENDS, "N", .max = 100000, AT(patience, NULL),
       .help = "end after N epochs without a higher accuracy of the test images,\n"
               "or of those of --validation; 0: never" },
-    [QG__KEY_BATCH] = { "batch", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY, "N", .min = 1, .max = 65536, .fallback = "64",
+    { "batch", QG_RECIPE_INTEGER, IDENTITY, "N", .min = 1, .max = 65536, .fallback = "64", AT(batch, NULL),
       .help = "images per step" },
-    [QG__KEY_LOSS] = { "loss", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "cross-entropy|squared-hinge", .fallback = "cross-entropy",
+    { "loss", QG_RECIPE_WORD, IDENTITY, "cross-entropy|squared-hinge", .fallback = "cross-entropy", AT(loss, NULL),
       .help = "the loss function" },
-    [QG__KEY_LABEL_SMOOTHING] = { "label-smoothing", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 0.999,
+    { "label-smoothing", QG_RECIPE_REAL, IDENTITY, "X", .max = 0.999, AT(label_smoothing, NULL),
       .help = "fraction of the label that cross entropy gives to all classes" },
-    [QG__KEY_OPTIMIZER] = { "optimizer", QG_RECIPE_WORD, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "sgd|adam|bop", .fallback = "sgd",
+    { "optimizer", QG_RECIPE_WORD, OPTIMIZES, "sgd|adam|bop", .fallback = "sgd", AT(optimizer, NULL),
       .help = "the optimizer; bop goes with --weight bop" },
-    [QG__KEY_LR] = { "lr", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 1000,
+    { "lr", QG_RECIPE_REAL, OPTIMIZES, "X", .min = 1e-9, .max = 1000, AT(lr, NULL),
       .help = "learning rate" },
-    [QG__KEY_MOMENTUM] = { "momentum", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .max = 0.9999,
+    { "momentum", QG_RECIPE_REAL, OPTIMIZES, "X", .max = 0.9999, AT(momentum, NULL),
       .help = "momentum of sgd" },
-    [QG__KEY_NESTEROV] = { "nesterov", QG_RECIPE_FLAG, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES,
+    { "nesterov", QG_RECIPE_FLAG, OPTIMIZES, AT(nesterov, NULL),
       .help = "use Nesterov momentum in sgd" },
-    [QG__KEY_BETA1] = { "beta1", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 0.999999,
+    { "beta1", QG_RECIPE_REAL, OPTIMIZES, "X", .min = 1e-9, .max = 0.999999, AT(beta1, NULL),
       .help = "beta1 of adam" },
-    [QG__KEY_BETA2] = { "beta2", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-9, .max = 0.999999,
+    { "beta2", QG_RECIPE_REAL, OPTIMIZES, "X", .min = 1e-9, .max = 0.999999, AT(beta2, NULL),
       .help = "beta2 of adam" },
-    [QG__KEY_GAMMA] = { "gamma", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-12, .max = 1,
+    { "gamma", QG_RECIPE_REAL, OPTIMIZES, "X", .min = 1e-12, .max = 1, AT(gamma, NULL),
       .help = "bop: weight of the newest gradient in the moving average" },
-    [QG__KEY_THRESHOLD] = { "threshold", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .min = 1e-30, .max = 1e6,
+    { "threshold", QG_RECIPE_REAL, OPTIMIZES, "X", .min = 1e-30, .max = 1e6, AT(threshold, NULL),
       .help = "bop: moving average at which a weight flips" },
-    [QG__KEY_WEIGHT_DECAY] = { "weight-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_OPTIMIZES, "X", .max = 10, .fallback = "0",
+    { "weight-decay", QG_RECIPE_REAL, OPTIMIZES, "X", .max = 10, .fallback = "0", AT(weight_decay, NULL),
       .help = "weight decay" },
-    [QG__KEY_CLIP_NORM] = { "clip-norm", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 1e9,
+    { "clip-norm", QG_RECIPE_REAL, IDENTITY, "X", .max = 1e9, AT(clip_norm, NULL),
       .help = "clip the norm of all gradients together; 0: off" },
-    [QG__KEY_EMA] = { "ema", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 0.999999,
+    { "ema", QG_RECIPE_REAL, IDENTITY, "X", .max = 0.999999, AT(ema, NULL),
       .help = "test and save moving averages of the weights, with this decay;\n"
               "0: off" },
-    [QG__KEY_NORM_DECAY] = { "norm-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .max = 10, .fallback = "0",
+    { "norm-decay", QG_RECIPE_REAL, IDENTITY, "X", .max = 10, .fallback = "0", AT(norms.weight_decay, NULL),
       .help = "weight decay of batch norms" },
-    [QG__KEY_NORM_LR_SCALE] = { "norm-lr-scale", QG_RECIPE_REAL, QG_RECIPE_IDENTITY, "X", .min = 1e-6, .max = 1e6, .fallback = "1",
+    { "norm-lr-scale", QG_RECIPE_REAL, IDENTITY, "X", .min = 1e-6, .max = 1e6, .fallback = "1", AT(norms.lr_scale, NULL),
       .help = "learning rate of batch norms, as a multiple of --lr" },
-    [QG__KEY_QUANTIZER_DECAY] = { "quantizer-decay", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "X", .max = 10, .fallback = "0",
+    { "quantizer-decay", QG_RECIPE_REAL, QUANTIZES, "X", .max = 10, .fallback = "0", AT(quantizers.weight_decay, NULL),
       .help = "weight decay of learned quantizer parameters, unless the\n"
               "scheme sets its own" },
-    [QG__KEY_QUANTIZER_LR_SCALE] = { "quantizer-lr-scale", QG_RECIPE_REAL, QG_RECIPE_IDENTITY | QG_RECIPE_QUANTIZES, "X", .min = 1e-6, .max = 1e6, .fallback = "1",
+    { "quantizer-lr-scale", QG_RECIPE_REAL, QUANTIZES, "X", .min = 1e-6, .max = 1e6, .fallback = "1", AT(quantizers.lr_scale, NULL),
       .help = "learning rate of learned quantizer parameters, as a multiple\n"
               "of --lr" },
-    [QG__KEY_SCHEDULE] = { "schedule", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_EXTENDS, "TEXT", .fallback = "constant",
+    { "schedule", QG_RECIPE_VALUE, EXTENDS, "TEXT", .fallback = "constant", AT(schedule, parse_schedule),
       .help = "learning rate over the run, as in cosine:warmup=0.05" },
-    [QG__KEY_SEED] = { "seed", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .max = MAX_SEED, .fallback = "1",
+    { "seed", QG_RECIPE_INTEGER, PER_RUN, "N", .max = MAX_SEED, .fallback = "1", AT(seed, NULL),
       .help = "seed of weights, shuffling and noise" },
-    [QG__KEY_DATA_DIR] = { "data-dir", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, "DIR",
+    { "data-dir", QG_RECIPE_TEXT, COMMAS, "DIR", AT(data_dir, NULL),
       .help = "the directory of the data set" },
-    [QG__KEY_THREADS] = { "threads", QG_RECIPE_INTEGER, 0, "N", .max = QG_MAX_THREADS, .fallback = "0",
+    { "threads", QG_RECIPE_INTEGER, 0, "N", .max = QG_MAX_THREADS, .fallback = "0", AT(threads, NULL),
       .help = "number of threads; 0: OMP_NUM_THREADS if set, else one per\n"
               "core; does not change the results" },
-    [QG__KEY_CACHE] = { "cache", QG_RECIPE_VALUE, 0, "SIZE",
+    { "cache", QG_RECIPE_VALUE, 0, "SIZE", AT(cache, parse_bytes),
       .help = "memory for the images of a folder, as 1G or 512M; the others are\n"
               "decoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\n"
               "more than half" },
-    [QG__KEY_RECIPE] = { "recipe", QG_RECIPE_TEXT, 0, "NAME",
+    { "recipe", QG_RECIPE_TEXT, 0, "NAME", AT(named, parse_recipe),
       .help = "read options from examples/recipes/NAME.toml, here or where qgrad\n"
               "is installed" },
-    [QG__KEY_INITIAL_WEIGHTS] = { "initial-weights", QG_RECIPE_WORD, QG_RECIPE_IDENTITY, "glorot|he", .absent = "glorot",
+    { "initial-weights", QG_RECIPE_WORD, IDENTITY, "glorot|he", .absent = "glorot", AT(initial_weights, NULL),
       .help = "how weights are drawn: uniform, variance 2 / (fan in + fan out), or\n"
               "normal, variance 2 / fan in; default: glorot" },
-    [QG__KEY_INIT_EXCEPT] = { "init-except", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
+    { "init-except", QG_RECIPE_TEXT, IDENTITY | COMMAS, "LAYERS", AT(init_except, NULL),
       .help = "layers that do not start from --init, as in conv1,fc2" },
-    [QG__KEY_FREEZE] = { "freeze", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LAYERS",
+    { "freeze", QG_RECIPE_TEXT, IDENTITY | COMMAS, "LAYERS", AT(freeze, NULL),
       .help = "layers that are neither trained nor calibrated, as in\n"
               "conv1,conv2" },
-    [QG__KEY_WHITEN_PATCHES] = { "whiten-patches", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY, "LAYER",
+    { "whiten-patches", QG_RECIPE_TEXT, IDENTITY, "LAYER", AT(whiten_patches, NULL),
       .help = "the first convolution, whose filters become those that whiten\n"
               "patches of the training images, and are not trained" },
-    [QG__KEY_TEACHER] = { "teacher", QG_RECIPE_TEXT, QG_RECIPE_COMMAS, "RUN",
+    { "teacher", QG_RECIPE_TEXT, COMMAS, "RUN", AT(teacher_run, NULL),
       .help = "also learn from the scores of a run, or of a checkpoint" },
-    [QG__KEY_DISTIL] = { "distil", QG_RECIPE_VALUE, QG_RECIPE_IDENTITY | QG_RECIPE_COMMAS, "LIST",
+    { "distil", QG_RECIPE_VALUE, IDENTITY | COMMAS, "LIST", AT(teacher, parse_distil),
       .help = "how to learn from the teacher, as in temperature=4,weight=0.9" },
-    [QG__KEY_DATA_DIGEST] = { "data-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
+    { "data-digest", QG_RECIPE_TEXT, PER_RUN, "DIGEST", AT(data_digest, NULL),
       .help = "of the images and labels" },
-    [QG__KEY_CLASS_DIGEST] = { "class-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
+    { "class-digest", QG_RECIPE_TEXT, PER_RUN, "DIGEST", AT(class_digest, NULL),
       .help = "of the class names" },
-    [QG__KEY_EPOCH_STEPS] = { "epoch-steps", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .min = 1, .max = MAX_SEED,
+    { "epoch-steps", QG_RECIPE_INTEGER, PER_RUN, "N", .min = 1, .max = MAX_SEED, AT(epoch_steps, NULL),
       .help = "of an epoch, if a delay counts epochs" },
-    [QG__KEY_RANKS] = { "ranks", QG_RECIPE_INTEGER, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "N", .min = 1, .max = 16,
+    { "ranks", QG_RECIPE_INTEGER, PER_RUN, "N", .min = 1, .max = 16, AT(ranks, NULL),
       .help = "with norm-sync off" },
-    [QG__KEY_INIT_DIGEST] = { "init-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
+    { "init-digest", QG_RECIPE_TEXT, PER_RUN, "DIGEST", AT(init_digest, NULL),
       .help = "of the weights that --init loaded" },
-    [QG__KEY_TEACHER_DIGEST] = { "teacher-digest", QG_RECIPE_TEXT, QG_RECIPE_IDENTITY | QG_RECIPE_PER_RUN, "DIGEST",
+    { "teacher-digest", QG_RECIPE_TEXT, PER_RUN, "DIGEST", AT(teacher_digest, NULL),
       .help = "of the teacher's weights" },
-    [QG__KEY_INIT_RECIPE] = { "init-recipe", QG_RECIPE_TEXT, 0, "NAME",
+    { "init-recipe", QG_RECIPE_TEXT, 0, "NAME", AT(init_recipe, parse_recipe),
       .help = "the recipe that trains the initial weights; --init must name\n"
               "one of its runs" },
-    [QG__KEY_REPRODUCES] = { "reproduces", QG_RECIPE_TEXT, 0, "TEXT",
+    { "reproduces", QG_RECIPE_TEXT, 0, "TEXT", AT(reproduces, NULL),
       .help = "the paper or replication whose result it reproduces" },
-    [QG__KEY_REPORTED] = { "reported", QG_RECIPE_TEXT, 0, "TEXT",
+    { "reported", QG_RECIPE_TEXT, 0, "TEXT", AT(reported, NULL),
       .help = "the number reported there" },
-    [QG__KEY_PROVENANCE] = { "provenance", QG_RECIPE_WORD, 0, "paper|code|replication|memory",
+    { "provenance", QG_RECIPE_WORD, 0, "paper|code|replication|memory", AT(provenance, NULL),
       .help = "where that number was read" },
-    [QG__KEY_DEVIATIONS] = { "deviations", QG_RECIPE_TEXT, 0, "TEXT",
+    { "deviations", QG_RECIPE_TEXT, 0, "TEXT", AT(deviations, NULL),
       .help = "what differs from the source" },
-    [QG__KEY_DEFAULTS] = { "defaults", QG_RECIPE_INTEGER, 0, "N", .min = 1, .max = QG_DEFAULTS,
+    { "defaults", QG_RECIPE_INTEGER, 0, "N", .min = 1, .max = QG_DEFAULTS, AT(defaults, NULL),
       .help = "version of the schemes' defaults" },
+    { .name = NULL }
 };
 
-/* The address of a key's value. */
-#define AT(field) offsetof(qg_recipe, field), sizeof((qg_recipe *)0)->field
-
-const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS] = {
-    [QG__KEY_MODEL] = { AT(model), parse_model },
-    [QG__KEY_DATA] = { AT(data), parse_data },
-    [QG__KEY_NORMALISE] = { AT(normalise), parse_normalise },
-    [QG__KEY_AUGMENT] = { AT(augment), parse_augment },
-    [QG__KEY_VALIDATION] = { AT(validation), parse_validation },
-    [QG__KEY_WEIGHT] = { AT(weight), parse_weight },
-    [QG__KEY_INPUT] = { AT(input), parse_input },
-    [QG__KEY_GRADIENT] = { AT(gradient), parse_gradient },
-    [QG__KEY_FIRST_LAST] = { AT(first_last) },
-    [QG__KEY_LAYER] = { AT(exceptions), parse_layer },
-    [QG__KEY_QUANTIZE_AFTER] = { AT(quantize_after), parse_delay },
-    [QG__KEY_QUANTIZE_WEIGHTS_AFTER] = { AT(quantize_weights_after), parse_delay },
-    [QG__KEY_FOLD_BATCHNORM] = { AT(fold_batchnorm) },
-    [QG__KEY_FREEZE_BATCHNORM_AFTER] = { AT(freeze_batchnorm_after), parse_delay },
-    [QG__KEY_REESTIMATE_BATCHNORM] = { AT(reestimate) },
-    [QG__KEY_NORM_SYNC] = { AT(norm_sync) },
-    [QG__KEY_EPOCHS] = { AT(epochs) },
-    [QG__KEY_PATIENCE] = { AT(patience) },
-    [QG__KEY_BATCH] = { AT(batch) },
-    [QG__KEY_LOSS] = { AT(loss) },
-    [QG__KEY_LABEL_SMOOTHING] = { AT(label_smoothing) },
-    [QG__KEY_OPTIMIZER] = { AT(optimizer) },
-    [QG__KEY_LR] = { AT(lr) },
-    [QG__KEY_MOMENTUM] = { AT(momentum) },
-    [QG__KEY_NESTEROV] = { AT(nesterov) },
-    [QG__KEY_BETA1] = { AT(beta1) },
-    [QG__KEY_BETA2] = { AT(beta2) },
-    [QG__KEY_GAMMA] = { AT(gamma) },
-    [QG__KEY_THRESHOLD] = { AT(threshold) },
-    [QG__KEY_WEIGHT_DECAY] = { AT(weight_decay) },
-    [QG__KEY_CLIP_NORM] = { AT(clip_norm) },
-    [QG__KEY_EMA] = { AT(ema) },
-    [QG__KEY_NORM_DECAY] = { AT(norms.weight_decay) },
-    [QG__KEY_NORM_LR_SCALE] = { AT(norms.lr_scale) },
-    [QG__KEY_QUANTIZER_DECAY] = { AT(quantizers.weight_decay) },
-    [QG__KEY_QUANTIZER_LR_SCALE] = { AT(quantizers.lr_scale) },
-    [QG__KEY_SCHEDULE] = { AT(schedule), parse_schedule },
-    [QG__KEY_SEED] = { AT(seed) },
-    [QG__KEY_DATA_DIR] = { AT(data_dir) },
-    [QG__KEY_THREADS] = { AT(threads) },
-    [QG__KEY_CACHE] = { AT(cache), parse_bytes },
-    [QG__KEY_RECIPE] = { AT(named), parse_recipe },
-    [QG__KEY_INITIAL_WEIGHTS] = { AT(initial_weights) },
-    [QG__KEY_INIT_EXCEPT] = { AT(init_except) },
-    [QG__KEY_FREEZE] = { AT(freeze) },
-    [QG__KEY_WHITEN_PATCHES] = { AT(whiten_patches) },
-    [QG__KEY_TEACHER] = { AT(teacher_run) },
-    [QG__KEY_DISTIL] = { AT(teacher), parse_distil },
-    [QG__KEY_DATA_DIGEST] = { AT(data_digest) },
-    [QG__KEY_CLASS_DIGEST] = { AT(class_digest) },
-    [QG__KEY_EPOCH_STEPS] = { AT(epoch_steps) },
-    [QG__KEY_RANKS] = { AT(ranks) },
-    [QG__KEY_INIT_DIGEST] = { AT(init_digest) },
-    [QG__KEY_TEACHER_DIGEST] = { AT(teacher_digest) },
-    [QG__KEY_INIT_RECIPE] = { AT(init_recipe), parse_recipe },
-    [QG__KEY_REPRODUCES] = { AT(reproduces) },
-    [QG__KEY_REPORTED] = { AT(reported) },
-    [QG__KEY_PROVENANCE] = { AT(provenance) },
-    [QG__KEY_DEVIATIONS] = { AT(deviations) },
-    [QG__KEY_DEFAULTS] = { AT(defaults) },
-};
+_Static_assert(sizeof qg_recipe_keys / sizeof *qg_recipe_keys == QG__RECIPE_KEYS + 1, "a recipe has a text of each key");
 
 const qg_recipe_key *qg__recipe_key(const char *name)
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++)
         if (!strcmp(qg_recipe_keys[i].name, name)) return &qg_recipe_keys[i];
-    return NULL;
-}
-
-/* The place of a key in the table; -1: it is a program's own. */
-static int index_of(const qg_recipe_key *o)
-{
-    for (int i = 0; i < QG__RECIPE_KEYS; i++)
-        if (o == &qg_recipe_keys[i]) return i;
-    return -1;
+    char names[1024] = "";
+    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
+    return qg__refuse(QG_EARG, "unknown key '%s'; available: %s", name, names);
 }
 
 bool qg__recipe_key_counts(const qg_recipe_key *o) { return o->kind == QG_RECIPE_INTEGER && strchr(o->value, '|'); }
@@ -546,8 +492,7 @@ static void store(qg_recipe_kind kind, double value, void *to, size_t bytes)
 
 qg_status qg__recipe_key_parse(const qg_recipe_key *o, const char *text, qg_recipe *r, char canonical[QG_RECIPE_VALUE_BYTES])
 {
-    const int               i = index_of(o);
-    const qg__recipe_field *f = i < 0 ? NULL : &qg__recipe_fields[i];
+    const qg__recipe_field *f = o->field;
     double                  value;
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)

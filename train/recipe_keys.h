@@ -10,25 +10,10 @@
 
 /* --- keys --------------------------------------------------------------------------------- */
 
-enum qg__recipe_key {
-    QG__KEY_MODEL, QG__KEY_DATA, QG__KEY_NORMALISE, QG__KEY_AUGMENT, QG__KEY_VALIDATION,
-    QG__KEY_WEIGHT, QG__KEY_INPUT, QG__KEY_GRADIENT, QG__KEY_FIRST_LAST, QG__KEY_LAYER,
-    QG__KEY_QUANTIZE_AFTER, QG__KEY_QUANTIZE_WEIGHTS_AFTER, QG__KEY_FOLD_BATCHNORM,
-    QG__KEY_FREEZE_BATCHNORM_AFTER, QG__KEY_REESTIMATE_BATCHNORM, QG__KEY_NORM_SYNC,
-    QG__KEY_EPOCHS, QG__KEY_PATIENCE, QG__KEY_BATCH, QG__KEY_LOSS, QG__KEY_LABEL_SMOOTHING,
-    QG__KEY_OPTIMIZER, QG__KEY_LR, QG__KEY_MOMENTUM, QG__KEY_NESTEROV, QG__KEY_BETA1,
-    QG__KEY_BETA2, QG__KEY_GAMMA, QG__KEY_THRESHOLD, QG__KEY_WEIGHT_DECAY, QG__KEY_CLIP_NORM,
-    QG__KEY_EMA, QG__KEY_NORM_DECAY, QG__KEY_NORM_LR_SCALE, QG__KEY_QUANTIZER_DECAY,
-    QG__KEY_QUANTIZER_LR_SCALE, QG__KEY_SCHEDULE, QG__KEY_SEED, QG__KEY_DATA_DIR, QG__KEY_THREADS,
-    QG__KEY_CACHE, QG__KEY_RECIPE, QG__KEY_INITIAL_WEIGHTS, QG__KEY_INIT_EXCEPT, QG__KEY_FREEZE,
-    QG__KEY_WHITEN_PATCHES, QG__KEY_TEACHER,
-    QG__KEY_DISTIL, QG__KEY_DATA_DIGEST, QG__KEY_CLASS_DIGEST, QG__KEY_EPOCH_STEPS, QG__KEY_RANKS,
-    QG__KEY_INIT_DIGEST, QG__KEY_TEACHER_DIGEST, QG__KEY_INIT_RECIPE, QG__KEY_REPRODUCES,
-    QG__KEY_REPORTED, QG__KEY_PROVENANCE, QG__KEY_DEVIATIONS, QG__KEY_DEFAULTS,
-    QG__RECIPE_KEYS
-};
+enum { QG__RECIPE_KEYS = 60 };
 
-const qg_recipe_key *qg__recipe_key(const char *name);     /* NULL: no such key */
+/* NULL, QG_EARG: no such key; the message lists all. */
+const qg_recipe_key *qg__recipe_key(const char *name);
 
 /* Where the value of a key is in a qg_recipe. */
 typedef struct qg__recipe_field {
@@ -36,8 +21,6 @@ typedef struct qg__recipe_field {
     /* Reads the value, and writes its canonical text.  NULL: as the kind says. */
     qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
 } qg__recipe_field;
-
-extern const qg__recipe_field qg__recipe_fields[QG__RECIPE_KEYS];
 
 /* Whether an integer may also be a text: "2epochs". */
 bool        qg__recipe_key_counts(const qg_recipe_key *o);
@@ -137,7 +120,7 @@ struct qg_recipe {                          /* {0} is empty */
 /* Set a key.  A list grows; an item replaces the one that has the same text before its '='.  Fails as
  * qg__recipe_key_parse and with QG_EMEM; the key then has no meaningful value. */
 QG_MUST_CHECK
-qg_status   qg__recipe_put(qg_recipe *r, const qg_recipe_key *o, const char *text);
+qg_status   qg__recipe_put(qg_recipe *r, const char *name, const char *text);
 void        qg__recipe_unset(qg_recipe *r, const char *name);
 
 /* Sets in r the keys that are set in top and whose use has all bits of with and none of without. */
@@ -173,11 +156,9 @@ const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *
 
 /* Combines asked, a file and the model's recipe: defaults < model < file < asked; file may be NULL.  With a stored recipe (of a
  * run that goes on) the result is that one, and asked must not contradict a key that decides the run's bytes.
- * inits: the run starts from other weights than the file says.  Fails with QG_EARG; *usage tells whether asked is at fault or
- * the stored recipe. */
+ * inits: the run starts from other weights than the file says.  Fails with QG_EARG. */
 QG_MUST_CHECK
-qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out,
-                               bool *usage);
+qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out);
 
 /* Checks that the values of a resolved recipe are compatible, or of one that trains, that the optimizer can train these
  * weights, too.  Fails with QG_EARG. */
@@ -192,11 +173,9 @@ qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what 
 QG_MUST_CHECK
 qg_status   qg__recipe_as_stored(const qg_recipe *stored, qg_recipe *out);
 
-/* The config.toml of a run.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
+/* The config.toml of a run; and the same resolved.  Fail with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
 QG_MUST_CHECK
 qg_status   qg__recipe_stored(const char *path, qg_recipe *r);
-
-/* The same, resolved and checked. */
 QG_MUST_CHECK
 qg_status   qg__recipe_of_run(const char *path, qg_recipe *r);
 

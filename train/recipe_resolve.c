@@ -56,7 +56,7 @@ static qg_status check_optimizer(const qg_recipe *r)
 
 static qg_status set_fallback(qg_recipe *r, const char *name, const char *text)
 {
-    return !text || qg__recipe_value(r, name) ? QG_OK : qg__recipe_put(r, qg__recipe_key(name), text);
+    return !text || qg__recipe_value(r, name) ? QG_OK : qg__recipe_put(r, name, text);
 }
 
 /* Version 1 of the defaults quantized them for every scheme. */
@@ -121,7 +121,7 @@ static qg_status extend(qg_recipe *run, const qg_recipe *line)
     if (qg__recipe_value(line, "epochs") && is > was && was > 0 && !qg__recipe_value(line, "schedule")) {
         const qg_schedule s = qg_schedule_extend(&run->schedule, was, is);
         qg_schedule_print(&s, schedule, sizeof schedule);
-        if (qg__recipe_put(run, qg__recipe_key("schedule"), schedule))
+        if (qg__recipe_put(run, "schedule", schedule))
             return qg_fail(QG_EARG, "epochs: the schedule of the run cannot be continued: %s", qg_errmsg());
     }
     return qg__recipe_over(run, line, QG_RECIPE_EXTENDS, 0);
@@ -140,7 +140,7 @@ static qg_status ask_as(int version, qg_recipe *asked)
             char item[QG_RECIPE_VALUE_BYTES], text[QG_RECIPE_VALUE_BYTES];
             snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
             status = qg__scheme_rewrite(qg_recipe_keys[i].name, item, 1, QG_DEFAULTS, text, sizeof text);
-            if (!status) status = qg__recipe_put(asked, &qg_recipe_keys[i], text);
+            if (!status) status = qg__recipe_put(asked, qg_recipe_keys[i].name, text);
         }
         free(said);
     }
@@ -174,12 +174,10 @@ static qg_status gather(const qg_recipe *asked, const qg_recipe *file, bool init
     return status ? status : qg__recipe_over(all, asked, 0, 0);
 }
 
-qg_status qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out,
-                             bool *usage)
+qg_status qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out)
 {
     qg_recipe all    = { 0 };
     qg_status status = gather(asked, file, inits, &all);
-    *usage           = !stored;
     if (!status && stored) {
         status = ask_as(stored->defaults, &all);
         qg__recipe_unset(&all, "defaults");     /* those of the run stay */
@@ -206,8 +204,7 @@ qg_status qg__recipe_trains(const qg_recipe *r)
 qg_status qg__recipe_as_stored(const qg_recipe *stored, qg_recipe *out)
 {
     const qg_recipe none = { .epochs = 0 };
-    bool            usage;
-    return qg__recipe_resolve(&none, NULL, false, stored, out, &usage);
+    return qg__recipe_resolve(&none, NULL, false, stored, out);
 }
 
 qg_status qg__recipe_stored(const char *path, qg_recipe *r)
@@ -223,5 +220,5 @@ qg_status qg__recipe_of_run(const char *path, qg_recipe *r)
     qg_status status = qg__recipe_stored(path, &stored);
     if (!status) status = qg__recipe_as_stored(&stored, r);
     qg__recipe_clear(&stored);
-    return status ? status : qg__recipe_check(r);
+    return status;
 }

@@ -31,9 +31,9 @@ qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path
     qg_recipe         stored = { .epochs = 0 };
     qg_status         status = qg__recipe_parse(&stored, said, path);
     const qg_recipe_key *o      = status ? NULL : qg__recipe_difference(r, &stored, QG_RECIPE_IDENTITY, QG_RECIPE_EXTENDS);
-    if (!status && stored.text[QG__KEY_EPOCHS]) was->epochs = stored.epochs;
+    if (!status && qg__recipe_value(&stored, "epochs")) was->epochs = stored.epochs;
     if (!status) was->patience = stored.patience;
-    if (!status && stored.text[QG__KEY_SCHEDULE]) was->schedule = stored.schedule;
+    if (!status && qg__recipe_value(&stored, "schedule")) was->schedule = stored.schedule;
     if (!status && !o && was->epochs != r->epochs && anneals(r))
         status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
                          was->epochs);
@@ -79,7 +79,7 @@ static qg_status note_digest(qg_recipe *r, const char *goes_on, const char *key,
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", r->data.name, what, found, stored,
                        goes_on ? goes_on : "its recipe");
-    return qg__recipe_put(r, qg__recipe_key(key), found);
+    return qg__recipe_put(r, key, found);
 }
 
 /* Results of norms that are not synchronised depend on the number of ranks, which is therefore part of the recipe. */
@@ -92,7 +92,7 @@ static qg_status note_ranks(qg_recipe *r, bool goes_on)
     if (goes_on && stored && strcmp(stored, here))
         return qg_fail(QG_EARG, "norm-sync off: the run began on %s ranks, which its batch norms depend on, and cannot go on with %s",
                        stored, here);
-    return qg__recipe_put(r, qg__recipe_key("ranks"), here);
+    return qg__recipe_put(r, "ranks", here);
 }
 
 /* The digests of the images, which decide about a run as its keys do but are no keys of a new one, the number of ranks, and what
@@ -106,7 +106,7 @@ static qg_status note_data(qg_recipe *r, const char *goes_on, const qg_loader *t
     if (!status) status = note_ranks(r, goes_on);
     if (status || !qg__recipe_waits_epochs(r)) return status;
     snprintf(steps, sizeof steps, "%d", qg_loader_batches(train));
-    return qg__recipe_put(r, qg__recipe_key("epoch-steps"), steps);
+    return qg__recipe_put(r, "epoch-steps", steps);
 }
 
 /* Without initial weights: a run that has a checkpoint needs none. */
@@ -133,7 +133,7 @@ static qg_status note_init(qg_recipe *r, qg_net *net, const char *source, bool g
     if (goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
     if (stored && strcmp(stored, init->digest))
         return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, init->digest, stored);
-    return qg__recipe_put(r, qg__recipe_key("init-digest"), init->digest);
+    return qg__recipe_put(r, "init-digest", init->digest);
 }
 
 /* The teacher that the recipe names, if it names one, and its digest; its location may change, its weights may not. */
@@ -150,7 +150,7 @@ static qg_status note_teacher(qg_recipe *r, bool goes_on, const qg_loader *image
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s", name,
                        found, stored);
-    return qg__recipe_put(r, qg__recipe_key("teacher-digest"), found);
+    return qg__recipe_put(r, "teacher-digest", found);
 }
 
 /* --- one training ------------------------------------------------------------------------- */
@@ -166,13 +166,12 @@ typedef struct training {
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
 {
     qg_recipe stored = { .epochs = 0 };
-    bool      usage;
     qg_status status = spec->dir ? qg__run_paths_of(spec->dir, &t->paths) : QG_OK;
     if (status) return status;
     t->goes_on = spec->mode == QG_FIT_RESUME && spec->dir && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
     if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
     if (!status)
-        status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe, &usage);
+        status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe);
     qg__recipe_clear(&stored);
     return status ? status : qg__recipe_trains(t->of.recipe);
 }

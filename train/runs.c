@@ -116,7 +116,10 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     if (!has) status = take_noted(r, path);
     else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && qg__identity_of_program(qg_run_note(r, "recipe")))
         take_program(r, qg_run_note(r, "recipe"));
-    else status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
+    else {
+        status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
+        if (!status) status = qg__recipe_check(&r->recipe);
+    }
     r->file = file;
     return status;
 }
@@ -250,13 +253,10 @@ static qg_status load_averages(qg_run *r, qg_net *net, const char *path)
 
 static qg_net *net_of_text(const qg_run *r, const char *path)
 {
-    char    why[512];
     qg_net *net = qg_net_parse(text_of_net(r));
     if (net && qg_net_build(net)) return net;
-    snprintf(why, sizeof why, "%s", qg_errmsg());
-    qg_fail(qg_errcode() == QG_EMEM ? QG_EMEM : QG_EFORMAT, "%s: %s", path, why);
     qg_net_free(net);
-    return NULL;
+    return qg__refuse(qg_errcode() == QG_EMEM ? QG_EMEM : QG_EFORMAT, "%s: %s", path, qg_errmsg());
 }
 
 qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
@@ -356,10 +356,8 @@ qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spe
 qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init)
 {
     /* The file has the weights, and their averages under other names. */
-    if (r->averaged) {
-        qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
-        return NULL;
-    }
+    if (r->averaged)
+        return qg__refuse(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
     qg_net *net = qg__recipe_net(as, image, classes);
     if (!net || !qg__init_weights(net, r->paths.file[r->file], r->net, NULL, init)) return net;
     qg_net_free(net);
@@ -377,7 +375,7 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
         status = qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(r));
     if (!status) status = qg__recipe_over(&as, &r->recipe, 0, 0);
     if (!status) status = qg__recipe_over(&as, changes, QG_RECIPE_QUANTIZES, 0);
-    if (!status && changes->text[QG__KEY_WEIGHT]) qg__recipe_unset(&as, "quantize-weights-after");     /* of the weights' own quantizer */
+    if (!status && qg__recipe_value(changes, "weight")) qg__recipe_unset(&as, "quantize-weights-after");     /* of the weights' own quantizer */
     if (!status) status = qg__recipe_check(&as);
     if (!status) {
         const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
@@ -444,7 +442,7 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
         status = qg_fail(QG_EARG, "%s: a program trained it with qg_fit, which does not say on which images; pass --data", qg_run_directory(r));
     if (!status && spec.data) status = qg__data_parse(spec.data, &of.data, canonical, sizeof canonical);
     if (status) return NULL;
-    const bool other = spec.data && (r->said || strcmp(canonical, r->recipe.text[QG__KEY_DATA]));
+    const bool other = spec.data && (r->said || strcmp(canonical, qg__recipe_value(&r->recipe, "data")));
     if (spec.dir || other) of.data_dir = spec.dir;
     if (spec.cache_bytes) of.cache = spec.cache_bytes;
     if (r->said) of.batch = BATCH;

@@ -23,7 +23,7 @@ def _of(kind, names):
 Shape = _struct(_of(c_int, "n h w c"))
 QuantizerEntry = _struct([("name", c_char_p), ("n", c_int)] + _of(POINTER(c_float), "value gradient"))
 RecipeKey = _struct([("name", c_char_p), ("kind", c_int), ("is", c_uint), ("value", c_char_p), ("min", c_double), ("max", c_double)] +
-                    _of(c_char_p, "fallback absent help"))
+                    _of(c_char_p, "fallback absent help") + [("field", c_void_p)])
 Progress = _struct(_of(c_uint64, "epoch epochs batch batches") + _of(c_double, "loss accuracy images_per_second seconds_left"))
 Epoch = _struct(_of(c_double, "epoch lr train_loss train_accuracy test_loss test_accuracy validation_loss validation_accuracy "
                     "images_per_second seconds") + [("digest", c_char * 17)])

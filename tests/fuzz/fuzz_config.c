@@ -23,8 +23,7 @@ static void print_and_read(const qg_recipe *c)
 static void resolve(const qg_recipe *asked, const qg_recipe *stored)
 {
     qg_recipe out = { 0 };
-    bool   usage;
-    if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out, &usage)) &&
+    if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out)) &&
         fuzz_ok(qg__recipe_check(&out))) {
         print_and_read(&out);
         if (fuzz_ok(qg__recipe_trains(&out))) {

@@ -101,7 +101,7 @@ static void every_scheme_has_the_rule_of_its_source(void **state)
 static void the_help_names_the_schemes_with_float_ends(void **state)
 {
     (void)state;
-    const char *said  = strstr(qg_recipe_keys[QG__KEY_FIRST_LAST].help, "default: float with");
+    const char *said  = strstr(qg__recipe_key("first-last")->help, "default: float with");
     int         ends = 0, named = 0;
     assert_non_null(said);
     for (const qg_scheme *const *s = qg_schemes; *s; s++) ends += ((*s)->roles & QG_WEIGHT) && (*s)->float_ends;

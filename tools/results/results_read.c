@@ -134,10 +134,11 @@ static const char *text_of(const logged_run *r, const qg_recipe_key *o)
 static qg_status check_replaced(const logged_run *old, const logged_run *r)
 {
     enum { MOST = 100 };                        /* characters of a value */
-        const char   *was = old->config.data_digest, *is = r->config.data_digest;
-    char          what[4 * MOST + QG_FIT_TEXT];
-    qg_recipe  other = r->config;            /* borrowed texts */
-    other.text[QG__KEY_EPOCHS] = old->config.text[QG__KEY_EPOCHS];
+    const char     *was = old->config.data_digest, *is = r->config.data_digest;
+    const ptrdiff_t epochs = qg__recipe_key("epochs") - qg_recipe_keys;
+    char            what[4 * MOST + QG_FIT_TEXT];
+    qg_recipe       other = r->config;          /* borrowed texts */
+    other.text[epochs] = old->config.text[epochs];
     const qg_recipe_key *o = qg__recipe_difference(&old->config, &other, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN);
     if (o)
         snprintf(what, sizeof what, "have %s %.*s, but this run has %.*s", o->name, MOST, text_of(old, o), MOST, text_of(r, o));
