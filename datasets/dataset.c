@@ -15,8 +15,7 @@
 bool qg__dataset_classes(int classes)
 {
     if (classes >= 1 && classes <= QG_MAX_CLASSES) return true;
-    qg_fail(QG_EARG, "classes is %d, must be 1..%d", classes, QG_MAX_CLASSES);
-    return false;
+    return qg_fail(QG_EARG, "classes is %d, must be 1..%d", classes, QG_MAX_CLASSES), false;
 }
 
 bool qg__dataset_allocate(qg__dataset *set)
@@ -24,11 +23,9 @@ bool qg__dataset_allocate(qg__dataset *set)
     size_t    bytes   = 1;
     const int sizes[] = { set->shape.n, set->shape.h, set->shape.w, set->shape.c };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i] < 1 || bytes > SIZE_MAX / (size_t)sizes[i]) {
-            qg_fail(QG_EARG, "images " QG_SHAPE_FMT " are empty or too large for memory",
-                    QG_SHAPE_ARGS(set->shape));
-            return false;
-        }
+        if (sizes[i] < 1 || bytes > SIZE_MAX / (size_t)sizes[i])
+            return qg_fail(QG_EARG, "images " QG_SHAPE_FMT " are empty or too large for memory",
+                           QG_SHAPE_ARGS(set->shape)), false;
         bytes *= (size_t)sizes[i];
     }
     set->images = malloc(bytes);
@@ -49,12 +46,7 @@ void qg__dataset_free(qg__dataset *set)
     qg__files_release(set->files);
     free(set->file);
     free(set->sums);
-    set->images      = NULL;
-    set->labels      = NULL;
-    set->class_names = set->warning = NULL;
-    set->files       = NULL;
-    set->file        = NULL;
-    set->sums        = NULL;
+    *set = (qg__dataset){ .shape = set->shape, .classes = set->classes };
 }
 
 qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...)
@@ -170,14 +162,11 @@ qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n)
 
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
-    if (!dir || !*dir) {
-        qg_fail(QG_EARG, "the directory of '%s' is %s", name, dir ? "empty" : "NULL");
-        return NULL;
-    }
+    if (!dir || !*dir)
+        return qg__refuse(QG_EARG, "the directory of '%s' is %s", name, dir ? "empty" : "NULL");
     const int n = snprintf(path, QG__PATH_BYTES, "%s/%s", dir, name);
     if (n >= 0 && n < QG__PATH_BYTES) return path;
-    qg_fail(QG_EARG, "the path of '%s' is longer than %d bytes", name, QG__PATH_BYTES - 1);
-    return NULL;
+    return qg__refuse(QG_EARG, "the path of '%s' is longer than %d bytes", name, QG__PATH_BYTES - 1);
 }
 
 /* --- what is there instead ---------------------------------------------------------------- */

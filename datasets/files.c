@@ -29,8 +29,7 @@ qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes)
         if (f->dir && f->names && f->item) return f;
     }
     qg__files_release(f);
-    qg_fail(QG_EMEM, "'%s': out of memory: the names of %d images", dir, n);
-    return NULL;
+    return qg__refuse(QG_EMEM, "'%s': out of memory: the names of %d images", dir, n);
 }
 
 void qg__files_release(qg__files *f)
@@ -81,8 +80,7 @@ const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room
     if (f->scanned && file->slot >= 0) return f->kept + (size_t)file->slot * qg_row(f->shape);
     if (!decode(f, index, room)) return NULL;
     if (!f->scanned || hash_pixels(f, room) == file->pixels) return room;
-    qg_fail(QG_EIO, "'%s/%s' has changed since it was first read", f->dir, f->names + file->name);
-    return NULL;
+    return qg__refuse(QG_EIO, "'%s/%s' has changed since it was first read", f->dir, f->names + file->name);
 }
 
 /* --- all images --------------------------------------------------------------------------- */
@@ -130,21 +128,14 @@ qg_status qg__files_load(qg__dataset *set)
     const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
     pass         p     = { .set = set, .failure = QG__NO_FAILURE };
     set->images        = malloc(bytes);
-    qg_status status   = QG_OK;
-    if (set->images) {
-        qg_parallel(QG__SET_SLICES, load_slice, &p);
-        status = qg__failure_of(&p.failure);
-        if (!status) status = warn_of_deep(set);
-    } else {
-        status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
-                         QG_SHAPE_ARGS(set->shape));
-    }
-    if (status) {
-        free(set->images);
-        set->images = NULL;
-        return status;
-    }
-    return QG_OK;
+    if (!set->images)
+        return qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
+                       QG_SHAPE_ARGS(set->shape));
+    qg_parallel(QG__SET_SLICES, load_slice, &p);
+    qg_status status = qg__failure_of(&p.failure);
+    if (!status) status = warn_of_deep(set);
+    if (status) free(set->images), set->images = NULL;
+    return status;
 }
 
 /* Image i of the set for the first time, or again for the digest of what was held out. */

@@ -29,14 +29,14 @@ typedef struct folder {
     char        skipped[QG__PATH_BYTES];    /* the first of these */
 } folder;
 
-static bool list(const char *path, listing *l)
+static qg_status list(const char *path, listing *l)
 {
     l->n = qg__names(path, &l->name);
-    if (l->n >= 0) return true;
+    if (l->n >= 0) return QG_OK;
     l->n = 0;
     qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
     (void)qg__dataset_absent(path);
-    return false;
+    return QG_EIO;
 }
 
 static void list_free(listing *l)
@@ -56,18 +56,15 @@ static void list_keep(listing *l, const bool *keep)
     l->n = kept;
 }
 
-/* *is: dir/name is a folder. */
-static bool check_folder(const char *dir, const char *name, bool *is)
+/* *is: dir/name is a folder.  Fails with a broken link, perhaps to a whole class. */
+static qg_status check_folder(const char *dir, const char *name, bool *is)
 {
     char        path[QG__PATH_BYTES];
     struct stat s;
-    if (!qg__dataset_path(dir, name, path)) return false;
-    if (stat(path, &s)) {               /* a broken link, perhaps to a whole class */
-        qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
-        return false;
-    }
+    if (!qg__dataset_path(dir, name, path)) return QG_EARG;
+    if (stat(path, &s)) return qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
     *is = S_ISDIR(s.st_mode);
-    return true;
+    return QG_OK;
 }
 
 static void skip(folder *f, const char *dir, const char *name, int *count)
@@ -78,63 +75,60 @@ static void skip(folder *f, const char *dir, const char *name, int *count)
 
 /* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted.  A
  * broken link in a class is skipped, too, or fails when it is read. */
-static bool list_only(folder *f, const char *dir, bool classes, listing *l)
+static qg_status list_only(folder *f, const char *dir, bool classes, listing *l)
 {
-    if (!list(dir, l)) return false;
-    bool *keep = malloc((size_t)l->n + 1), ok = keep != NULL;
-    if (!ok) qg_fail(QG_EMEM, "'%s': out of memory: its %d names", dir, l->n);
-    for (int i = 0; ok && i < l->n; i++) {
+    qg_status status = list(dir, l);
+    if (status) return status;
+    bool *keep = malloc((size_t)l->n + 1);
+    if (!keep) return qg_fail(QG_EMEM, "'%s': out of memory: its %d names", dir, l->n);
+    for (int i = 0; !status && i < l->n; i++) {
         const char *name  = l->name[i]->d_name;
         bool        inner = false;
-        ok                = check_folder(dir, name, &inner) || !classes;
-        keep[i]           = classes ? inner : qg_image_named(name) && !inner;
-        if (ok && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);
+        if (check_folder(dir, name, &inner) && classes) status = qg_errcode();
+        keep[i] = classes ? inner : qg_image_named(name) && !inner;
+        if (!status && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);
     }
-    if (ok) list_keep(l, keep);
+    if (!status) list_keep(l, keep);
     free(keep);
-    return ok;
+    return status;
 }
 
-static bool list_class(folder *f, int k)
+static qg_status list_class(folder *f, int k)
 {
     char      path[QG__PATH_BYTES], also[96] = "";
     const int nested = f->nested, others = f->others;
-    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path) ||
-        !list_only(f, path, false, &f->images[k]))
-        return false;
-    if (f->images[k].n) return true;
+    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path)) return QG_EARG;
+    const qg_status status = list_only(f, path, false, &f->images[k]);
+    if (status || f->images[k].n) return status;
     if (f->nested > nested || f->others > others)
         snprintf(also, sizeof also, ", but %d folder(s) and %d other file(s)", f->nested - nested,
                  f->others - others);
-    qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file%s; each folder in '%s' is a class", path,
-            also, f->dir);
-    return false;
+    return qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file%s; each folder in '%s' is a class",
+                   path, also, f->dir);
 }
 
-/* Lists classes and images.  Returns the number of images, 0 on failure. */
-static int survey(folder *f)
+/* Lists classes and images.  *total: of the images. */
+static qg_status survey(folder *f, int *total)
 {
-    int total = 0;
-    if (!list_only(f, f->dir, true, &f->classes)) return 0;
-    if (!f->classes.n && f->beside) {
-        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class "
-                "and contains the images", f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
-        return 0;
-    }
-    if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES) {
-        qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir, f->classes.n,
-                QG_MAX_CLASSES);
-        return 0;
-    }
+    const qg_status status = list_only(f, f->dir, true, &f->classes);
+    *total                 = 0;
+    if (status) return status;
+    if (!f->classes.n && f->beside)
+        return qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a "
+                       "class and contains the images", f->dir, f->beside, f->beside == 1 ? "" : "s",
+                       f->skipped);
+    if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES)
+        return qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir,
+                       f->classes.n, QG_MAX_CLASSES);
     f->images = calloc((size_t)f->classes.n, sizeof *f->images);
-    if (!f->images) qg_fail(QG_EMEM, "'%s': out of memory: %d classes", f->dir, f->classes.n);
-    for (int k = 0; f->images && k < f->classes.n; k++) {
-        if (!list_class(f, k)) return 0;
-        if (total > INT_MAX - f->images[k].n)
-            return qg_fail(QG_EFORMAT, "'%s' has more than %d images", f->dir, INT_MAX), 0;
-        total += f->images[k].n;
+    if (!f->images) return qg_fail(QG_EMEM, "'%s': out of memory: %d classes", f->dir, f->classes.n);
+    for (int k = 0; k < f->classes.n; k++) {
+        if (list_class(f, k)) return qg_errcode();
+        if (*total > INT_MAX - f->images[k].n)
+            return qg_fail(QG_EFORMAT, "'%s' has more than %d images", f->dir, INT_MAX);
+        *total += f->images[k].n;
     }
-    return total;
+    return QG_OK;
 }
 
 static void folder_free(folder *f)
@@ -189,7 +183,7 @@ static void add_count(char text[WARNING_BYTES], int n, const char *one, const ch
 }
 
 /* Sets the warning of qg_loader_warning, if there is any. */
-static bool warn(const folder *f, qg__dataset *set)
+static qg_status warn(const folder *f, qg__dataset *set)
 {
     char        text[WARNING_BYTES] = "";
     const char *twin[2];
@@ -202,11 +196,11 @@ static bool warn(const folder *f, qg__dataset *set)
     if (f->classes.n == 1)
         add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);
     if (find_twins(f, twin)) add(text, "; the classes '%s' and '%s' differ only in case", twin[0], twin[1]);
-    return !*text || !qg__dataset_warn(set, "'%s':%s", f->dir, text + 1);
+    return *text ? qg__dataset_warn(set, "'%s':%s", f->dir, text + 1) : QG_OK;
 }
 
 /* Lists the images in set, by class and name. */
-static bool take_files(const folder *f, qg__dataset *set)
+static qg_status take_files(const folder *f, qg__dataset *set)
 {
     const size_t n     = (size_t)set->shape.n;
     size_t       bytes = 0;
@@ -215,12 +209,9 @@ static bool take_files(const folder *f, qg__dataset *set)
             bytes += strlen(f->classes.name[k]->d_name) + strlen(f->images[k].name[i]->d_name) + 2;
     set->labels = malloc(n * sizeof *set->labels);
     set->file   = malloc(n * sizeof *set->file);
-    if (!set->labels || !set->file) {
-        qg_fail(QG_EMEM, "'%s': out of memory: %zu labels", f->dir, n);
-        return false;
-    }
+    if (!set->labels || !set->file) return qg_fail(QG_EMEM, "'%s': out of memory: %zu labels", f->dir, n);
     set->files = qg__files_new(f->dir, set->shape, set->shape.n, bytes);
-    if (!set->files) return false;
+    if (!set->files) return QG_EMEM;
     char *name = set->files->names;
     for (int k = 0, at = 0; k < f->classes.n; k++)
         for (int i = 0; i < f->images[k].n; i++, at++) {
@@ -230,35 +221,32 @@ static bool take_files(const folder *f, qg__dataset *set)
             name = stpcpy(stpcpy(name, f->classes.name[k]->d_name), "/");
             name = stpcpy(name, f->images[k].name[i]->d_name) + 1;
         }
-    return true;
+    return QG_OK;
 }
 
-static bool name_classes(const folder *f, qg__dataset *set)
+static qg_status name_classes(const folder *f, qg__dataset *set)
 {
     size_t bytes = 0;
     for (int k = 0; k < f->classes.n; k++) bytes += strlen(f->classes.name[k]->d_name) + 1;
     char *to = set->class_names = malloc(bytes);
-    if (!to) {
-        qg_fail(QG_EMEM, "'%s': out of memory: the names of %d classes", f->dir, f->classes.n);
-        return false;
-    }
+    if (!to) return qg_fail(QG_EMEM, "'%s': out of memory: the names of %d classes", f->dir, f->classes.n);
     for (int k = 0; k < f->classes.n; k++) to = stpcpy(to, f->classes.name[k]->d_name) + 1;
     set->class_digest = qg_hash(QG_HASH_BASIS, set->class_names, bytes);
-    return true;
+    return QG_OK;
 }
 
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
 {
     folder f = { .dir = dir };
-    if (!dir) {
-        qg_fail(QG_EARG, "the directory of the images is NULL");
-        return NULL;
-    }
+    int    n;
+    if (!dir) return qg__refuse(QG_EARG, "the directory of the images is NULL");
     if (qg__image_wanted(dir, image)) return NULL;
-    const int   n   = survey(&f);
-    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
-    const bool  ok  = n > 0 && name_classes(&f, &set) && take_files(&f, &set) && warn(&f, &set);
-    if (!ok) qg__dataset_free(&set);
+    qg_status   status = survey(&f, &n);
+    qg__dataset set    = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
+    if (!status) status = name_classes(&f, &set);
+    if (!status) status = take_files(&f, &set);
+    if (!status) status = warn(&f, &set);
+    if (status) qg__dataset_free(&set);
     folder_free(&f);
     return qg__loader_new(set, spec);
 }
@@ -266,9 +254,10 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
 qg_status qg__folder_same_classes(const char *a, const char *b)
 {
     folder    f = { .dir = a }, g = { .dir = b };
-    qg_status status = QG_OK;
+    qg_status status;
     if (!a || !b) return qg_fail(QG_EARG, "the directory of the images is NULL");
-    if (!list_only(&f, a, true, &f.classes) || !list_only(&g, b, true, &g.classes)) status = qg_errcode();
+    status = list_only(&f, a, true, &f.classes);
+    if (!status) status = list_only(&g, b, true, &g.classes);
     for (int i = 0; !status && i < f.classes.n && i < g.classes.n; i++) {
         const char *x = f.classes.name[i]->d_name, *y = g.classes.name[i]->d_name;
         if (strcmp(x, y))

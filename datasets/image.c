@@ -34,22 +34,18 @@ bool qg_image_named(const char *name)
 
 bool qg__image_damaged(const qg__image *m, const char *why)
 {
-    qg_fail(QG_EFORMAT, "'%s' is damaged: %s", m->path, why);
-    return false;
+    return qg_fail(QG_EFORMAT, "'%s' is damaged: %s", m->path, why), false;
 }
 
 bool qg__image_fits(const qg__image *m, int64_t h, int64_t w)
 {
     const int64_t largest = INT32_MAX;
-    if (h < 1 || w < 1) {
-        qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: without pixels", m->path, (long long)w, (long long)h);
-        return false;
-    }
-    if (h > largest || w > largest || h * w > MAX_PIXELS) {
-        qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: more than %d million pixels", m->path, (long long)w,
-                (long long)h, (int)(MAX_PIXELS / 1000000));
-        return false;
-    }
+    if (h < 1 || w < 1)
+        return qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: without pixels", m->path, (long long)w,
+                       (long long)h), false;
+    if (h > largest || w > largest || h * w > MAX_PIXELS)
+        return qg_fail(QG_EFORMAT, "'%s' is %lld x %lld: more than %d million pixels", m->path, (long long)w,
+                       (long long)h, (int)(MAX_PIXELS / 1000000)), false;
     return true;
 }
 
@@ -113,35 +109,28 @@ qg_status qg__image_wanted(const char *by, qg_shape want)
                    want.w, (int)MOST_SIDE);
 }
 
-static bool read_any(qg__image *m, const char *path, int channels)
+uint8_t *qg__image_read(const char *path, int channels, int *height, int *width, bool *deep)
 {
-    if (check_channels(path, channels)) return false;
-    *m = (qg__image){ .path = path, .grey = channels == 1 };
-    if (!read_by(m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP")) return false;
-    if (channels == 1 && m->c == 3) to_grey(m);
-    return true;
-}
-
-uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
-{
-    qg__image m;
-    if (!read_any(&m, path, channels)) return NULL;
+    qg__image m = { .path = path, .grey = channels == 1 };
+    if (check_channels(path, channels) || !read_by(&m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP"))
+        return NULL;
+    if (channels == 1 && m.c == 3) to_grey(&m);
     *height = m.h;
     *width  = m.w;
+    *deep   = m.deep;
     return m.pixels;
 }
 
 bool qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep)
 {
-    qg__image m;
-    *deep = false;
-    if (qg__image_wanted(path, want) || !read_any(&m, path, want.c)) return false;
-    const qg_shape is   = { 1, m.h, m.w, want.c };
-    const bool     fits = is.h == want.h && is.w == want.w;
-    if (fits) memcpy(to, m.pixels, qg_row(want));
-    const bool ok = fits || !qg_image_resize(m.pixels, is, to, want);
-    free(m.pixels);
-    *deep = m.deep;
+    qg_shape is = { .n = 1, .c = want.c };
+    *deep       = false;
+    uint8_t *pixels = qg__image_wanted(path, want) ? NULL : qg__image_read(path, want.c, &is.h, &is.w, deep);
+    if (!pixels) return false;
+    const bool fits = is.h == want.h && is.w == want.w;
+    if (fits) memcpy(to, pixels, qg_row(want));
+    const bool ok = fits || !qg_image_resize(pixels, is, to, want);
+    free(pixels);
     if (!ok) qg_fail(qg_errcode(), "'%s': %s", path, qg_errmsg());
     return ok;
 }

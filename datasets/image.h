@@ -19,12 +19,13 @@ QG_MUST_CHECK
 qg_status qg__image_wanted(const char *by, qg_shape want);
 
 /* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc;
- * a photograph is turned as its Exif block says.  NULL, and a message that names the file, if it is damaged
- * or beyond a limit, or with other channels. */
-uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
+ * a photograph is turned as its Exif block says.  *deep: the file has 16 bits per value, of which the high
+ * ones are read.  NULL, and a message that names the file, if it is damaged or beyond a limit, or with other
+ * channels. */
+uint8_t *qg__image_read(const char *path, int channels, int *height, int *width, bool *deep);
 
-/* The same, resized to want.  *deep: the file has 16 bits per value, of which the high ones are read.
- * False, and a message that names the file, also as qg__image_wanted; to may then hold anything. */
+/* The same, resized to want.  False, and a message that names the file, also as qg__image_wanted; to may
+ * then hold anything. */
 bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep);
 
 /* The pixels [h][w][c] of an 8-bit PNG of exactly this shape, from malloc; want->h 0 accepts any height and

@@ -220,31 +220,27 @@ static qg_status prepare(qg_loader *l, qg__dataset *held)
     return status;
 }
 
+/* Keeps the classes of the spec. */
+static qg_status choose(qg__dataset *set, const qg_loader_spec *spec)
+{
+    if ((!set->images && !set->files) || !set->labels) return QG_EARG;      /* the reader has failed */
+    if (spec->batch < 1) return qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec->batch);
+    return spec->classes || spec->n_classes ? qg__dataset_choose(set, spec->classes, spec->n_classes) : QG_OK;
+}
+
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
 {
-    qg_loader  *l    = NULL;
-    qg__dataset held = { .images = NULL };
-    if ((!set.images && !set.files) || !set.labels) goto failed;
-    if (spec.batch < 1) {
-        qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
-        goto failed;
-    }
-    if ((spec.classes || spec.n_classes) && qg__dataset_choose(&set, spec.classes, spec.n_classes))
-        goto failed;
+    qg__dataset     held   = { .images = NULL };
+    const qg_status status = choose(&set, &spec);
+    qg_loader      *l      = status ? NULL : malloc(sizeof *l);
+    if (!status && !l) qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
+    if (!l) return qg__dataset_free(&set), NULL;
     spec.classes   = NULL;
     spec.n_classes = 0;
-    l = malloc(sizeof *l);
-    if (!l) {
-        qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
-        goto failed;
-    }
-    *l = (qg_loader){ .set = set, .spec = spec };
+    *l             = (qg_loader){ .set = set, .spec = spec };
     if (prepare(l, &held)) qg__dataset_free(&held);
     else if (!held.labels || !open_validation(l, held)) return l;
     qg_loader_free(l);
-    return NULL;
-failed:
-    qg__dataset_free(&set);
     return NULL;
 }
 
@@ -407,10 +403,8 @@ const uint8_t *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *ro
     if (!l) return NULL;
     struct reading r = { .set = &l->set, .first = first, .room = room, .failure = QG__NO_FAILURE };
     if (l->set.images) return l->set.images + (size_t)first * qg_row(l->set.shape);
-    if (!l->set.files || !room) {
-        qg_fail(QG_EARG, "the images have been whitened, or are not in memory");
-        return NULL;
-    }
+    if (!l->set.files || !room)
+        return qg__refuse(QG_EARG, "the images have been whitened, or are not in memory");
     qg_parallel(n, read_image, &r);
     return qg__failure_of(&r.failure) ? NULL : room;
 }

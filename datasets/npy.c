@@ -34,8 +34,7 @@ typedef struct literal {
 
 static bool bad(const literal *l, const char *what)
 {
-    qg_fail(QG_EFORMAT, "'%s': its header is not that of an .npy file: %s", l->path, what);
-    return false;
+    return qg_fail(QG_EFORMAT, "'%s': its header is not that of an .npy file: %s", l->path, what), false;
 }
 
 static void skip_blank(literal *l) { l->at += strspn(l->at, " \t\n"); }
@@ -65,8 +64,7 @@ static bool read_descr(literal *l)
 {
     skip_blank(l);
     if (*l->at != '[') return read_string(l, l->to->descr, sizeof l->to->descr);
-    qg_fail(QG_EFORMAT, "'%s' is an array of records, not of numbers", l->path);
-    return false;
+    return qg_fail(QG_EFORMAT, "'%s' is an array of records, not of numbers", l->path), false;
 }
 
 static bool read_order(literal *l)
@@ -74,8 +72,8 @@ static bool read_order(literal *l)
     skip_blank(l);
     if (!strncmp(l->at, "False", 5)) return l->at += 5, true;
     if (strncmp(l->at, "True", 4)) return bad(l, "fortran_order is neither True nor False");
-    qg_fail(QG_EFORMAT, "'%s' is in Fortran order; save numpy.ascontiguousarray of it", l->path);
-    return false;
+    return qg_fail(QG_EFORMAT, "'%s' is in Fortran order; save numpy.ascontiguousarray of it", l->path),
+           false;
 }
 
 /* An extent; Python 2 wrote 60000L. */
@@ -85,11 +83,9 @@ static bool read_extent(literal *l, uint64_t *to)
     char *end;
     if (*l->at < '0' || *l->at > '9') return bad(l, "an extent of the shape is not a number");
     const unsigned long long n = strtoull(l->at, &end, 10);
-    if (n > INT_MAX) {
-        qg_fail(QG_EFORMAT, "'%s' has an extent of %.*s, more than %d", l->path,
-                (int)(end - l->at < 32 ? end - l->at : 32), l->at, INT_MAX);
-        return false;
-    }
+    if (n > INT_MAX)
+        return qg_fail(QG_EFORMAT, "'%s' has an extent of %.*s, more than %d", l->path,
+                       (int)(end - l->at < 32 ? end - l->at : 32), l->at, INT_MAX), false;
     *to   = n;
     l->at = end + (*end == 'L');
     return true;

@@ -314,20 +314,15 @@ qg_preprocess *qg__preprocess_read(const qg_archive *a, const char *path)
     qg_status status = p ? read_notes(p, a) : qg_fail(QG_EMEM, "out of memory");
     if (!status) status = read_statistics(p, a, path);
     if (!status) return p;
-    char why[512];
-    snprintf(why, sizeof why, "%s", qg_errmsg());
-    qg_fail(status, "%s: %s", path, why);
     qg_preprocess_free(p);
-    return NULL;
+    return qg__refuse(status, "%s: %s", path, qg_errmsg());
 }
 
 qg_preprocess *qg_preprocess_open(const char *path)
 {
     qg_archive *a;
-    if (!path || qg__safetensors_open(QG_BY_PATH, path, &a)) {
-        if (!path) qg_fail(QG_EARG, "the path of a checkpoint is NULL");
-        return NULL;
-    }
+    if (!path) return qg__refuse(QG_EARG, "the path of a checkpoint is NULL");
+    if (qg__safetensors_open(QG_BY_PATH, path, &a)) return NULL;
     qg_preprocess *p = qg__preprocess_read(a, path);
     qg_archive_free(a);
     return p;

@@ -32,10 +32,9 @@ static void explain_layout(const char *dir, const char *split)
 static qg_loader *open_folder(const qg__data *d, const char *dir, bool test, qg_loader_spec spec)
 {
     char split[QG__PATH_BYTES];
-    if (!dir) {
-        qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
-        return NULL;
-    }
+    if (!dir)
+        return qg__refuse(QG_EARG, "the data set folder needs --data-dir, the directory that contains train "
+                          "and test");
     if (qg__path_join(dir, test ? "test" : "train", split)) return NULL;
     qg_loader *l = qg_folder(split, d->image, spec);
     if (!l) explain_layout(dir, split);
@@ -306,10 +305,8 @@ static qg_loader *open_text(const char *text, const char *dir, bool test, qg_loa
 {
     qg__data d;
     char     canonical[QG__DATA_TEXT];
-    if (!text) qg_fail(QG_EARG, "the name of the data set is NULL");
-    return !text || qg__data_parse(text, &d, canonical, sizeof canonical)
-               ? NULL
-               : qg__data_open(&d, dir, test, spec);
+    if (!text) return qg__refuse(QG_EARG, "the name of the data set is NULL");
+    return qg__data_parse(text, &d, canonical, sizeof canonical) ? NULL : qg__data_open(&d, dir, test, spec);
 }
 
 qg_loader *qg_data_train(const char *text, const char *dir, qg_loader_spec spec)

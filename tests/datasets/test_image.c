@@ -89,7 +89,7 @@ static uint8_t *read_png(const png *p)
 {
     int         h = 0, w = 0;
     const char *path   = write_file(p);
-    uint8_t    *pixels = qg__image_read(path, 3, &h, &w);
+    uint8_t    *pixels = qg__image_read(path, 3, &h, &w, &(bool){ 0 });
     if (pixels && (h != H || w != W)) fail_msg("read as %d x %d", h, w);
     if (!pixels) assert_message(path);
     return pixels;
@@ -227,7 +227,7 @@ static void every_kind_of_png(void **state)
         finish(&p, rows, H * (1 + (size_t)kinds[k].bytes), 0);
         int            h, w;
         const char    *path = write_file(&p);
-        uint8_t *const rgb = qg__image_read(path, 3, &h, &w), *const grey = qg__image_read(path, 1, &h, &w);
+        uint8_t *const rgb = qg__image_read(path, 3, &h, &w, &(bool){ 0 }), *const grey = qg__image_read(path, 1, &h, &w, &(bool){ 0 });
         if (!rgb || !grey) fail_msg("%s: %s", kinds[k].name, qg_errmsg());
         if (memcmp(rgb, kinds[k].rgb, 3) || grey[0] != kinds[k].grey)
             fail_msg("%s: the first pixel is %d %d %d, or %d", kinds[k].name, rgb[0], rgb[1], rgb[2],
@@ -263,7 +263,7 @@ static void check_jpeg(jpeg p, const uint8_t rgb[3], uint8_t grey)
     const char *path = in_room("p.jpg");
     write_jpeg(path, p);
     for (int c = 1; c <= 3; c += 2) {
-        uint8_t *pixels = qg__image_read(path, c, &h, &w);
+        uint8_t *pixels = qg__image_read(path, c, &h, &w, &(bool){ 0 });
         if (!pixels) fail_msg("%d components, %d scans: %s", p.components, p.scans, qg_errmsg());
         assert_int_equal(h, p.h);
         assert_int_equal(w, p.w);
@@ -288,7 +288,7 @@ static void every_kind_of_jpeg(void **state)
 static void assert_jpeg_refused(const char *what, const char *reason)
 {
     int h, w;
-    if (qg__image_read(in_room("p.jpg"), 3, &h, &w)) fail_msg("%s: not refused", what);
+    if (qg__image_read(in_room("p.jpg"), 3, &h, &w, &(bool){ 0 })) fail_msg("%s: not refused", what);
     if (!strstr(qg_errmsg(), "p.jpg'") || !strstr(qg_errmsg(), reason))
         fail_msg("%s: '%s' does not say '%s'", what, qg_errmsg(), reason);
 }
@@ -336,7 +336,7 @@ enum { TALL = 5, WIDE = 11 };
 static int farthest(const char *path, const uint8_t picture[TALL * WIDE * 3])
 {
     int      h = 0, w = 0, most = 0;
-    uint8_t *pixels = qg__image_read(path, 3, &h, &w);
+    uint8_t *pixels = qg__image_read(path, 3, &h, &w, &(bool){ 0 });
     if (!pixels) fail_msg("%s", qg_errmsg());
     if (h != TALL || w != WIDE) fail_msg("%s: read as %d x %d", path, h, w);
     for (int i = 0; i < TALL * WIDE * 3; i++)
@@ -459,13 +459,13 @@ static void a_bmp_has_the_colours_that_it_uses(void **state)
     static const uint8_t expected[] = { 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7 };
     int                  h, w;
     write_in_room("p.bmp", bmp, sizeof bmp);
-    uint8_t *pixels = qg__image_read(in_room("p.bmp"), 3, &h, &w);
+    uint8_t *pixels = qg__image_read(in_room("p.bmp"), 3, &h, &w, &(bool){ 0 });
     if (!pixels) fail_msg("%s", qg_errmsg());
     assert_memory_equal(pixels, expected, sizeof expected);
     free(pixels);
     bmp[69] = 3;
     write_in_room("p.bmp", bmp, sizeof bmp);
-    assert_none(qg__image_read(in_room("p.bmp"), 3, &h, &w),
+    assert_none(qg__image_read(in_room("p.bmp"), 3, &h, &w, &(bool){ 0 }),
                 "p.bmp' is damaged: a colour is not in its palette");
 }
 
@@ -506,7 +506,7 @@ static void images_have_one_channel_or_three(void **state)
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         assert_unwanted((qg_shape){ 1, 2, 2, of[i].c }, of[i].part);        /* the size of the file, */
         assert_unwanted((qg_shape){ 1, 3, 5, of[i].c }, of[i].part);        /* and another one */
-        assert_none(qg__image_read(in_room("p.png"), of[i].c, &h, &w), of[i].part);
+        assert_none(qg__image_read(in_room("p.png"), of[i].c, &h, &w, &(bool){ 0 }), of[i].part);
     }
     assert_true(qg__image_resized(in_room("p.png"), (qg_shape){ 1, 2, 2, 3 }, to, &deep));
     assert_memory_equal(to, pixels, sizeof pixels);

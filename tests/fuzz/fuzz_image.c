@@ -27,7 +27,7 @@ static void read_folder(const uint8_t *bytes, size_t n, int channels)
 static void read_image(const char *path, int channels)
 {
     int      h, w;
-    uint8_t *pixels = qg__image_read(path, channels, &h, &w), small[7 * 3 * 3];
+    uint8_t *pixels = qg__image_read(path, channels, &h, &w, &(bool){ 0 }), small[7 * 3 * 3];
     if (fuzz_got(pixels)) {
         const size_t count = (size_t)h * (size_t)w;
         MUST(h >= 1 && w >= 1 && count <= (size_t)1 << 26);
