@@ -2,7 +2,6 @@
  *
  * Both sides are lists of parts: layers of the net, and modules of the file, whose arrays have one
  * name up to the last dot. */
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,23 +109,12 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : 0;
 }
 
-/* By their characters, but numbers by value: features.2 precedes features.10. */
-static int compare_names(const char *a, size_t n, const char *b, size_t m)
-{
-    size_t i = 0;
-    for (; i < n && i < m && a[i] == b[i]; i++) continue;
-    while (i > 0 && isdigit((unsigned char)a[i - 1])) i--;      /* to where a number begins */
-    const size_t p = strspn(a + i, "0123456789"), q = strspn(b + i, "0123456789");
-    if (p && q && p != q) return p < q ? -1 : 1;
-    const int order = memcmp(a + i, b + i, (n < m ? n : m) - i);
-    return order ? order : (n > m) - (n < m);
-}
-
+/* features.2 precedes features.10. */
 static int by_module(const void *left, const void *right)
 {
     const char *a = (*(const qg_named_array *const *)left)->name,
                *b = (*(const qg_named_array *const *)right)->name;
-    const int   order = compare_names(a, module_length(a), b, module_length(b));
+    const int   order = qg__names_compare(a, module_length(a), b, module_length(b));
     return order ? order : strcmp(a, b);
 }
 

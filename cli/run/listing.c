@@ -292,26 +292,7 @@ typedef struct rank {
     const char *dir;
 } rank;
 
-/* Digits by the number that they are: seed-2 before seed-10. */
-static int compare_names(const char *a, const char *b)
-{
-    static const char digits[] = "0123456789";
-    while (*a && *b) {
-        const size_t n = strspn(a, digits), m = strspn(b, digits);
-        if (n && m) {
-            const size_t i = strspn(a, "0"), k = strspn(b, "0");
-            const size_t p = n > i ? n - i : 0, q = m > k ? m - k : 0;
-            const int    c = p != q ? (p > q) - (p < q) : strncmp(a + i, b + k, p);
-            if (c) return c;
-            a += n, b += m;
-        } else if (*a != *b) {
-            break;
-        } else {
-            a++, b++;
-        }
-    }
-    return (unsigned char)*a - (unsigned char)*b;
-}
+static int compare_names(const char *a, const char *b) { return qg__names_compare(a, strlen(a), b, strlen(b)); }
 
 static int compare_ranks(const void *one, const void *other)
 {

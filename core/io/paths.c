@@ -41,6 +41,26 @@ void qg__names_free(struct dirent **name, int n)
     if (n >= 0) free(name);
 }
 
+int qg__names_compare(const char *a, size_t n, const char *b, size_t m)
+{
+    static const char digits[] = "0123456789";
+    size_t            i = 0, k = 0;
+    while (i < n && k < m) {
+        const size_t p = strspn(a + i, digits), q = strspn(b + k, digits);
+        if (p && q) {
+            const size_t x = strspn(a + i, "0"), y = strspn(b + k, "0"), here = p - x, there = q - y;
+            const int    order = here != there ? (here > there ? 1 : -1) : memcmp(a + i + x, b + k + y, here);
+            if (order) return order;
+            i += p, k += q;
+        } else if (a[i] == b[k]) {
+            i++, k++;
+        } else {
+            return (unsigned char)a[i] - (unsigned char)b[k];
+        }
+    }
+    return (i < n) - (k < m);
+}
+
 bool qg__path_exists(const char *path)
 {
     bool exists;

@@ -23,6 +23,9 @@ struct dirent;
 int       qg__names(const char *dir, struct dirent ***name);
 void      qg__names_free(struct dirent **name, int n);
 
+/* The order of two names of n and m bytes: by their characters, but digits by the number that they are, as seed-2 before seed-10. */
+int       qg__names_compare(const char *a, size_t n, const char *b, size_t m);
+
 /* Makes the directory and its parents, so that a power loss does not undo it.  *made, unless NULL: the length of the path of
  * the first one that did not exist; 0: all did.  Fails with QG_EIO, also if the umask makes a new directory useless; what was
  * made is then removed. */
