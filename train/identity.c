@@ -148,12 +148,6 @@ char *qg__run_identity(const qg__run *r)
 
 /* --- comparing ---------------------------------------------------------------------------- */
 
-static const char *next_line(const char *at)
-{
-    at += strcspn(at, "\n");
-    return at + (*at == '\n');
-}
-
 /* What follows "key = " in the line at; NULL: it is the line of another key. */
 static const char *value_of(const char *line, const char *key)
 {
@@ -164,7 +158,7 @@ static const char *value_of(const char *line, const char *key)
 const char *qg__identity_value(const char *text, const char *key)
 {
     const char *found = NULL;
-    for (const char *at = text; *at; at = next_line(at)) found = value_of(at, key) ? value_of(at, key) : found;
+    for (const char *at = text; *at; at = qg__lines_next(at)) found = value_of(at, key) ? value_of(at, key) : found;
     return found;
 }
 
@@ -173,7 +167,7 @@ bool qg__identity_of_program(const char *text) { return text && qg__identity_val
 /* The lines of a span may differ. */
 static const char *skip_span(const char *at)
 {
-    while (value_of(at, "epochs") || value_of(at, "patience") || value_of(at, "schedule")) at = next_line(at);
+    while (value_of(at, "epochs") || value_of(at, "patience") || value_of(at, "schedule")) at = qg__lines_next(at);
     return at;
 }
 
@@ -200,7 +194,7 @@ static qg_status same_text(const qg__run *r, const char *noted, const char *path
         if (strncmp(there, here, n + 1))
             return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path,
                            (int)strcspn(there, "\n"), there, (int)n, here);
-        there = next_line(there), here = next_line(here);
+        there = qg__lines_next(there), here = qg__lines_next(here);
     }
     return read_span(noted + own, path, was);
 }

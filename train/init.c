@@ -93,14 +93,6 @@ static bool same_shape(const qg_array *a, const qg_array *b)
     return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
-static void print_shape(const qg_array *a, char text[128])
-{
-    size_t n = 0;
-    *text    = '\0';
-    for (int i = 0; i < a->rank && n < 100; i++)
-        n += (size_t)snprintf(text + n, 128 - n, i ? ",%zu" : "%zu", a->dims[i]);
-}
-
 /* What does not fit. */
 typedef struct misfits {
     char  arrays[1536];                     /* "fc2.weight: shape mismatch: checkpoint [10,512], model [3,512], .." */
@@ -123,15 +115,15 @@ static void add_misfit(misfits *bad, const char *name, const char *text)
 /* Notes why p cannot take the entry e of the file, if it cannot. */
 static void compare(const qg_param *p, const qg_named_array *e, misfits *bad)
 {
-    char           text[512], here[128], there[128];
+    char           text[1024], here[QG__SHAPE_BYTES], there[QG__SHAPE_BYTES];
     const qg_array mine = qg__param_array(p);
     if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
-    print_shape(&mine, here);
-    if (e) print_shape(&e->array, there);
+    qg__array_shape(&mine, here);
+    if (e) qg__array_shape(&e->array, there);
     if (e && !strcmp(e->dtype, "F32"))
-        snprintf(text, sizeof text, "%s: shape mismatch: checkpoint [%s], model [%s]", p->name, there, here);
-    else if (e) snprintf(text, sizeof text, "%s: type mismatch: checkpoint %s [%s], model F32 [%s]", p->name, e->dtype, there, here);
-    else snprintf(text, sizeof text, "%s [%s] is missing", p->name, here);
+        snprintf(text, sizeof text, "%s: shape mismatch: checkpoint %s, model %s", p->name, there, here);
+    else if (e) snprintf(text, sizeof text, "%s: type mismatch: checkpoint %s %s, model F32 %s", p->name, e->dtype, there, here);
+    else snprintf(text, sizeof text, "%s %s is missing", p->name, here);
     add_misfit(bad, p->name, text);
 }
 

@@ -34,28 +34,35 @@ static const struct {
 #undef COLUMN
 };
 
+/* After a failure, nothing. */
 QG_PRINTF(2, 3)
-static qg_status append(qg__metrics *m, const char *fmt, ...)
+static void append(qg__metrics *m, const char *fmt, ...)
 {
     char    text[512];
     va_list args;
     va_start(args, fmt);
     const size_t n = (size_t)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    char *grown = realloc(m->text, m->length + n + 1);
-    if (!grown || n >= sizeof text) return qg_fail(QG_EMEM, "out of memory for metrics.csv");
+    char *grown = m->failed || n >= sizeof text ? NULL : realloc(m->text, m->length + n + 1);
+    m->failed   = !grown;
+    if (m->failed) return;
     memcpy(grown + m->length, text, n + 1);
     m->text = grown;
     m->length += n;
-    return QG_OK;
 }
 
 /* A value and the comma before it, which the first in a line does not have. */
-static qg_status append_real(qg__metrics *m, double value)
+static void append_real(qg__metrics *m, double value)
 {
     char text[QG_NUMBER_BYTES];
     qg__number_print(text, 9, value);
-    return append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
+    append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
+}
+
+static qg_status end_line(qg__metrics *m)
+{
+    append(m, "\n");
+    return m->failed ? qg_fail(QG_EMEM, "out of memory for metrics.csv") : QG_OK;
 }
 
 static double chosen_by(const qg__metrics *m, const qg_epoch *row)
@@ -78,43 +85,41 @@ static void count(qg__metrics *m, qg_epoch row)
 
 qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l)
 {
-    *m               = (qg__metrics){ .validates = validates, .digests = true };
-    qg_status status = QG_OK;
-    for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[validates][i].name);
-    if (!status) status = append(m, "," QG__METRICS_DIGEST);
-    for (int r = 0; r < c->rows && !status; r++) {
+    *m = (qg__metrics){ .validates = validates, .digests = true };
+    for (int i = 0; i < COLUMNS; i++) append(m, "%s%s", i ? "," : "", column[validates][i].name);
+    append(m, "," QG__METRICS_DIGEST);
+    for (int r = 0; r < c->rows; r++) {
         const char *name = c->row[r].layer->name;
-        status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
-        for (int k = 0; k < c->row[r].shares && !status; k++) status = append(m, ",%.64s.code.%d", name, k);
+        append(m, ",%.64s.zeros,%.64s.flipped", name, name);
+        for (int k = 0; k < c->row[r].shares; k++) append(m, ",%.64s.code.%d", name, k);
     }
-    for (int r = 0; r < l->count && !status; r++) {
+    for (int r = 0; r < l->count; r++) {
         const qg_param *p    = l->item[r].param;
         const char     *name = p->name;
-        if (qg_count(p->shape) == 1) status = append(m, ",%.128s", name);
-        else status = append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
+        if (qg_count(p->shape) == 1) append(m, ",%.128s", name);
+        else append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
     }
-    return status ? status : append(m, "\n");
+    return end_line(m);
 }
 
 qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c, const qg__learned_list *l)
 {
-    qg_status status = QG_OK;
-    for (int i = 0; i < COLUMNS && !status; i++)
-        status = append_real(m, *(const double *)(const void *)((const char *)&row + column[m->validates][i].at));
-    if (!status) status = append(m, ",%s", row.digest);
-    for (int r = 0; r < c->rows && !status; r++) {
-        status = append_real(m, c->row[r].zeros);
-        if (!status) status = append_real(m, c->row[r].flipped);
-        for (int k = 0; k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
+    for (int i = 0; i < COLUMNS; i++)
+        append_real(m, *(const double *)(const void *)((const char *)&row + column[m->validates][i].at));
+    append(m, ",%s", row.digest);
+    for (int r = 0; r < c->rows; r++) {
+        append_real(m, c->row[r].zeros);
+        append_real(m, c->row[r].flipped);
+        for (int k = 0; k < c->row[r].shares; k++) append_real(m, c->row[r].share[k]);
     }
-    for (int r = 0; r < l->count && !status; r++) {
+    for (int r = 0; r < l->count; r++) {
         const qg_param          *p = l->item[r].param;
         const qg__learned_values s = qg__learned_values_of(p, l->item[r].entry);
         const double         each[] = { s.least, s.mean, s.greatest };
         const int            n      = qg_count(p->shape) == 1 ? 1 : 3;
-        for (int i = 0; i < n && !status; i++) status = append_real(m, each[i]);
+        for (int i = 0; i < n; i++) append_real(m, each[i]);
     }
-    if (!status) status = append(m, "\n");
+    const qg_status status = end_line(m);
     if (!status) count(m, row);
     return status;
 }

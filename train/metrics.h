@@ -16,6 +16,7 @@ typedef struct qg__metrics {
     double      best_from;                     /* the first epoch that counts, if there are any from it on */
     bool        validates;                  /* validation_loss and validation_accuracy instead of those of the test */
     bool        digests;                    /* has the column digest; files of older versions do not */
+    bool        failed;                     /* for want of memory */
     qg_epoch    last;
     qg_epoch    best;                       /* the first epoch with the highest of these, of those that count */
 } qg__metrics;

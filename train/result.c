@@ -211,7 +211,7 @@ void qg__digest(const qg_net *net, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
 
-static qg_status print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
+qg_status qg_fit_result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, FILE *out)
 {
     const size_t packed = qg_net_packed_bytes(net);     /* 0: no packed file can express the net */
     if (!packed && qg_errcode() == QG_EMEM) return QG_EMEM;
@@ -221,35 +221,31 @@ static qg_status print(const qg_fit_result *r, const qg_fit_spec *spec, const qg
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
     qg__json_bytes(&j, "packed_bytes", packed);
     qg__json_integer(&j, "peak_rss_bytes", qg__peak_rss_bytes());
-    if (dir) qg__json_path(&j, "run", dir);
+    if (spec->dir) qg__json_path(&j, "run", spec->dir);
     qg__result_put(&j, r);
     qg__json_end(&j);
     return QG_OK;
 }
 
-qg_status qg_fit_result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, FILE *out)
-{
-    return print(r, spec, net, spec->dir, out);
-}
-
 typedef struct printed {
     const qg_fit_result *r;
-    const qg_fit_spec   *spec;
+    qg_fit_spec          spec;
     const qg_net        *net;
 } printed;
 
 static qg_status print_result(const void *what, FILE *out)
 {
     const printed *p = what;
-    return print(p->r, p->spec, p->net, NULL, out);
+    return qg_fit_result_print(p->r, &p->spec, p->net, out);
 }
 
 qg_status qg__result_save(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, int dir, const char *path)
 {
-    const printed p = { r, spec, net };
-    char         *text;
-    size_t        n;
-    qg_status     status = qg__text_print(print_result, &p, &text, &n);
+    printed p = { r, *spec, net };
+    char   *text;
+    size_t  n;
+    p.spec.dir       = NULL;        /* which may be moved */
+    qg_status status = qg__text_print(print_result, &p, &text, &n);
     if (!status) status = qg__result_write(dir, path, text, n);
     free(text);
     return status;

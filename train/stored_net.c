@@ -12,11 +12,9 @@ typedef struct stored {
     qg_layer          layer;
     const qg_archive *from;                 /* while the net is built */
     char              weight[NAME_BYTES];   /* the name of its weight; empty: it has none */
-    qg_slot           slot[OPERANDS];       /* of the weight and of the input */
+    qg_slot           slot[OPERANDS];       /* of the weight and of the input, as in qg_roles */
     char              unknown[OPERANDS][QG_MAX_KEYS * QG_KEY_BYTES];
 } stored;
-
-static const qg_role role_of[OPERANDS] = { QG_WEIGHT, QG_INPUT };
 
 /* --- arrays ------------------------------------------------------------------------------- */
 
@@ -58,7 +56,7 @@ static bool declare_learned(stored *s, int operand)
         const qg_learned *l = &slot->q.scheme->learned[i];
         char              name[2 * NAME_BYTES];
         qg_shape          shape;
-        snprintf(name, sizeof name, "%s.%s.%s", s->layer.name, qg_role_name(role_of[operand]), l->name);
+        snprintf(name, sizeof name, "%s.%s.%s", s->layer.name, qg_role_name(qg_roles[operand]), l->name);
         if (!shape_of(find(s->from, name), &shape)) return false;
         slot->param[i] = declare(s, name, shape, l->tracked ? QG_TRACKED : QG_SCALES);
         if (!slot->param[i]) return false;
@@ -71,7 +69,7 @@ static bool bind(stored *s, int operand)
 {
     qg_slot       *slot = &s->slot[operand];
     const qg_shape x    = slot->of ? slot->of->shape : s->layer.in;
-    return declare_learned(s, operand) && !qg_bind(slot->q, role_of[operand], x, &slot->bound);
+    return declare_learned(s, operand) && !qg_bind(slot->q, qg_roles[operand], x, &slot->bound);
 }
 
 static qg_status build(qg_layer *l)
@@ -126,7 +124,7 @@ static void take_quantizer(stored *s, int operand, const char *text)
     const bool folded = skip(&text, "folded "), own = skip(&text, "own ");
     qg_slot   *to     = &s->slot[operand];
     if (!strcmp(text, "float")) return;
-    if (!own && !folded && !qg_quant_parse(text, role_of[operand], &to->q)) return;
+    if (!own && !folded && !qg_quant_parse(text, qg_roles[operand], &to->q)) return;
     to->q = (qg_quant){ 0 };
     snprintf(s->unknown[operand], sizeof s->unknown[operand], "%s%s", text,
              folded ? ", after its batch norm is folded in" : "");
@@ -191,11 +189,7 @@ qg_net *qg__stored_net(const char *path)
     qg_status s = net ? QG_OK : qg_errcode();
     if (!s && qg_net_layers(net) == 0) s = qg_fail(QG_EFORMAT, "%s: has no weights", path);
     qg_params *p = s ? NULL : qg_net_build(net);
-    if (!s && (!p || fill(p, a))) {
-        char why[512];
-        snprintf(why, sizeof why, "%s", qg_errmsg());
-        s = qg_fail(p ? QG_EFORMAT : qg_errcode(), "%s: %s", path, why);
-    }
+    if (!s && (!p || fill(p, a))) s = qg_fail(p ? QG_EFORMAT : qg_errcode(), "%s: %s", path, qg_errmsg());
     qg_archive_free(a);
     if (!s) return net;
     qg_net_free(net);
