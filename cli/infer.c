@@ -24,7 +24,7 @@ typedef struct inference {
     int          most;              /* images that are read at a time: all, if they are in memory */
     uint8_t     *room;              /* for these, if they are in files; or NULL */
     double       seconds;
-    double      *step;              /* [steps], seconds with --profile */
+    double      *step;              /* [steps], microseconds of an image, with --profile */
     double       since;             /* the last step */
     uint64_t     correct;
     uint64_t     equal, same_labels;    /* scores and labels that are those of --run */
@@ -210,7 +210,7 @@ static void step_ended(void *user, int step)
 {
     inference   *v   = user;
     const double now = qg__now();
-    v->step[step] += now - v->since;
+    v->step[step] += 1e6 * (now - v->since) / qg_loader_shape(v->test).n;
     v->since = now;
 }
 
@@ -240,33 +240,6 @@ static qg_status profile(inference *v)
     return status;
 }
 
-static double per_image_us(const inference *v, int step) { return 1e6 * v->step[step] / qg_loader_shape(v->test).n; }
-
-static void print_profile(const inference *v)
-{
-    const int steps = qg_infer_steps(v->packed.net);
-    double    all   = 0;
-    for (int i = 0; i < steps; i++) all += v->step[i];
-    printf("\n%-16s %-32s %12s %7s\n", "layer", "step", "us per image", "share");
-    for (int i = 0; i < steps; i++) {
-        print_safe(stdout, "%-16s %-32s", qg_infer_step_name(v->packed.net, i), qg_infer_step_kind(v->packed.net, i));
-        printf(" %12.2f %5.1f %%\n", per_image_us(v, i), all > 0 ? 100 * v->step[i] / all : 0);
-    }
-}
-
-static void json_profile(const inference *v, qg__json *j)
-{
-    qg__json_open(j, "profile", '[');
-    for (int i = 0; i < qg_infer_steps(v->packed.net); i++) {
-        qg__json_open(j, NULL, '{');
-        qg__json_text(j, "layer", qg_infer_step_name(v->packed.net, i));
-        qg__json_text(j, "step", qg_infer_step_kind(v->packed.net, i));
-        qg__json_real(j, "us_per_image", per_image_us(v, i));
-        qg__json_close(j, '}');
-    }
-    qg__json_close(j, ']');
-}
-
 static void print(const inference *v)
 {
     const uint64_t images   = (uint64_t)qg_loader_shape(v->test).n;
@@ -285,7 +258,7 @@ static void print(const inference *v)
         if (config_text(v->asked, "run"))
             printf("evaluation     %" PRIu64 " of %" PRIu64 " scores equal, the others within %.3g; %" PRIu64 " of %" PRIu64
                    " labels equal\n", v->equal, images * (uint64_t)v->packed.scores, v->furthest, v->same_labels, images);
-        if (v->step) print_profile(v);
+        if (v->step) packed_print_profile(&v->packed, v->step, 32);
         return;
     }
     qg__json j = qg__json_begin(stdout);
@@ -308,7 +281,7 @@ static void print(const inference *v)
         qg__json_integer(&j, "equal_labels", v->same_labels);
         qg__json_real(&j, "largest_difference", v->furthest);
     }
-    if (v->step) json_profile(v, &j);
+    if (v->step) packed_json_profile(&v->packed, v->step, &j);
     report_machine(&j);
     qg__json_end(&j);
 }
@@ -327,9 +300,8 @@ static int infer(inference *v)
     return EXIT_DONE;
 }
 
-static int infer_main(const char *program, const char *operand, config *asked)
+static int infer_main(config *asked)
 {
-    (void)program, (void)operand;
     inference v      = { .asked = asked };
     const int status = infer(&v);
     packed_close(&v.packed);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "cli/print.h"
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
 
@@ -94,4 +95,29 @@ qg_status packed_score(const packed_net *p, const char *path, int n, const uint8
         if (status[i]) return packed_status(path, status[i]);
     }
     return QG_OK;
+}
+
+void packed_print_profile(const packed_net *p, const double *us, int wide)
+{
+    const int steps = qg_infer_steps(p->net);
+    double    all   = 0;
+    for (int i = 0; i < steps; i++) all += us[i];
+    printf("\n%-16s %-*s %12s %7s\n", "layer", wide, "step", "us per image", "share");
+    for (int i = 0; i < steps; i++) {
+        print_safe(stdout, "%-16s %-*s", qg_infer_step_name(p->net, i), wide, qg_infer_step_kind(p->net, i));
+        printf(" %12.2f %5.1f %%\n", us[i], all > 0 ? 100 * us[i] / all : 0);
+    }
+}
+
+void packed_json_profile(const packed_net *p, const double *us, qg__json *j)
+{
+    qg__json_open(j, "profile", '[');
+    for (int i = 0; i < qg_infer_steps(p->net); i++) {
+        qg__json_open(j, NULL, '{');
+        qg__json_text(j, "layer", qg_infer_step_name(p->net, i));
+        qg__json_text(j, "step", qg_infer_step_kind(p->net, i));
+        qg__json_real(j, "us_per_image", us[i]);
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/io/json_write.h"
 #include "core/tensor.h"
 #include "core/status.h"
 #include "infer/infer.h"
@@ -40,6 +41,10 @@ qg_status packed_prepare(packed_net *p, int batch);
  * the file has no normalisation. */
 QG_MUST_CHECK
 qg_status packed_score(const packed_net *p, const char *path, int n, const uint8_t *images, float *scores);
+
+/* What --profile shows: us [steps], the time of an image in each step.  wide: columns for what a step does. */
+void      packed_print_profile(const packed_net *p, const double *us, int wide);
+void      packed_json_profile(const packed_net *p, const double *us, qg__json *j);
 
 /* What the engine says, as a failure; QG_OK for QG_INFER_OK. */
 QG_MUST_CHECK

@@ -3,7 +3,7 @@
 #define TOOLS_BENCH_H
 
 #include "cli/config/config.h"
-#include "core/io/json_write.h"
+#include "cli/run/packed.h"
 #include "core/profile.h"
 #include "core/dist/exchange.h"
 #include "train/recipe_keys.h"
@@ -13,10 +13,8 @@ typedef struct packed_speed {
     double images_per_second;
     double median_us, p99_us;       /* of a call */
     int    calls;
-    size_t file_bytes, weight_bytes, context_bytes;     /* weights: packed for the kernels; context: of a thread */
-    int    steps;
-    char  *names;                   /* of the steps: layer and kind in turn, each ended by a zero byte */
-    double *step_us;                /* of one image, in the fastest call; both NULL without profile */
+    packed_net net;
+    double *step_us;                /* of one image, in the fastest call; NULL without profile */
 } packed_speed;                     /* {0} is empty */
 
 typedef struct bench {
@@ -56,10 +54,10 @@ int       bench_main(int argc, char **argv);
  * process computes.  bench peak: multiply-adds, and a triad over main memory, for every number of threads.  bench memory: the bandwidth
  * of depthwise convolutions, x read once and y written once, in turns with the triad.  bench infer: the engine's kernels beside float
  * convolutions, on one thread. */
-int       bench_scaling(const char *program, const char *operand, config *asked);
-int       bench_peak(const char *program, const char *operand, config *asked);
-int       bench_memory(const char *program, const char *operand, config *asked);
-int       bench_infer(const char *program, const char *operand, config *asked);
+int       bench_scaling(config *asked);
+int       bench_peak(config *asked);
+int       bench_memory(config *asked);
+int       bench_infer(config *asked);
 
 /* Multiply-adds in registers for so many seconds or a millisecond, on all threads, in GFLOP/s.  On a machine that others share it is the
  * measure of what a step could have had at that moment. */

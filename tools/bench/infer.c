@@ -13,7 +13,7 @@
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
 #include "infer/kernels/isa.h"
-#include "infer/kernels/plain.h"
+#include "infer/product.h"
 
 /* The layer of XNOR-Net's headline: 3 x 3, 256 -> 256, on 14 x 14.  All rows compute it from NHWC floats. */
 enum { SIDE = 14, CHANNELS = 256, TAPS = 9, PIXELS = SIDE * SIDE, ROW = TAPS * CHANNELS, LINE = 64 };
@@ -37,9 +37,8 @@ typedef struct row {
     const char *name;
     void      (*run)(const struct row *r, lab *l);
     bool      (*build)(struct row *r, lab *l);      /* packs weights; false: no memory */
-    qg__codes    w, x;              /* x.count 0: floats */
-    qg__finder   find;              /* codes of the inputs */
-    const qg__plain_kernels *kernels;
+    qg__product p;
+    qg__finder  find;               /* codes of the inputs */
     const qg__conv_kernels *conv;
     void       *packed;
     int         times;              /* in a turn */
@@ -100,44 +99,40 @@ static void run_conv(const row *r, lab *l)
 
 static void draw_values(const row *r, lab *l, int o)
 {
+    const qg__codes w = r->p.w;
     for (int k = 0; k < ROW; k++)
-        l->values[k] = (float)(r->w.lowest + r->w.step * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)r->w.count));
+        l->values[k] = (float)(w.lowest + w.step * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)w.count));
 }
 
-static bool build_packed(row *r, lab *l)
+static bool build_product(row *r, lab *l)
 {
-    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
-    r->packed                 = aligned_alloc(LINE, qg__lines_of(r->kernels->weight_bytes(&p)));
+    r->packed = aligned_alloc(LINE, qg__lines_of(qg__product_weight_bytes(qg__infer_isa(), &r->p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
         draw_values(r, l, o);
-        r->kernels->pack_weights(&p, o, 0, ROW, l->values, r->packed);
+        qg__product_pack(qg__infer_isa(), &r->p, o, l->values, r->packed);
     }
     return r->packed != NULL;
 }
 
-static void run_bits(const row *r, lab *l)
+static void run_product(const row *r, lab *l)
 {
-    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
-    QG_INFER_KERNELS(qg__requantize_kernels)->find_bits(&r->find, p.xa, PIXELS, CHANNELS, l->x, l->codes);
-    r->kernels->run(&p, 1, l->codes, r->packed, l->y, l->scratch);
+    const qg__requantize_kernels *k      = QG_INFER_KERNELS(qg__requantize_kernels);
+    const qg__coding              coding = qg__product_coding(&r->p);
+    const void                   *x      = coding == QG__AS_FLOATS ? (void *)l->x : l->codes;
+    if (coding == QG__AS_BITS) k->find_bits(&r->find, qg__alphabet_of(r->p.x), PIXELS, CHANNELS, l->x, l->codes);
+    if (coding == QG__AS_BYTES) k->find(&r->find, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
+    qg__product_run(qg__infer_isa(), &r->p, 1, x, r->packed, l->y, l->scratch);
 }
 
-static void run_int8(const row *r, lab *l)
+static row product_row(const char *name, qg__codes w, qg__codes x, qg__finder find)
 {
-    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
-    QG_INFER_KERNELS(qg__requantize_kernels)->find(&r->find, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
-    r->kernels->run(&p, 1, l->codes, r->packed, l->y, l->scratch);
-}
-
-static void run_real(const row *r, lab *l)
-{
-    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
-    r->kernels->run(&p, 1, l->x, r->packed, l->y, l->scratch);
+    const qg__product p = { .g = layer, .groups = 1, .x = x, .w = w };
+    return (row){ .name = name, .run = run_product, .build = build_product, .p = p, .find = find };
 }
 
 /* --- measuring ---------------------------------------------------------------------------------- */
 
-enum { LOOPS, BLAS, WINOGRAD, DIRECT, FIRST_BITS, FIRST_INT8 = 9, FIRST_REAL = 12, ROWS = 14 };
+enum { LOOPS, BLAS, WINOGRAD, DIRECT, ROWS = 14 };
 
 static void make_rows(row r[ROWS])
 {
@@ -146,28 +141,22 @@ static void make_rows(row r[ROWS])
                      of_ternary = { .search = QG__COUNT, .count = 3, .few = { -0.25f, 0.25f }, .step = 1 },
                      of_two = { .search = QG__MULTIPLE, .count = 4, .lowest = -1, .inverse = 2, .step = 1 },
                      of_bytes = { .search = QG__MULTIPLE, .count = 256, .lowest = -128, .inverse = 128, .step = 1 };
-    const qg__codes signs = { -1, 2, 2 }, ternary = { -1, 1, 3 }, two = { 0, 1, 4 }, odd = { -3, 2, 4 }, bytes = { -128, 1, 256 };
+    const qg__codes     signs = { -1, 2, 2 }, ternary = { -1, 1, 3 }, odd = { -3, 2, 4 };
+    const qg__codes     two = { 0, 1, 4 }, bytes = { -128, 1, 256 }, int8 = { -127, 1, 255 }, floats = { 0 };
     r[LOOPS]    = (row){ .name = "float, plain C loops", .run = run_loops };
     r[BLAS]     = (row){ .name = "float, im2col and OpenBLAS", .run = run_blas };
     r[WINOGRAD] = (row){ .name = "float, Winograd", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__winograd_kernels) };
     r[DIRECT]   = (row){ .name = "float, direct", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__conv_kernels) };
-    r[4]  = (row){ .name = "binary x binary", .w = signs, .x = signs, .find = of_signs };
-    r[5]  = (row){ .name = "ternary x binary", .w = ternary, .x = signs, .find = of_signs };
-    r[6]  = (row){ .name = "ternary x ternary", .w = ternary, .x = ternary, .find = of_ternary };
-    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = signs, .x = two, .find = of_two };
-    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = odd, .x = two, .find = of_two };
-    r[9]  = (row){ .name = "int8 x uint8", .w = { -127, 1, 255 } };
-    r[10] = (row){ .name = "binary x uint8", .w = signs };
-    r[11] = (row){ .name = "ternary x uint8", .w = ternary };
-    r[12] = (row){ .name = "binary x float", .w = signs };
-    r[13] = (row){ .name = "ternary x float", .w = ternary };
-    for (int i = FIRST_BITS; i < ROWS; i++) r[i].build = build_packed;
-    for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].kernels = &QG_INFER_KERNELS(qg__bit_kernels)->plain;
-    for (int i = FIRST_INT8; i < FIRST_REAL; i++) {
-        r[i].run = run_int8, r[i].kernels = QG_INFER_KERNELS(qg__int8_kernels);
-        r[i].x = bytes, r[i].find = of_bytes;
-    }
-    for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].kernels = QG_INFER_KERNELS(qg__real_kernels);
+    r[4]        = product_row("binary x binary", signs, signs, of_signs);
+    r[5]        = product_row("ternary x binary", ternary, signs, of_signs);
+    r[6]        = product_row("ternary x ternary", ternary, ternary, of_ternary);
+    r[7]        = product_row("binary x 2 bits (W1A2)", signs, two, of_two);
+    r[8]        = product_row("2 bits x 2 bits (W2A2)", odd, two, of_two);
+    r[9]        = product_row("int8 x uint8", int8, bytes, of_bytes);
+    r[10]       = product_row("binary x uint8", signs, bytes, of_bytes);
+    r[11]       = product_row("ternary x uint8", ternary, bytes, of_bytes);
+    r[12]       = product_row("binary x float", signs, floats, (qg__finder){ 0 });
+    r[13]       = product_row("ternary x float", ternary, floats, (qg__finder){ 0 });
 }
 
 static double time_of(const row *r, lab *l, int times)
@@ -235,17 +224,13 @@ static void print_json(const row r[ROWS], int turns)
 
 /* --- the verb ----------------------------------------------------------------------------------- */
 
-static size_t scratch_of(const row *r)
-{
-    const qg__plain_product p = qg__plain_of(layer, r->x, r->w);
-    return r->kernels ? r->kernels->scratch_bytes(&p, 1) : 0;
-}
-
 static size_t most_scratch(const row r[ROWS])
 {
     size_t most = 0;
-    for (int i = 0; i < ROWS; i++)
-        if (scratch_of(&r[i]) > most) most = scratch_of(&r[i]);
+    for (int i = 0; i < ROWS; i++) {
+        const size_t needs = r[i].run == run_product ? qg__product_scratch_bytes(qg__infer_isa(), &r[i].p, 1) : 0;
+        most               = needs > most ? needs : most;
+    }
     return most;
 }
 
@@ -268,9 +253,8 @@ static bool build(row r[ROWS], lab *l)
     return true;
 }
 
-int bench_infer(const char *program, const char *operand, config *asked)
+int bench_infer(config *asked)
 {
-    (void)program, (void)operand;
     lab  l = { 0 };
     row *r = calloc(ROWS, sizeof *r);
     if (r) make_rows(r);

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/print.h"
-#include "cli/run/packed.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "infer/infer.h"
@@ -20,7 +18,7 @@ enum { MOST_CALLS = 1 << 20, LEAST_CALLS = 3, WARM_UP = 2 };
 #define NAME "the packed net"           /* in messages */
 
 typedef struct lab {
-    packed_net      p;
+    packed_net     *p;
     int             repeats;                /* batches of each thread; 0: they share one */
     const float    *images;
     float          *result;                 /* [threads][batch][scores] */
@@ -31,7 +29,7 @@ typedef struct lab {
 static void run_piece(void *context, int piece, int worker)
 {
     lab              *l     = context;
-    const packed_net *p     = &l->p;
+    const packed_net *p     = l->p;
     const size_t      batch = (size_t)p->batch, threads = (size_t)p->threads, t = (size_t)piece;
     const size_t      first = l->repeats ? 0 : batch * t / threads, end = l->repeats ? batch : batch * (t + 1) / threads;
     float            *to    = l->result + (l->repeats ? t * batch : first) * (size_t)p->scores;
@@ -47,24 +45,24 @@ static void run_piece(void *context, int piece, int worker)
 static double time_of_call(lab *l)
 {
     const double from = qg__now();
-    qg_parallel(l->p.threads, run_piece, l);
+    qg_parallel(l->p->threads, run_piece, l);
     return (qg__now() - from) / (l->repeats ? l->repeats : 1);
 }
 
 static qg_status measure(lab *l, double limit, packed_speed *s)
 {
     double once = 0;
-    if (l->p.batch < l->p.threads) l->repeats = 1;
+    if (l->p->batch < l->p->threads) l->repeats = 1;
     for (int i = 0; i < WARM_UP; i++) once = time_of_call(l);
     if (l->repeats) l->repeats = once < OWN_SECONDS ? 1 + (int)(OWN_SECONDS / (once > 1e-6 ? once : 1e-6)) : 1;
     for (const double began = qg__now(); s->calls < LEAST_CALLS || (qg__now() - began < limit && s->calls < MOST_CALLS);)
         l->seconds[s->calls++] = time_of_call(l);
-    for (int i = 0; i < l->p.threads; i++)
+    for (int i = 0; i < l->p->threads; i++)
         if (l->status[i]) return packed_status(NAME, l->status[i]);
     const double median   = bench_median(l->seconds, s->calls);
     s->median_us          = 1e6 * median;
     s->p99_us             = 1e6 * l->seconds[(size_t)s->calls * 99 / 100];
-    s->images_per_second  = l->p.batch * (l->repeats ? l->p.threads : 1) / median;
+    s->images_per_second  = l->p->batch * (l->repeats ? l->p->threads : 1) / median;
     return QG_OK;
 }
 
@@ -85,30 +83,16 @@ static void step_ended(void *user, int step)
     o->since = qg__now();
 }
 
-/* Text of the steps; NULL: only its bytes. */
-static size_t step_names(const qg_infer *net, char *to)
-{
-    size_t n = 0;
-    for (int i = 0; i < 2 * qg_infer_steps(net); i++) {
-        const char *text = i % 2 ? qg_infer_step_kind(net, i / 2) : qg_infer_step_name(net, i / 2);
-        if (to) memcpy(to + n, text, strlen(text) + 1);
-        n += strlen(text) + 1;
-    }
-    return n;
-}
-
 /* One thread, as many images at a time as pass through all steps together. */
 static qg_status profile(const lab *l, double limit, packed_speed *s)
 {
-    const packed_net *p    = &l->p;
+    const packed_net *p    = l->p;
     const int         most = qg_infer_images_at_once(p->net), n = p->batch < most ? p->batch : most;
     int       calls = 0;
     observed  o     = { .s = s, .images = n };
-    s->names        = malloc(step_names(p->net, NULL));
-    s->step_us      = malloc((size_t)s->steps * sizeof *s->step_us);
-    if (!s->names || !s->step_us) return qg_fail(QG_EMEM, "out of memory for a profile");
-    step_names(p->net, s->names);
-    for (int i = 0; i < s->steps; i++) s->step_us[i] = INFINITY;
+    s->step_us      = malloc((size_t)qg_infer_steps(p->net) * sizeof *s->step_us);
+    if (!s->step_us) return qg_fail(QG_EMEM, "out of memory for a profile");
+    for (int i = 0; i < qg_infer_steps(p->net); i++) s->step_us[i] = INFINITY;
     for (const double began = qg__now(); calls < LEAST_CALLS || qg__now() - began < limit; calls++) {
         o.since                   = qg__now();
         const qg_infer_status run = qg_infer_run_observed(p->net, n, l->images, l->result, p->context, p->context_bytes, step_ended, &o);
@@ -121,31 +105,28 @@ static qg_status profile(const lab *l, double limit, packed_speed *s)
 
 qg_status packed_speed_measure(const qg_net *net, int batch, const float *images, double seconds, bool profiled, packed_speed *s)
 {
-    lab            l    = { .images = images };
-    packed_net    *p    = &l.p;
-    unsigned char *file = NULL;
-    *s                  = (packed_speed){ 0 };
-    qg_status status    = qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &s->file_bytes);
-    if (!status) status = packed_load(p, NAME, file, s->file_bytes, (qg_infer_requantize)0);
+    packed_net    *p     = &s->net;
+    lab            l     = { .p = p, .images = images };
+    unsigned char *file  = NULL;
+    size_t         bytes = 0;
+    *s                   = (packed_speed){ 0 };
+    qg_status status     = qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes);
+    if (!status) status = packed_load(p, NAME, file, bytes, (qg_infer_requantize)0);
     if (!status) status = packed_prepare(p, batch);
     if (!status) {
-        s->weight_bytes  = qg_infer_weight_bytes(p->net);
-        s->context_bytes = p->context_bytes;
-        s->steps         = qg_infer_steps(p->net);
         l.result         = malloc((size_t)p->threads * (size_t)batch * (size_t)p->scores * sizeof *l.result);
         l.seconds        = malloc(MOST_CALLS * sizeof *l.seconds);
         if (!l.result || !l.seconds) status = qg_fail(QG_EMEM, "out of memory for the results of a packed net");
     }
     if (!status) status = measure(&l, seconds, s);
     if (!status && profiled) status = profile(&l, seconds, s);
-    packed_close(p);
     free(file), free(l.result), free(l.seconds);
     return status;
 }
 
 void packed_speed_free(packed_speed *s)
 {
-    free(s->names);
+    packed_close(&s->net);
     free(s->step_us);
     *s = (packed_speed){ 0 };
 }
@@ -155,18 +136,9 @@ void packed_speed_free(packed_speed *s)
 void packed_speed_print(const packed_speed *s)
 {
     printf("%.0f images/s, %.1f us per call (median of %d; 99th percentile %.1f), file %zu bytes, weights in memory %zu, context %zu\n",
-           s->images_per_second, s->median_us, s->calls, s->p99_us, s->file_bytes, s->weight_bytes, s->context_bytes);
-    if (!s->names) return;
-    double all = 0;
-    for (int i = 0; i < s->steps; i++) all += s->step_us[i];
-    printf("\n%-16s %-40s %12s %7s\n", "layer", "step", "us per image", "share");
-    const char *name = s->names;
-    for (int i = 0; i < s->steps; i++) {
-        const char *kind = name + strlen(name) + 1;
-        print_safe(stdout, "%-16s %-40s", name, kind);
-        printf(" %12.2f %5.1f %%\n", s->step_us[i], all > 0 ? 100 * s->step_us[i] / all : 0);
-        name = kind + strlen(kind) + 1;
-    }
+           s->images_per_second, s->median_us, s->calls, s->p99_us, s->net.bytes, qg_infer_weight_bytes(s->net.net),
+           s->net.context_bytes);
+    if (s->step_us) packed_print_profile(&s->net, s->step_us, 40);
 }
 
 void packed_speed_json(const packed_speed *s, qg__json *j)
@@ -175,20 +147,8 @@ void packed_speed_json(const packed_speed *s, qg__json *j)
     qg__json_real(j, "median_us", s->median_us);
     qg__json_real(j, "p99_us", s->p99_us);
     qg__json_integer(j, "calls", (uint64_t)s->calls);
-    qg__json_integer(j, "file_bytes", s->file_bytes);
-    qg__json_integer(j, "weight_bytes", s->weight_bytes);
-    qg__json_integer(j, "context_bytes", s->context_bytes);
-    if (!s->names) return;
-    qg__json_open(j, "profile", '[');
-    const char *name = s->names;
-    for (int i = 0; i < s->steps; i++) {
-        const char *kind = name + strlen(name) + 1;
-        qg__json_open(j, NULL, '{');
-        qg__json_text(j, "layer", name);
-        qg__json_text(j, "step", kind);
-        qg__json_real(j, "us_per_image", s->step_us[i]);
-        qg__json_close(j, '}');
-        name = kind + strlen(kind) + 1;
-    }
-    qg__json_close(j, ']');
+    qg__json_integer(j, "file_bytes", s->net.bytes);
+    qg__json_integer(j, "weight_bytes", qg_infer_weight_bytes(s->net.net));
+    qg__json_integer(j, "context_bytes", s->net.context_bytes);
+    if (s->step_us) packed_json_profile(&s->net, s->step_us, j);
 }
