@@ -29,11 +29,10 @@ static const char *words_of(const option *o, char names[QG_RECIPE_VALUE_BYTES])
     if (o->kind == QG_RECIPE_WORD) return o->value;
     if (!strcmp(name, "model")) model_names(names, QG_RECIPE_VALUE_BYTES);
     else if (!strcmp(name, "data")) variant_names(qg_data_sets, names, QG_RECIPE_VALUE_BYTES);
-    else if (!strcmp(name, "weight")) scheme_names(QG_WEIGHT, names, QG_RECIPE_VALUE_BYTES);
-    else if (!strcmp(name, "input")) scheme_names(QG_INPUT, names, QG_RECIPE_VALUE_BYTES);
-    else if (!strcmp(name, "gradient")) scheme_names(QG_GRADIENT, names, QG_RECIPE_VALUE_BYTES);
     else if (!strcmp(name, "schedule")) variant_names(qg_schedules, names, QG_RECIPE_VALUE_BYTES);
     else if (!strcmp(name, "normalise")) variant_names(qg_normalisations, names, QG_RECIPE_VALUE_BYTES);
+    for (int i = 0; i < QG_ROLES; i++)
+        if (!strcmp(name, qg_role_name(qg_roles[i]))) scheme_names(qg_roles[i], names, QG_RECIPE_VALUE_BYTES);
     return names;
 }
 

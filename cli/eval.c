@@ -262,9 +262,8 @@ static int evaluate(evaluation *e)
     return EXIT_DONE;
 }
 
-static int eval_main(const char *program, const char *operand, config *asked)
+static int eval_main(config *asked)
 {
-    (void)program, (void)operand;
     evaluation e      = { .asked = asked };
     const int  status = evaluate(&e);
     qg_assessment_free(&e.all);

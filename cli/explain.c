@@ -211,9 +211,9 @@ static int refuse(const char *name)
     return EXIT_USAGE;
 }
 
-static int explain_main(const char *program, const char *name, config *asked)
+static int explain_main(config *asked)
 {
-    (void)program;
+    const char *name    = asked->word;
     const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
     scheme_text s;
     int         found = 0;

@@ -107,9 +107,8 @@ static int export_run(exporter *e)
     return EXIT_DONE;
 }
 
-static int export_main(const char *program, const char *operand, config *asked)
+static int export_main(config *asked)
 {
-    (void)program, (void)operand;
     exporter  e      = { .asked = asked };
     const int status = export_run(&e);
     qg_run_close(e.run);

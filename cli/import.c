@@ -102,9 +102,8 @@ static int import(importing *i)
     return EXIT_DONE;
 }
 
-static int import_main(const char *program, const char *operand, config *asked)
+static int import_main(config *asked)
 {
-    (void)program, (void)operand;
     importing i      = { .asked = asked, .began = qg__now() };
     const int status = import(&i);
     qg_run_close(i.made);

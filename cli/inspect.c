@@ -434,11 +434,10 @@ static int inspect(inspection *e, const char *dir)
     return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
 }
 
-static int inspect_main(const char *program, const char *operand, config *asked)
+static int inspect_main(config *asked)
 {
-    (void)program;
     inspection e      = { .asked = asked };
-    const int  status = inspect(&e, operand);
+    const int  status = inspect(&e, asked->word);
     qg_tape_free(e.tape);
     qg_run_close(e.run);
     return status;

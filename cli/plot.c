@@ -15,6 +15,7 @@
 #include "cli/svg.h"
 #include "core/io/json_write.h"
 #include "core/io/number.h"
+#include "layers/layer.h"
 #include "quant/quantizer.h"
 #include "quant/scheme.h"
 
@@ -300,15 +301,14 @@ bool plot_of(const scheme_text *s, char text[PLOT_TEXT_BYTES], char file[PLOT_TE
 /* Reads the scheme for one of the words of --role: any, the first role that has a scheme of this name, or that role. */
 static qg_status parse(const char *text, int asked, qg_quant *q, qg_role *role)
 {
-    static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-    if (asked) return qg_quant_parse(text, *role = roles[asked - 1], q);
-    for (int i = 0; i < 3; i++) {
+    if (asked) return qg_quant_parse(text, *role = qg_roles[asked - 1], q);
+    for (int i = 0; i < QG_ROLES; i++) {
         const qg_scheme *scheme;
         unsigned         of;
         const size_t     n = strcspn(text, ":");
         for (int k = 0; scheme_in_role(k, &scheme, &of); k++)
-            if (of == (unsigned)roles[i] && strlen(scheme->name) == n && !strncmp(scheme->name, text, n))
-                return qg_quant_parse(text, *role = roles[i], q);
+            if (of == (unsigned)qg_roles[i] && strlen(scheme->name) == n && !strncmp(scheme->name, text, n))
+                return qg_quant_parse(text, *role = qg_roles[i], q);
     }
     return qg_quant_parse(text, *role = QG_WEIGHT, q);
 }
@@ -338,27 +338,30 @@ static int refuse(const char *why)
     return EXIT_USAGE;
 }
 
-static int plot_main(const char *program, const char *operand, config *asked)
+static int plot_main(config *asked)
 {
-    qg_quant q;
-    (void)program;
-    if (config_text(asked, "out") && (config_flag(asked, "csv") || config_flag(asked, "json"))) return refuse("--out writes pictures, and takes neither --csv nor --json");
-    if (config_flag(asked, "csv") && config_flag(asked, "json")) return refuse("--csv and --json exclude each other");
-    if (config_word(asked, "figure") && (config_flag(asked, "csv") || config_flag(asked, "json"))) return refuse("--figure selects a picture, and tables have all columns");
-    if (config_word(asked, "figure") && !operand) return refuse("--figure needs a scheme");
-    if (config_text(asked, "out") && !operand) return write_all(config_text(asked, "out")) ? options_report("qgrad plot", false) : EXIT_DONE;
-    if (!operand) return refuse("the scheme is missing; qgrad explain lists them");
-    qg_role   role;
-    qg_status s = parse(operand, config_word(asked, "role"), &q, &role);
+    const char  *out  = config_text(asked, "out"), *scheme = asked->word;
+    const bool   csv  = config_flag(asked, "csv"), json = config_flag(asked, "json");
+    const figure view = (figure)config_word(asked, "figure");
+    qg_quant     q;
+    qg_role      role;
+    if (out && (csv || json)) return refuse("--out writes pictures, and takes neither --csv nor --json");
+    if (csv && json) return refuse("--csv and --json exclude each other");
+    if (view && (csv || json)) return refuse("--figure selects a picture, and tables have all columns");
+    if (view && !scheme) return refuse("--figure needs a scheme");
+    if (out && !scheme) return write_all(out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (!scheme) return refuse("the scheme is missing; qgrad explain lists them");
+    qg_status s = parse(scheme, config_word(asked, "role"), &q, &role);
     if (s) return options_report("qgrad plot", true);
-    if (role == QG_GRADIENT && config_word(asked, "figure") == SLOPE) return refuse("gradients have no slope: --figure slope is for weights and inputs");
+    if (role == QG_GRADIENT && view == SLOPE)
+        return refuse("gradients have no slope: --figure slope is for weights and inputs");
     curves *c = malloc(sizeof *c);
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
-    if (c) *c = (curves){ .text = operand, .role = role, .figure = (figure)config_word(asked, "figure") };
+    if (c) *c = (curves){ .text = scheme, .role = role, .figure = view };
     if (!s) s = draw(q, role, c);
-    if (!s && config_text(asked, "out")) s = output_print(config_text(asked, "out"), OUTPUT_PICTURE, print_svg, c);
-    else if (!s && config_flag(asked, "csv")) write_csv(c, stdout);
-    else if (!s && config_flag(asked, "json")) write_json(c, stdout);
+    if (!s && out) s = output_print(out, OUTPUT_PICTURE, print_svg, c);
+    else if (!s && csv) write_csv(c, stdout);
+    else if (!s && json) write_json(c, stdout);
     else if (!s) s = print_svg(c, stdout);
     free(c);
     return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;

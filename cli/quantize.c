@@ -99,9 +99,8 @@ static int quantize(quantization *z)
     return EXIT_DONE;
 }
 
-static int quantize_main(const char *program, const char *operand, config *asked)
+static int quantize_main(config *asked)
 {
-    (void)program, (void)operand;
     quantization z      = { .asked = asked, .began = qg__now() };
     const int    status = quantize(&z);
     qg_run_close(z.made);

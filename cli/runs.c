@@ -12,11 +12,10 @@ static qg_status list(listing *all, const char *where, const config *asked, bool
     return status ? status : listing_sort(all, config_text(asked, "sort"));
 }
 
-static int runs_main(const char *program, const char *operand, config *asked)
+static int runs_main(config *asked)
 {
-    (void)program;
     listing     all   = { 0 };
-    const char *where = operand ? operand : "runs";
+    const char *where = asked->word ? asked->word : "runs";
     bool        usage = config_flag(asked, "json") && config_flag(asked, "csv");
     qg_status   status = usage ? qg_fail(QG_EARG, "--csv and --json exclude each other") : list(&all, where, asked, &usage);
     if (status) {

@@ -142,9 +142,8 @@ static qg_status make_net(config *asked, bool *usage, qg_net **net)
     return *net ? QG_OK : qg_errcode();
 }
 
-static int summary_main(const char *program, const char *operand, config *asked)
+static int summary_main(config *asked)
 {
-    (void)program, (void)operand;
     bool    usage;
     qg_net *net = NULL;
     if (make_net(asked, &usage, &net)) return options_report("qgrad summary", usage);

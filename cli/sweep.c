@@ -49,7 +49,6 @@ typedef struct job {
 } job;
 
 typedef struct sweep {
-    const char *program;
     config     *asked;
     char        out[QG__PATH_BYTES];
     int         combinations;
@@ -251,7 +250,7 @@ static qg_status print_command(const void *what, FILE *out)
 {
     const command *c = what;
     const job     *j = c->job;
-    add_word(out, "%s", c->sweep->program), add_word(out, "train");
+    add_word(out, "%s", c->sweep->asked->program), add_word(out, "train");
     const qg_status status = add_options(c->sweep, j->combination, out);
     add_word(out, "--out=%s", j->dir), add_word(out, "--json");
     if (c->resumes) add_word(out, "--resume");
@@ -292,8 +291,8 @@ static void become(const sweep *s, const job *j, char **word)
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
     self_execute(word, environ);
-    execvp(s->program, word);
-    fprintf(stderr, "cannot execute %s: %s\n", s->program, strerror(errno));
+    execvp(s->asked->program, word);
+    fprintf(stderr, "cannot execute %s: %s\n", s->asked->program, strerror(errno));
     _exit(EXIT_FAILED);
 }
 
@@ -577,10 +576,9 @@ static int run(sweep *s)
     return status_of(s);
 }
 
-static int sweep_main(const char *program, const char *operand, config *asked)
+static int sweep_main(config *asked)
 {
-    (void)operand;
-    sweep     s      = { .program = program, .asked = asked, .began = qg__now() };
+    sweep     s      = { .asked = asked, .began = qg__now() };
     const int status = run(&s);
     for (int i = 0; s.job && i < s.jobs; i++) free(s.job[i].dir), free(s.job[i].source), free(s.job[i].why);
     free(s.job);

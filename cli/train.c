@@ -19,7 +19,6 @@
 
 /* The verb: its options, and the run they set up. */
 typedef struct training {
-    const char   *program;
     config       *asked;
     run_paths     paths;
     qg_training  *of;               /* what the recipe describes, or NULL */
@@ -91,7 +90,7 @@ static qg_status configure(training *t, bool *usage)
 
 /* --- what is printed ---------------------------------------------------------------------- */
 
-static report report_of(const training *t) { return (report){ .program = t->program, .of = t->of, .paths = &t->paths }; }
+static report report_of(const training *t) { return (report){ .program = t->asked->program, .of = t->of, .paths = &t->paths }; }
 
 static const char *get(const training *t, const char *key) { return qg_recipe_get(t->of->recipe, key); }
 
@@ -176,7 +175,7 @@ static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
                   held ? "validation" : "test", held ? e->validation_loss : e->test_loss, better ? on : "",
                   100 * (held ? e->validation_accuracy : e->test_accuracy), better ? off : "", e->images_per_second,
                   e->seconds);
-    warn_of_page(t, follow_epoch(&t->follower, t->paths.dir));
+    warn_of_page(t, follow_run(&t->follower, t->paths.dir));
 }
 
 static void take_scores(void *user, qg_loader *images, const qg_batch *b, const qg_var *scores)
@@ -207,7 +206,7 @@ static void print_outcome(const training *t, const qg_fit_result *result)
         fprintf(stderr,
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
                 "; continue with: %s train --resume --out ",
-                result->epochs + 1, result->batch, result->batches, t->program);
+                result->epochs + 1, result->batch, result->batches, t->asked->program);
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);
     }
@@ -237,7 +236,7 @@ static qg_status build(training *t)
     });
     if (!t->of) return qg_errcode();
     if (qg_rank() == 0) report_warning(t->of->train), report_warning(t->of->test);
-    t->follower = (follower){ .test = t->of->test, .codes = config_flag(asked, "watch"), .out = stderr };
+    t->follower = (follower){ .test = t->of->test, .codes = config_flag(asked, "watch") };
     return QG_OK;
 }
 
@@ -280,7 +279,8 @@ static int train(training *t)
     progress_clear(&t->progress);
     if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
     if (status) return qg_print_error("qgrad train");
-    if (result.complete && t->follower.found.split) warn_of_page(t, follow_test(&t->follower, t->paths.dir));
+    t->follower.codes = false;
+    if (result.complete && t->follower.found.split) warn_of_page(t, follow_run(&t->follower, t->paths.dir));
     if (qg_rank() == 0) print_outcome(t, &result);
     qg_ranks_end();
     if (result.complete) return EXIT_DONE;
@@ -288,10 +288,9 @@ static int train(training *t)
     return result.ended == QG_FIT_STOPPED ? 128 + SIGTERM : EXIT_BUDGET;    /* another rank got the signal */
 }
 
-static int train_main(const char *program, const char *operand, config *asked)
+static int train_main(config *asked)
 {
-    (void)operand;
-    training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin() };
+    training  t      = { .asked = asked, .began = qg__now(), .progress = progress_begin() };
     const int status = train(&t);
     follow_end(&t.follower);
     qg_training_free(t.of);

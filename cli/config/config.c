@@ -98,19 +98,23 @@ qg_status config_set(config *c, const char *name, const char *text)
     return status ? status : keep(c, o, with_item(c, o, canonical));
 }
 
+qg_status config_take(config *c, const option *o, const char *text)
+{
+    qg_status status = QG_OK;
+    if (o->kind != QG_RECIPE_LIST) return config_set(c, o->name, text);
+    for (const char *line = text; *line && !status; line = qg__lines_next(line)) {
+        char item[QG_RECIPE_VALUE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+        status = config_set(c, o->name, item);
+    }
+    return status;
+}
+
 qg_status config_over(config *c, const config *top, const verb *v)
 {
     qg_status status = QG_OK;
-    for (int i = 0; i < OPTIONS && !status; i++) {
-        const option *o = option_at(i);
-        if (!verb_option_find(v, o->name)) continue;
-        for (const char *line = top->text[i]; line && !status; line = o->kind == QG_RECIPE_LIST ? qg__lines_next(line) : NULL) {
-            char item[QG_RECIPE_VALUE_BYTES];
-            if (o->kind == QG_RECIPE_LIST && !*line) break;
-            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-            status = config_set(c, o->name, item);
-        }
-    }
+    for (int i = 0; i < OPTIONS && !status; i++)
+        if (top->text[i] && verb_option_find(v, option_at(i)->name)) status = config_take(c, option_at(i), top->text[i]);
     return status;
 }
 

@@ -15,7 +15,9 @@ struct config {
     bool       has_read;                    /* and what config_read has read */
     char      *text[OPTIONS];               /* the canonical texts; NULL: unset; a list has one item per line */
     char      *values[OPTIONS];             /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
-    char     **operand;                     /* [operands], arguments that belong to no option, of verb.has_operands */
+    const char *program;                    /* how this one was called */
+    const char *word;                       /* the argument that belongs to no option, of verb.has_operand; NULL: none */
+    char     **operand;                     /* [operands], the same of verb.has_operands */
     int        operands;
 };
 
@@ -27,6 +29,10 @@ qg_status   config_check(const option *o, const char *text, char canonical[QG_RE
  * config_check and with QG_EMEM. */
 QG_MUST_CHECK
 qg_status   config_set(config *c, const char *name, const char *text);
+
+/* Sets an option to a canonical text, a list item by item.  Fails as config_set. */
+QG_MUST_CHECK
+qg_status   config_take(config *c, const option *o, const char *text);
 
 /* Sets in c the options of a verb that are set in top.  Fails with QG_EMEM. */
 QG_MUST_CHECK

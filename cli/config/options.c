@@ -11,6 +11,7 @@
 #include "cli/config/schemes.h"
 #include "cli/print.h"
 #include "core/dist/ranks.h"
+#include "layers/layer.h"
 
 const verb_option *verb_option_find(const verb *v, const char *name)
 {
@@ -128,86 +129,6 @@ static int unexpected(const verb *v, const char *before, const char *text)
     return EXIT_USAGE;
 }
 
-static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e)
-{
-    enum { OPERAND = 1, FIRST = 256 };          /* above every character getopt may return */
-    struct option longs[OPTIONS + 1];
-    int           n = 0;
-    for (int i = 0; i < OPTIONS; i++) {
-        if (!is_of(option_at(i), v)) continue;
-        const int has = option_at(i)->kind == QG_RECIPE_FLAG ? no_argument : required_argument;
-        longs[n++]    = (struct option){ option_at(i)->name, has, NULL, FIRST + i };
-    }
-    longs[n] = (struct option){ 0 };
-    optind   = 0;                               /* with 1, getopt would go on in an earlier word that -h left unfinished */
-    opterr   = 0;
-    int n_operands = 0;                         /* argv[1 .. n_operands], which have been read before they are overwritten */
-    const char *shorts = v->has_operands ? "-:ho:" : "+:ho:";
-    for (int c, at; at = optind ? optind : 1, (c = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        const char *culprit = argv[at];
-        if (c == OPERAND) {
-            argv[++n_operands] = optarg;
-            continue;
-        }
-        if (c == ':') {
-            print_safe(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
-            return EXIT_USAGE;
-        }
-        if (c == '?' && optopt >= FIRST) {
-            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, option_at(optopt - FIRST)->name);
-            return EXIT_USAGE;
-        }
-        if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
-        if (c == 'o') c = FIRST + option_index(option_find("out"));
-        if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
-            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
-                    is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");
-            return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
-        }
-        if (c == 'h' || config_flag(asked, "help")) {
-            options_help(v, optind < argc && !strcmp(argv[optind], "all"), stdout);
-            return EXIT_DONE;
-        }
-    }
-    while (v->has_operands && optind < argc) argv[++n_operands] = argv[optind++];
-    if (optind < argc) return unexpected(v, argv[optind - 1], argv[optind]);
-    asked->operand  = argv + 1;
-    asked->operands = n_operands;
-    warn_of_earlier(v, e, asked);
-    return set_defaults(v, asked);
-}
-
-int options_parse(const verb *v, int argc, char **argv, config *asked)
-{
-    earlier   e      = { { NULL } };
-    const int status = parse(v, argc, argv, asked, &e);
-    earlier_free(&e);
-    return status;
-}
-
-/* Whether the word is an option of v, or an abbreviation of one, that takes its value from the next word. */
-static bool wants_value(const verb *v, const char *word)
-{
-    const size_t n = strlen(word);
-    if (!strcmp(word, "-o") || !strcmp(word, "-h") || !strcmp(word, "--help")) return true;     /* as in --help all */
-    for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
-        if (!strncmp(option_at(i)->name, word + 2, n - 2) && is_of(option_at(i), v))
-            return option_at(i)->kind != QG_RECIPE_FLAG;
-    return false;
-}
-
-const char *options_operand(const verb *v, int *argc, char **argv)
-{
-    int at = 1, last = *argc - 1;
-    if (last < 1) return NULL;
-    if (*argv[at] == '-' && !wants_value(v, argv[last - 1])) at = last;
-    if (*argv[at] == '-') return NULL;
-    const char *operand = argv[at];
-    for (int i = at; i < last; i++) argv[i] = argv[i + 1];
-    (*argc)--;
-    return operand;
-}
-
 void keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out)
 {
     fprintf(out, "  %-16s %s\n", name, about);
@@ -230,13 +151,13 @@ void variant_names(const qg_variant *v, char *text, size_t bytes)
     for (; v->name; v++) qg__list_append(text, bytes, v->name);
 }
 
-void data_help(FILE *out)
+static void data_help(FILE *out)
 {
     fprintf(out, "\nData sets:\n");
     for (const qg_variant *d = qg_data_sets; d->name; d++) keyed_help(d->name, d->about, d->keys, out);
 }
 
-void images_help(FILE *out)
+static void images_help(FILE *out)
 {
     fprintf(out, "\nNormalisations:\n");
     for (const qg_variant *n = qg_normalisations; n->name; n++) keyed_help(n->name, n->about, n->keys, out);
@@ -261,19 +182,12 @@ static void option_help(const verb *v, const option *o, FILE *out)
     else fprintf(out, o->fallback && !strstr(help, "default:") ? " [%s]\n" : "\n", o->fallback);
 }
 
-static const struct {
-    const char *option;
-    unsigned    use;
-} operands[] = { { "weight", QG_WEIGHT }, { "input", QG_INPUT }, { "gradient", QG_GRADIENT } };
-
-enum { OPERANDS = sizeof operands / sizeof *operands };
-
 /* The operands whose schemes the help lists. */
 static unsigned scheme_uses(const verb *v)
 {
     unsigned uses = 0;
-    for (int i = 0; i < OPERANDS; i++)
-        if (v->lists_schemes || verb_option_find(v, operands[i].option)) uses |= operands[i].use;
+    for (int i = 0; i < QG_ROLES; i++)
+        if (v->lists_schemes || verb_option_find(v, qg_role_name(qg_roles[i]))) uses |= qg_roles[i];
     return uses;
 }
 
@@ -313,12 +227,12 @@ static void brief_help(const verb *v, FILE *out)
         model_names(names, sizeof names);
         names_help("Models:", names, out);
     }
-    for (int i = 0; i < OPERANDS; i++) {
+    for (int i = 0; i < QG_ROLES; i++) {
         char what[64];
-        if (!(scheme_uses(v) & operands[i].use)) continue;
-        snprintf(what, sizeof what, "Schemes for --%s:", operands[i].option);
+        if (!(scheme_uses(v) & qg_roles[i])) continue;
+        snprintf(what, sizeof what, "Schemes for --%s:", qg_role_name(qg_roles[i]));
         *names = '\0';
-        scheme_names(operands[i].use, names, sizeof names);
+        scheme_names(qg_roles[i], names, sizeof names);
         names_help(what, names, out);
     }
     if (verb_option_find(v, "data")) {
@@ -341,7 +255,7 @@ static bool has_brief(const verb *v)
     return false;
 }
 
-void options_help(const verb *v, bool all, FILE *out)
+static void options_help(const verb *v, bool all, FILE *out)
 {
     const bool brief = !all && has_brief(v);
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
@@ -357,6 +271,67 @@ void options_help(const verb *v, bool all, FILE *out)
               "and exponential end with the run and are refused.  Another --schedule is legal if its rates agree so far.\n", out);
     fprintf(out, "\nExit status: 0 success, 1 failure%s, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
             v->fails ? v->fails : "", verb_option_find(v, "budget") ? "3 stopped by --budget, " : "");
+}
+
+/* --- reading them -------------------------------------------------------------------------- */
+
+static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e)
+{
+    enum { OPERAND = 1, FIRST = 256 };          /* above every character getopt may return */
+    struct option longs[OPTIONS + 1];
+    int           n = 0;
+    for (int i = 0; i < OPTIONS; i++) {
+        if (!is_of(option_at(i), v)) continue;
+        const int has = option_at(i)->kind == QG_RECIPE_FLAG ? no_argument : required_argument;
+        longs[n++]    = (struct option){ option_at(i)->name, has, NULL, FIRST + i };
+    }
+    longs[n] = (struct option){ 0 };
+    optind   = 0;                               /* with 1, getopt would go on in an earlier word that -h left unfinished */
+    opterr   = 0;
+    int n_operands = 0;                         /* argv[1 .. n_operands], which have been read before they are overwritten */
+    const char *shorts = v->has_operand || v->has_operands ? "-:ho:" : "+:ho:";
+    for (int c, at; at = optind ? optind : 1, (c = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        const char *culprit = argv[at];
+        if (c == OPERAND) {
+            if (v->has_operand && n_operands) return unexpected(v, argv[at - 1], optarg);
+            argv[++n_operands] = optarg;
+            continue;
+        }
+        if (c == ':') {
+            print_safe(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
+            return EXIT_USAGE;
+        }
+        if (c == '?' && optopt >= FIRST) {
+            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, option_at(optopt - FIRST)->name);
+            return EXIT_USAGE;
+        }
+        if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
+        if (c == 'o') c = FIRST + option_index(option_find("out"));
+        if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
+            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
+                    is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");
+            return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
+        }
+        if (c == 'h' || config_flag(asked, "help")) {
+            options_help(v, optind < argc && !strcmp(argv[optind], "all"), stdout);
+            return EXIT_DONE;
+        }
+    }
+    while (optind < argc && (v->has_operands || (v->has_operand && !n_operands))) argv[++n_operands] = argv[optind++];
+    if (optind < argc) return unexpected(v, argv[optind - 1], argv[optind]);
+    asked->operand  = argv + 1;
+    asked->operands = n_operands;
+    asked->word     = v->has_operand && n_operands ? argv[1] : NULL;
+    warn_of_earlier(v, e, asked);
+    return set_defaults(v, asked);
+}
+
+int options_parse(const verb *v, int argc, char **argv, config *asked)
+{
+    earlier   e      = { { NULL } };
+    const int status = parse(v, argc, argv, asked, &e);
+    earlier_free(&e);
+    return status;
 }
 
 /* --- running a verb ----------------------------------------------------------------------- */
@@ -391,12 +366,11 @@ static int set_operand(const verb *v, config *asked, const char *text)
 
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
-    config      asked   = { .recipe = qg_recipe_new() };
-    const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
-    int         status  = options_parse(v, argc, argv, &asked);
-    if (status < 0 && operand && v->operand) status = set_operand(v, &asked, operand);
+    config asked  = { .recipe = qg_recipe_new(), .program = program };
+    int    status = options_parse(v, argc, argv, &asked);
+    if (status < 0 && asked.word && v->operand) status = set_operand(v, &asked, asked.word);
     if (status < 0 && verb_refuses_ranks(v)) status = EXIT_USAGE;
-    if (status < 0) status = v->run(program, operand, &asked);
+    if (status < 0) status = v->run(&asked);
     config_free(&asked);
     return status;
 }

@@ -44,10 +44,9 @@ typedef struct verb {
     const char *name, *about;
     const char *usage;                                  /* what follows "qgrad " */
     const verb_option *const *options;                  /* tables, then NULL; of an option in two of them the last row counts */
-    /* program: how this one was called; operand: the argument that belongs to no option, or NULL. */
-    int       (*run)(const char *program, const char *operand, config *asked);
-    bool        has_operand;
-    const char *operand;                                /* the option that it stands for, as in eval RUN; NULL: run gets it */
+    int       (*run)(config *asked);
+    bool        has_operand;                            /* an argument that belongs to no option: config.word */
+    const char *operand;                                /* the option that it stands for, as in eval RUN; NULL: none */
     bool        has_operands;                           /* any number of them: config.operand */
     bool        takes_lists;                            /* of values (cli/config/lists.h) */
     bool        reads_run;                              /* options that are not given are as in the run */
@@ -73,20 +72,12 @@ int           options_report(const char *program, bool usage);
  * warning if they differ.  Returns -1 to continue, else the exit status: --help was
  * printed, or an error was reported. */
 int           options_parse(const verb *v, int argc, char **argv, config *asked);
-void          options_help(const verb *v, bool all, FILE *out);
 
 /* What a name stands for, and its keys with their ranges and defaults: a part of the help. */
 void          keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out);
 
 /* Appends the names of a table, such as qg_data_sets: "mnist, cifar10, .." (qg__list_append). */
 void          variant_names(const qg_variant *v, char *text, size_t bytes);
-
-void          data_help(FILE *out);             /* all data sets, */
-void          images_help(FILE *out);           /* and what is done to their images */
-
-/* Removes from argv and returns the single argument of a verb that is not part of an option, before or after all
- * options; NULL if there is none. */
-const char   *options_operand(const verb *v, int *argc, char **argv);
 
 extern const verb train_verb, eval_verb, predict_verb, quantize_verb, import_verb, sweep_verb, runs_verb, export_verb, infer_verb, summary_verb,
     inspect_verb, report_verb, explain_verb, plot_verb, gradcheck_verb;

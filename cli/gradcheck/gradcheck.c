@@ -104,9 +104,8 @@ static qg_status run_table(int i, gradcheck_report *r)
     return tables[i].run(r, tables[i].role);
 }
 
-static int gradcheck_main(const char *program, const char *operand, config *asked)
+static int gradcheck_main(config *asked)
 {
-    (void)program, (void)operand;
     const int        count = config_flag(asked, "paper") ? 6 : 5;
     gradcheck_report sum   = { .as_json = config_flag(asked, "json") };
     qg_status        s     = QG_OK;

@@ -209,9 +209,8 @@ static int predict(prediction *p)
     return p->failed ? EXIT_FAILED : EXIT_DONE;
 }
 
-static int predict_main(const char *program, const char *operand, config *asked)
+static int predict_main(config *asked)
 {
-    (void)program, (void)operand;
     prediction p      = { .asked = asked };
     const int  status = predict(&p);
     scorer_end(&p.scorer);

@@ -35,7 +35,7 @@ static double last_of(qg_run *run, const char *column)
 }
 
 /* Of each layer, the column of zeros stands before that of flips. */
-static void print_codes(const follower *f, qg_run *run)
+static void print_codes(qg_run *run)
 {
     int         used = 0;
     const char *name, *next;
@@ -45,12 +45,11 @@ static void print_codes(const follower *f, qg_run *run)
         if (!part || strcmp(part, "zeros")) continue;
         const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(part - 1 - name), name,
                                100 * last_of(run, next), 100 * last_of(run, name));
-        if (used && used + n > LINE_LETTERS) fputc('\n', f->out), used = 0;
-        fputs(text, f->out);
+        if (used && used + n > LINE_LETTERS) fputc('\n', stderr), used = 0;
+        fputs(text, stderr);
         used += n;
     }
-    if (used) fputc('\n', f->out);
-    fflush(f->out);
+    if (used) fputc('\n', stderr);
 }
 
 static qg_status write_page(follower *f, shown_run *r, int dir)
@@ -68,7 +67,7 @@ static qg_status write_page(follower *f, shown_run *r, int dir)
     return s;
 }
 
-static qg_status look(follower *f, const char *dir, bool epoch)
+qg_status follow_run(follower *f, const char *dir)
 {
     shown_run r;
     const int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);       /* what is there when all has been read may be another */
@@ -76,7 +75,7 @@ static qg_status look(follower *f, const char *dir, bool epoch)
     if (!s && at < 0) s = qg_fail(QG_EIO, "cannot open %s: %s", dir, strerror(errno));
     if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
     if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* else measured again */
-    if (!s && epoch && f->codes) print_codes(f, r.run);
+    if (!s && f->codes) print_codes(r.run);
     if (!s) s = write_page(f, &r, at);
     if (at >= 0) close(at);
     shown_run_free(&r);
@@ -84,10 +83,6 @@ static qg_status look(follower *f, const char *dir, bool epoch)
     f->uncounted = NULL;
     return s;
 }
-
-qg_status follow_epoch(follower *f, const char *dir) { return look(f, dir, true); }
-
-qg_status follow_test(follower *f, const char *dir) { return look(f, dir, false); }
 
 void follow_end(follower *f)
 {

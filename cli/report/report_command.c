@@ -119,10 +119,9 @@ static int report(const config *asked, reported *r)
     return EXIT_DONE;
 }
 
-static int report_main(const char *program, const char *operand, config *asked)
+static int report_main(config *asked)
 {
     reported r = { .runs = 0 };
-    (void)program, (void)operand;
     if (asked->operands < 1) {
         fprintf(stderr, "qgrad report: the run directory is missing; usage: qgrad report RUN..\n");
         return EXIT_USAGE;

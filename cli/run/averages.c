@@ -55,6 +55,8 @@ qg_status averages_of(const config *asked, const int *combination, const listing
 {
     *a = (averages){ .asked = asked, .item = calloc(runs->count + 1, sizeof *a->item) };
     if (!a->item) return qg_fail(QG_EMEM, "out of memory for the table");
+    for (int i = 0; i < OPTIONS; i++)
+        if (lists_count(asked, option_at(i)) > 1 && strcmp(option_at(i)->name, "seed")) a->shown[a->options++] = option_at(i);
     for (size_t i = 0; i < runs->count; i++) {
         int at = 0;
         while (at < a->count && !are_together(asked, a->item[at].combination, combination[i])) at++;
@@ -73,8 +75,6 @@ void averages_free(averages *a)
 }
 
 /* --- printing ----------------------------------------------------------------------------- */
-
-static bool is_shown(const averages *a, const option *o) { return lists_count(a->asked, o) > 1 && strcmp(o->name, "seed"); }
 
 /* A column that no run has is left out, but for that of the test. */
 static bool is_known(const averages *a, int m)
@@ -96,9 +96,8 @@ static void spell(const average *g, int m, char text[64])
 static void add_row(const averages *a, const average *g, table *t)
 {
     char text[QG_RECIPE_VALUE_BYTES];
-    for (int i = 0; i < OPTIONS; i++) {
-        if (!is_shown(a, option_at(i))) continue;
-        lists_value(a->asked, g->combination, option_at(i), text);
+    for (int i = 0; i < a->options; i++) {
+        lists_value(a->asked, g->combination, a->shown[i], text);
         table_add(t, text);
     }
     snprintf(text, sizeof text, "%d/%d", g->finished, g->runs);
@@ -111,12 +110,10 @@ static void add_row(const averages *a, const average *g, table *t)
 
 qg_status averages_print(const averages *a, FILE *out)
 {
-    int columns = 1;
-    for (int i = 0; i < OPTIONS; i++) columns += is_shown(a, option_at(i));
+    int columns = 1 + a->options;
     for (int m = 0; m < AVERAGES; m++) columns += is_known(a, m);
     table t = table_begin(columns);
-    for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, option_at(i))) table_title(&t, option_at(i)->name, false);
+    for (int i = 0; i < a->options; i++) table_title(&t, a->shown[i]->name, false);
     table_title(&t, "runs", true);
     for (int m = 0; m < AVERAGES; m++)
         if (is_known(a, m)) table_title(&t, measure[m].title, true);
@@ -134,15 +131,13 @@ static void put_number(double x, FILE *out)
 void averages_print_csv(const averages *a, FILE *out)
 {
     char value[QG_RECIPE_VALUE_BYTES];
-    for (int i = 0; i < OPTIONS; i++)
-        if (is_shown(a, option_at(i))) fprintf(out, "%s,", option_at(i)->name);
+    for (int i = 0; i < a->options; i++) fprintf(out, "%s,", a->shown[i]->name);
     fputs("runs,finished", out);
     for (int m = 0; m < AVERAGES; m++) fprintf(out, ",%s,%s_deviation", measure[m].member, measure[m].member);
     fputc('\n', out);
     for (const average *g = a->item; g < a->item + a->count; g++) {
-        for (int i = 0; i < OPTIONS; i++) {
-            if (!is_shown(a, option_at(i))) continue;
-            lists_value(a->asked, g->combination, option_at(i), value);
+        for (int i = 0; i < a->options; i++) {
+            lists_value(a->asked, g->combination, a->shown[i], value);
             table_put_csv(value, out);
             fputc(',', out);
         }
@@ -157,10 +152,9 @@ static void put_average(qg__json *j, const averages *a, const average *g)
     char text[QG_RECIPE_VALUE_BYTES];
     qg__json_open(j, NULL, '{');
     qg__json_open(j, "options", '{');
-    for (int i = 0; i < OPTIONS; i++) {
-        if (!is_shown(a, option_at(i))) continue;
-        lists_value(a->asked, g->combination, option_at(i), text);
-        qg__json_text(j, option_at(i)->name, text);
+    for (int i = 0; i < a->options; i++) {
+        lists_value(a->asked, g->combination, a->shown[i], text);
+        qg__json_text(j, a->shown[i]->name, text);
     }
     qg__json_close(j, '}');
     qg__json_integer(j, "runs", (uint64_t)g->runs);

@@ -20,6 +20,8 @@ typedef struct averages {
     const config *asked;
     average      *item;
     int           count;
+    const option *shown[OPTIONS];   /* those with several values, but the seed */
+    int           options;
 } averages;
 
 /* combination[i] is what the i-th of the runs is of.  Fails with QG_EMEM. */

@@ -45,7 +45,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     }
     config asked = { .recipe = NULL };
     fuzz_mute(true);
-    if (bytes[0] & 128) (void)options_operand(v, &argc, argv);
     const int status = options_parse(v, argc, argv, &asked);
     fuzz_mute(false);
     MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);

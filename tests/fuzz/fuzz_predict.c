@@ -69,7 +69,7 @@ static void predict(const char *net, char *picture, uint8_t how, demand d, qg_sh
     MUST(!config_set(&asked, "packed", net) && !config_set(&asked, "top", top) && !config_set(&asked, "threads", "1") &&
          !config_set(&asked, "json", how & 64 ? "true" : "false"));
     fuzz_mute(true);
-    const int status = predict_verb.run("qgrad predict", NULL, &asked);
+    const int status = predict_verb.run(&asked);
     fuzz_mute(false);
     MUST(status == EXIT_DONE || status == EXIT_FAILED);
     if (status == EXIT_DONE) MUST(d == SMALL && !qg__image_wanted(net, image));

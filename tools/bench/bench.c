@@ -209,21 +209,18 @@ static int run_and_free(bench *b)
 
 /* --- the benchmarks ----------------------------------------------------------------------- */
 
-static int bench_train(const char *program, const char *operand, config *asked)
+static int bench_train(config *asked)
 {
-    (void)program, (void)operand;
     return run_and_free(&(bench){ .asked = asked });
 }
 
-static int bench_eval(const char *program, const char *operand, config *asked)
+static int bench_eval(config *asked)
 {
-    (void)program, (void)operand;
     return run_and_free(&(bench){ .asked = asked, .forward = true });
 }
 
-static int bench_packed(const char *program, const char *operand, config *asked)
+static int bench_packed(config *asked)
 {
-    (void)program, (void)operand;
     return run_and_free(&(bench){ .asked = asked, .forward = true, .packed = true });
 }
 

@@ -137,9 +137,8 @@ static void print(const config *asked, const peak_row *row, int counts)
     qg__json_end(&j);
 }
 
-int bench_peak(const char *program, const char *operand, config *asked)
+int bench_peak(config *asked)
 {
-    (void)program, (void)operand;
     peak_row row[MOST_COUNTS];
     peak     p     = { .kernels = QG_KERNELS(qg__peak_kernels) };
     float   *block = calloc(3, TRIAD_FLOATS * sizeof *block);
@@ -229,9 +228,8 @@ static void print_traffic(const config *asked, const traffic *best)
     qg__json_end(&j);
 }
 
-int bench_memory(const char *program, const char *operand, config *asked)
+int bench_memory(config *asked)
 {
-    (void)program, (void)operand;
     const size_t n    = qg_count(shapes[0]);
     float       *x    = malloc(n * sizeof *x), w[TAPS * MOST_CHANNELS];
     traffic      best = { 0 };

@@ -375,9 +375,8 @@ static int run(scaling *s)
     return EXIT_DONE;
 }
 
-int bench_scaling(const char *program, const char *operand, config *asked)
+int bench_scaling(config *asked)
 {
-    (void)program, (void)operand;
     scaling   s      = { .asked = asked };
     const int status = run(&s);
     for (int i = 0; i < LINES; i++) free(s.strong.line[i].message), free(i ? s.weak.line[i].message : NULL);

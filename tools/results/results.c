@@ -309,9 +309,8 @@ static const char *misused(const config *asked)
     return NULL;
 }
 
-static int results_main(const char *program, const char *operand, config *asked)
+static int results_main(config *asked)
 {
-    (void)program, (void)operand;
     results     all   = { 0 };
     const bool  check = config_flag(asked, "check");
     const char *wrong = misused(asked);

@@ -19,18 +19,6 @@ const qg_recipe_key *results_conflict(const logged_run *a, const logged_run *b)
     return qg__recipe_difference(&a->config, &b->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN);
 }
 
-/* Sets an option of asked to what the run has, a list item by item. */
-static qg_status take(const qg_recipe_key *o, const char *value, config *asked)
-{
-    qg_status status = QG_OK;
-    for (const char *line = value; *line && !status; line = qg__lines_next(line)) {
-        char item[QG_RECIPE_VALUE_BYTES];
-        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-        status = config_set(asked, o->name, item);
-    }
-    return *value ? status : config_set(asked, o->name, value);
-}
-
 /* Adds to asked the options of run that differ from what asked describes.  Options that this lacks are left to the next round. */
 static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked)
 {
@@ -43,7 +31,7 @@ static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked
         differs[i]      = may && own && (is ? strcmp(own, is) != 0 : all);
     }
     for (int i = 0; i < QG__RECIPE_KEYS && !status; i++)
-        if (differs[i]) status = take(&qg_recipe_keys[i], run->config.text[i], asked);
+        if (differs[i]) status = config_take(asked, &qg_recipe_keys[i], run->config.text[i]);
     return status;
 }
 
