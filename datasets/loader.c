@@ -114,13 +114,6 @@ qg_loader_spec qg__loader_validates(const qg_loader *l)
                              .cache_bytes = l->spec.cache_bytes };
 }
 
-/* A loader of what l has held out. */
-static qg_status open_validation(qg_loader *l, qg__dataset held)
-{
-    l->validation = qg__loader_new(held, qg__loader_validates(l));
-    return l->validation ? QG_OK : qg_errcode();
-}
-
 void qg__loader_adopt(qg_loader *l, qg_loader *validation)
 {
     const uint64_t digest[] = { l->digest, validation->digest };
@@ -239,7 +232,7 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
     spec.n_classes = 0;
     *l             = (qg_loader){ .set = set, .spec = spec };
     if (prepare(l, &held)) qg__dataset_free(&held);
-    else if (!held.labels || !open_validation(l, held)) return l;
+    else if (!held.labels || (l->validation = qg__loader_new(held, qg__loader_validates(l)))) return l;
     qg_loader_free(l);
     return NULL;
 }

@@ -74,7 +74,7 @@ qg_status qg__recipe_over(qg_recipe *r, const qg_recipe *top, unsigned with, uns
     qg_status status = QG_OK;
     for (int i = 0; i < QG__RECIPE_KEYS && !status; i++) {
         const qg_recipe_key *o    = &qg_recipe_keys[i];
-        const char   *text = top->text[i];
+        const char          *text = top->text[i];
         if (!text || !is_among(o, with, without)) continue;
         if (o->kind == QG_RECIPE_LIST) {
             status = over_list(r, o, top->said[i] ? top->said[i] : text);
@@ -113,7 +113,7 @@ const qg_recipe_key *qg__recipe_conflict(const qg_recipe *r, const qg_recipe *as
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
         const qg_recipe_key *o    = &qg_recipe_keys[i];
-        const char   *said = meant(r, o);
+        const char          *said = meant(r, o);
         if (!asked->text[i] || !is_among(o, with, without)) continue;
         if (!said || !is_said(o, said, asked->text[i])) return o;
     }

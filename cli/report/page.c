@@ -175,29 +175,15 @@ static void overview(FILE *out, const page *p)
 
 /* --- several runs ------------------------------------------------------------------------------- */
 
-/* Members of qg_fit_result. */
-static double share_of(const qg_fit_result *r, size_t member)
-{
-    double v;
-    memcpy(&v, (const char *)r + member, sizeof v);
-    return v;
-}
-
-static uint64_t count_of(const qg_fit_result *r, size_t member)
-{
-    uint64_t v;
-    memcpy(&v, (const char *)r + member, sizeof v);
-    return v;
-}
-
-/* The mean of group g and, over several runs, its deviation. */
+/* The mean of group g and, over several runs, its deviation; member: a double of qg_fit_result. */
 static void mean_cell(FILE *out, const page *p, int g, size_t member)
 {
     double sum = 0, squares = 0;
     int    n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < p->runs; i++) {
-            const double x = share_of(&p->run[i].result, member);
+            double x;
+            memcpy(&x, (const char *)&p->run[i].result + member, sizeof x);
             if (p->in[i] != g || isnan(x)) continue;
             if (pass == 0) sum += x, n++;
             else squares += (x - sum / n) * (x - sum / n);
@@ -208,12 +194,13 @@ static void mean_cell(FILE *out, const page *p, int g, size_t member)
     fputs("</td>", out);
 }
 
-/* The least and the largest. */
+/* The least and the largest; member: a uint64_t. */
 static void range_cell(FILE *out, const page *p, int g, size_t member)
 {
     uint64_t least = UINT64_MAX, most = 0;
     for (int i = 0; i < p->runs; i++) {
-        const uint64_t x = count_of(&p->run[i].result, member);
+        uint64_t x;
+        memcpy(&x, (const char *)&p->run[i].result + member, sizeof x);
         if (p->in[i] != g) continue;
         least = x < least ? x : least;
         most  = x > most ? x : most;
