@@ -287,7 +287,9 @@ static const char *kind_of(uint64_t first)
 {
     if ((first & 0xFFFFFFFF) == 0x04034b50)         /* "PK", of a zip archive */
         return "; if torch.save wrote it, save the state_dict() with safetensors.torch.save_file";
-    return first == 0x0a0d74656e677189 ? "; it is a packed net, which qgrad infer and predict --packed run" : "";    /* "\211qgnet" */
+    if (first == 0x0a0d74656e677189)                /* "\211qgnet\r\n" */
+        return "; it is a packed net, which qgrad infer and predict --packed run";
+    return "";
 }
 
 static qg_status read_header(qg_archive *a)
