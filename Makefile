@@ -128,9 +128,9 @@ demo: deps   ## builds, fetches MNIST and trains a ternary net
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
 	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
-demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in half an hour or more
+demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in half an hour to an hour
 	+@$(SUB) all
-	@sh datasets/fetch.sh cifar10 && $(BUILD)/qgrad train --config examples/recipes/demo-cifar.toml --out runs/demo-cifar --force
+	@sh datasets/fetch.sh cifar10 && $(BUILD)/qgrad train --recipe demo-cifar --out runs/demo-cifar --force
 
 # The flags above are evaluated when make starts, so a second make finds what deps has installed.
 page: deps   ## a web page in which the net of RUN (runs/demo) reads drawn digits; needs clang and lld
