@@ -21,22 +21,6 @@ static int count(const char *noted)
     return n;
 }
 
-static qg_status join(qg__class_names *c)
-{
-    size_t bytes = 1;
-    bool   words = false;
-    for (int k = 0; k < c->n; k++) {
-        char number[NUMBER_BYTES];
-        snprintf(number, sizeof number, "%d", k);
-        words |= strcmp(c->name[k], number) != 0;
-        bytes += strlen(c->name[k]) + 1;
-    }
-    char *to = c->joined = words ? malloc(bytes) : NULL;
-    if (words && !to) return qg_fail(QG_EMEM, "out of memory for the names of %d classes", c->n);
-    for (int k = 0; words && k < c->n; k++) to += sprintf(to, "%s%s", k ? "/" : "", c->name[k]);
-    return QG_OK;
-}
-
 qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n)
 {
     const bool   have  = count(noted) == n;
@@ -55,13 +39,28 @@ qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const cha
         *to++      = '\0';
         c->name[k] = word_for(name, data);
     }
-    return join(c);
+    return QG_OK;
+}
+
+qg_status qg__class_names_join(const qg__class_names *c, char **joined)
+{
+    size_t bytes = 1;
+    bool   words = false;
+    for (int k = 0; k < c->n; k++) {
+        char number[NUMBER_BYTES];
+        snprintf(number, sizeof number, "%d", k);
+        words |= strcmp(c->name[k], number) != 0;
+        bytes += strlen(c->name[k]) + 1;
+    }
+    char *to = *joined = words ? malloc(bytes) : NULL;
+    if (words && !to) return qg_fail(QG_EMEM, "out of memory for the names of %d classes", c->n);
+    for (int k = 0; words && k < c->n; k++) to += sprintf(to, "%s%s", k ? "/" : "", c->name[k]);
+    return QG_OK;
 }
 
 void qg__class_names_end(qg__class_names *c)
 {
     free(c->name);
     free(c->text);
-    free(c->joined);
     *c = (qg__class_names){ 0 };
 }

@@ -134,8 +134,8 @@ static qg_status stand_in(import *m)
 static qg_status open_images(import *m)
 {
     const qg_shape want = m->spec->image;
-    m->made.train            = qg__recipe_data(&m->made.recipe, false, NULL);
-    m->made.test             = qg__recipe_test_of(&m->made.recipe, m->made.train);
+    m->made.train = qg__recipe_data(&m->made.recipe, false, NULL);
+    m->made.test  = qg__recipe_test_of(&m->made.recipe, m->made.train);
     if (!m->made.test) return qg_errcode();
     const qg_shape is = qg_loader_shape(m->made.train);
     if (want.h && (want.h != is.h || want.w != is.w || want.c != is.c))
@@ -165,7 +165,7 @@ static qg_status make(import *m)
     if (status) return status;
     const qg_shape image   = m->measures ? qg_loader_shape(m->made.train) : m->spec->image;
     const int      classes = m->measures ? qg_loader_classes(m->made.train) : m->classes;
-    m->made.net                 = qg__recipe_net(&m->made.recipe, image, classes);
+    m->made.net            = qg__recipe_net(&m->made.recipe, image, classes);
     if (!m->made.net) return qg_errcode();
     if (!m->measures) status = stand_in(m);
     if (!status) status = qg__foreign_load(m->made.net, m->spec, &m->names);

@@ -11,7 +11,6 @@ typedef struct qg__class_names {
     int          n;
     const char **name;          /* [n], UTF-8 that is safe to print */
     char        *text;          /* of all names */
-    char        *joined;        /* all of them as a note, "cat/dog"; NULL: they are the numbers of the classes */
 } qg__class_names;              /* {0} is empty */
 
 /* The names of n classes: those in noted, which a checkpoint has as "class-names" ("cat/dog"), or else, and if it is NULL or
@@ -19,6 +18,11 @@ typedef struct qg__class_names {
  * of a known set become words (qg_data_class).  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status     qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n);
+
+/* *joined: all names as a note, "cat/dog", the caller's to free(); NULL: they are the numbers of the classes.
+ * Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status     qg__class_names_join(const qg__class_names *c, char **joined);
 void          qg__class_names_end(qg__class_names *c);
 
 /* metrics.csv (train/columns.c). */
@@ -46,6 +50,7 @@ struct qg_run {                         /* {0} is empty */
     qg_shape        image;              /* of one image */
     int             classes;
     qg__class_names names;
+    char           *own_names;          /* of its own data set, as a note; NULL: not asked for yet, or numbers */
     qg_net         *net;                /* NULL: not loaded yet */
     int             built;              /* for so many classes */
     bool            starts;             /* QG_RUN_START */

@@ -68,10 +68,24 @@ static void note(qg_run_export *e, const char *key, const char *value)
     if (value) e->note[e->spec.notes++] = (qg_note){ key, value };
 }
 
+/* Kept until the run is closed, also if qg_run_test names the classes of other images. */
+static qg_status find_own_names(qg_run *r)
+{
+    qg__class_names own;
+    if (r->own_names) return QG_OK;
+    const char *noted  = qg_run_note(r, "class-names");
+    qg_status   status = qg__class_names_begin(&own, noted, r->recipe.data.name, r->classes);
+    if (status) return status;
+    status = qg__class_names_join(&own, &r->own_names);
+    qg__class_names_end(&own);
+    return status;
+}
+
 qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
 {
     *e = (qg_run_export){ .spec = { .note = e->note } };
-    const qg_status status = qg_run_predict(r, 0, NULL, NULL);
+    qg_status status = qg_run_predict(r, 0, NULL, NULL);
+    if (!status) status = find_own_names(r);
     if (status) return status;
     if (qg_preprocess_numbers(qg_run_preprocess(r), &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
         return qg_fail(QG_EARG, "%s: an exported net cannot express how its images are normalised: %s",
@@ -80,7 +94,7 @@ qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
     const char *data = qg_run_config(r) ? NULL : qg_run_get(r, "data"), *kind = qg_run_note(r, "kind");
     note(e, "model", qg_run_get(r, "model"));
     note(e, "data", data && !strncmp(data, "arrays:", 7) ? "arrays" : data);       /* without the paths of files */
-    note(e, "class-names", r->names.joined);
+    note(e, "class-names", r->own_names);
     note(e, "digest", e->digest);
     note(e, "file", kind && !strcmp(kind, "weights") ? "best.safetensors" : "last.safetensors");
     e->spec.step = qg_run_steps(r);

@@ -171,6 +171,7 @@ void qg__reader_clear(qg_run *r)
     qg__columns_free(&r->columns);
     qg__class_names_end(&r->names);
     qg__recipe_clear(&r->recipe);
+    free(r->own_names);
     free(r->x);
     *r = (qg_run){ .steps = 0 };
 }

@@ -187,20 +187,19 @@ static const char *run_among_images(const prediction *p)
     return r ? p->asked->operand[0] : NULL;
 }
 
+static qg_status check_options(const prediction *p)
+{
+    const bool  run = config_text(p->asked, "run"), packed = config_text(p->asked, "packed");
+    const char *meant = run || packed ? NULL : run_among_images(p);
+    if (meant) return qg_fail(QG_EARG, "--run is missing; did you mean --run %s?", meant);
+    if (!run && !packed) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint; or --packed FILE");
+    if (run && packed) return qg_fail(QG_EARG, "--run and --packed were given; pass only one");
+    return p->asked->operands ? QG_OK : qg_fail(QG_EARG, "the images are missing: files or folders");
+}
+
 static int predict(prediction *p)
 {
-    const char *packed = config_text(p->asked, "packed"), *meant = NULL;
-    if (!config_text(p->asked, "run") && !packed && (meant = run_among_images(p)) != NULL) {
-        qg_fail(QG_EARG, "--run is missing; did you mean --run %s?", meant);
-        return options_report("qgrad predict", true);
-    }
-    const char *wrong = !config_text(p->asked, "run") && !packed ? "--run is missing: the directory of a run, or a checkpoint; or --packed FILE"
-                        : config_text(p->asked, "run") && packed ? "--run and --packed were given; pass only one"
-                        : !p->asked->operands ? "the images are missing: files or folders" : NULL;
-    if (wrong) {
-        qg_fail(QG_EARG, "%s", wrong);
-        return options_report("qgrad predict", true);
-    }
+    if (check_options(p)) return options_report("qgrad predict", true);
     qg_status status = find_files(p);
     if (!status) status = scorer_begin(&p->scorer, p->asked);
     if (!status) status = allocate(p);
