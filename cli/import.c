@@ -17,7 +17,7 @@ typedef struct importing {
     double          began;
 } importing;
 
-static void print_text(const importing *i, const char *digest)
+static qg_status print_text(const importing *i, const char *digest)
 {
     const qg_run_imported *r = &i->result;
     char                   data[64];
@@ -27,9 +27,10 @@ static void print_text(const importing *i, const char *digest)
         printf("test accuracy  %.2f %% ± %.2f %% on %s\ntest loss      %.6g\n", 100 * r->accuracy,
                100 * qg_proportion_error(r->accuracy, r->tested),
                run_data_name(qg_run_get(i->made, "data"), data), r->loss);
-    report_bytes(qg_run_net(i->made), stdout);
+    const qg_status status = report_bytes(qg_run_net(i->made), stdout);
     printf("digest         %s\n", digest);
     print_safe(stdout, "run            %s\n", i->dir);
+    return status;
 }
 
 static void print_json(const importing *i, const char *digest)
@@ -98,8 +99,8 @@ static int import(importing *i)
     warn_of_chance(i);
     run_digest(i->made, digest);
     if (config_flag(asked, "json")) print_json(i, digest);
-    else print_text(i, digest);
-    return EXIT_DONE;
+    else status = print_text(i, digest);
+    return status ? qg_print_error("qgrad import") : EXIT_DONE;
 }
 
 static int import_main(config *asked)

@@ -39,7 +39,7 @@ static qg_status configure(quantization *z, bool *usage)
     return z->of ? choose_directory(z) : qg_errcode();
 }
 
-static void print_text(const quantization *z, const char *digest)
+static qg_status print_text(const quantization *z, const char *digest)
 {
     const qg_run_quantized *r = &z->result;
     char                    data[64];
@@ -51,16 +51,19 @@ static void print_text(const quantization *z, const char *digest)
            100 * qg_proportion_error(r->accuracy, r->tested), 100 * r->accuracy_before,
            100 * qg_proportion_error(r->accuracy_before, r->tested));
     printf("test loss      %.6g, was %.6g\n", r->loss, r->loss_before);
-    report_bytes(qg_run_net(z->made), stdout);
+    const qg_status status = report_bytes(qg_run_net(z->made), stdout);
     printf("digest         %s\n", digest);
     print_safe(stdout, "run            %s\n", z->dir);
+    return status;
 }
 
-static void print_json(const quantization *z, const char *digest)
+static qg_status print_json(const quantization *z, const char *digest)
 {
     const qg_run_quantized *r = &z->result;
     char                    data[64];
-    qg__json                j = qg__json_begin(stdout);
+    size_t                  packed;
+    if (qg__packed_bytes(qg_run_net(z->made), &packed)) return QG_EMEM;
+    qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", z->dir);
     qg__json_path(&j, "from", qg_run_file(z->of));
     qg__json_text(&j, "model", qg_run_get(z->made, "model"));
@@ -75,11 +78,12 @@ static void print_json(const quantization *z, const char *digest)
     qg__json_real(&j, "test_loss_before", r->loss_before);
     qg__json_real(&j, "test_loss", r->loss);
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(qg_run_net(z->made)));
-    qg__json_bytes(&j, "packed_bytes", qg_net_packed_bytes(qg_run_net(z->made)));
+    qg__json_bytes(&j, "packed_bytes", packed);
     qg__json_real(&j, "seconds", qg__now() - z->began);
     report_machine(&j);
     qg__json_text(&j, "digest", digest);
     qg__json_end(&j);
+    return QG_OK;
 }
 
 static int quantize(quantization *z)
@@ -94,9 +98,8 @@ static int quantize(quantization *z)
     z->made = status ? NULL : qg_run_open(z->dir, QG_RUN_LAST);
     if (!z->made || !qg_run_net(z->made)) return qg_print_error("qgrad quantize");
     run_digest(z->made, digest);
-    if (config_flag(asked, "json")) print_json(z, digest);
-    else print_text(z, digest);
-    return EXIT_DONE;
+    status = config_flag(asked, "json") ? print_json(z, digest) : print_text(z, digest);
+    return status ? qg_print_error("qgrad quantize") : EXIT_DONE;
 }
 
 static int quantize_main(config *asked)

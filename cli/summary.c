@@ -86,9 +86,11 @@ static void print_layer(qg__json *j, qg_layer *l)
     qg__json_close(j, '}');
 }
 
-static void print_json(qg_recipe *c, const qg_net *net)
+static qg_status print_json(qg_recipe *c, const qg_net *net)
 {
     uint64_t macs = 0;
+    size_t   packed;
+    if (qg__packed_bytes(net, &packed)) return QG_EMEM;
     qg__json     j    = qg__json_begin(stdout);
     qg__json_text(&j, "model", qg_recipe_get(c, "model"));
     qg__json_text(&j, "weight", qg_recipe_get(c, "weight"));
@@ -103,8 +105,9 @@ static void print_json(qg_recipe *c, const qg_net *net)
     qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
     qg__json_integer(&j, "macs", macs);
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
-    qg__json_bytes(&j, "packed_bytes", qg_net_packed_bytes(net));
+    qg__json_bytes(&j, "packed_bytes", packed);
     qg__json_end(&j);
+    return QG_OK;
 }
 
 /* The images are not read, so the table cannot say after how many steps. */
@@ -147,10 +150,11 @@ static int summary_main(config *asked)
     bool    usage;
     qg_net *net = NULL;
     if (make_net(asked, &usage, &net)) return options_report("qgrad summary", usage);
-    if (config_flag(asked, "json")) print_json(asked->recipe, net);
-    else qg_net_summary(net, stdout), print_delays(asked->recipe, stdout);
+    const bool      json   = config_flag(asked, "json");
+    const qg_status status = json ? print_json(asked->recipe, net) : qg_net_summary(net, stdout);
+    if (!status && !json) print_delays(asked->recipe, stdout);
     qg_net_free(net);
-    return EXIT_DONE;
+    return status ? qg_print_error("qgrad summary") : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

@@ -175,8 +175,9 @@ qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);
  * layer with two inputs, call its op, qg_add or qg_concat. */
 qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
-/* Prints one line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */
-void       qg_net_summary(const qg_net *net, FILE *out);
+/* Prints one line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes.
+ * Fails only with QG_EMEM. */
+qg_status  qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
 qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */
 
@@ -184,9 +185,11 @@ qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_la
  * channel, or one if it is folded into a weight.  packed_bytes: bytes of the packed file
  * (layers/export/export.h) without normalisation and notes, which adds a header and the steps.  0
  * before qg_net_build; packed_bytes is also 0, with the reason in qg_errmsg, if no packed file can
- * express the net. */
+ * express the net or memory ran out, which qg__packed_bytes tells apart: it fails only with QG_EMEM. */
 size_t     qg_net_float_bytes(const qg_net *net);
 size_t     qg_net_packed_bytes(const qg_net *net);
+QG_MUST_CHECK qg_status qg__packed_bytes(const qg_net *net, size_t *bytes);
+qg_status  qg__bytes_print(const qg_net *net, FILE *out);    /* " as float, 81016 packed: 13.3 times .." */
 
 /* Adds every parameter and tracked array to s under its name.  Weights are laid out as in memory:
  * [out][kh][kw][in] for conv2d; [out][in] for dense, or [out][h][w][in] if it reads an image.  qg_net_load

@@ -79,8 +79,7 @@ static qg_status measure_all(shown_run *r, const shown_layer *before)
 
 static qg_status print_summary(const void *net, FILE *out)
 {
-    qg_net_summary(net, out);
-    return QG_OK;
+    return qg_net_summary(net, out);
 }
 
 /* What the page says of the whole net. */
@@ -88,7 +87,7 @@ static qg_status take_sizes(shown_run *r, const qg_net *net)
 {
     size_t n;
     r->floats = qg_net_float_bytes(net);
-    r->packed = qg_net_packed_bytes(net);
+    if (qg__packed_bytes(net, &r->packed)) return QG_EMEM;
     if (qg_run_config(r->run) && !qg_run_note(r->run, "net")) return QG_OK;
     return qg__text_print(print_summary, net, &r->summary, &n);
 }

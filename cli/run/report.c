@@ -206,13 +206,10 @@ static void print_next(const report *r, FILE *out)
     fputs(" --profile\n", out);
 }
 
-void report_bytes(const qg_net *net, FILE *out)
+qg_status report_bytes(const qg_net *net, FILE *out)
 {
-    const size_t floats = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
-    fprintf(out, "bytes          %zu as float, ", floats);
-    char ratio[QG_NUMBER_BYTES];
-    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, floats));
-    else print_safe(out, "no packed file: %s\n", qg_errmsg());
+    fprintf(out, "bytes          %zu", qg_net_float_bytes(net));
+    return qg__bytes_print(net, out);
 }
 
 void report_result(const report *r, FILE *out)

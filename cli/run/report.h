@@ -24,7 +24,7 @@ void report_warning(const qg_loader *images);
 void report_machine(qg__json *j);
 
 /* The line "bytes  N as float, M packed: .." */
-void report_bytes(const qg_net *net, FILE *out);
+qg_status report_bytes(const qg_net *net, FILE *out);
 
 void report_head(const report *r, FILE *out);
 void report_result(const report *r, FILE *out);
