@@ -52,7 +52,7 @@ static qg_status write_file(exporter *e)
     unsigned char *file;
     e->of.spec.format = format_of(e);
     e->of.spec.nchw   = !strcmp(config_text(e->asked, "input-layout"), "nchw");
-    qg_status status  = qg__packed_bytes(qg_run_net(e->run), &e->net_bytes);
+    qg_status status  = qg_net_packed_bytes(qg_run_net(e->run), &e->net_bytes);
     if (!status) status = qg_export_bytes(qg_run_net(e->run), e->of.spec, &file, &e->bytes);
     if (status) return status;
     status = output_write(config_text(e->asked, "out"), kinds[format_of(e)], file, e->bytes);

@@ -62,7 +62,7 @@ static qg_status print_json(const quantization *z, const char *digest)
     const qg_run_quantized *r = &z->result;
     char                    data[64];
     size_t                  packed;
-    if (qg__packed_bytes(qg_run_net(z->made), &packed)) return QG_EMEM;
+    if (qg_net_packed_bytes(qg_run_net(z->made), &packed)) return QG_EMEM;
     qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", z->dir);
     qg__json_path(&j, "from", qg_run_file(z->of));

@@ -90,7 +90,7 @@ static qg_status print_json(qg_recipe *c, const qg_net *net)
 {
     uint64_t macs = 0;
     size_t   packed;
-    if (qg__packed_bytes(net, &packed)) return QG_EMEM;
+    if (qg_net_packed_bytes(net, &packed)) return QG_EMEM;
     qg__json     j    = qg__json_begin(stdout);
     qg__json_text(&j, "model", qg_recipe_get(c, "model"));
     qg__json_text(&j, "weight", qg_recipe_get(c, "weight"));

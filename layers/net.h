@@ -185,11 +185,9 @@ qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_la
  * channel, or one if it is folded into a weight.  packed_bytes: bytes of the packed file
  * (layers/export/export.h) without normalisation and notes, which adds a header and the steps.  0
  * before qg_net_build; packed_bytes is also 0, with the reason in qg_errmsg, if no packed file can
- * express the net or memory ran out, which qg__packed_bytes tells apart: it fails only with QG_EMEM. */
+ * express the net.  Fails only with QG_EMEM. */
 size_t     qg_net_float_bytes(const qg_net *net);
-size_t     qg_net_packed_bytes(const qg_net *net);
-QG_MUST_CHECK qg_status qg__packed_bytes(const qg_net *net, size_t *bytes);
-qg_status  qg__bytes_print(const qg_net *net, FILE *out);    /* " as float, 81016 packed: 13.3 times .." */
+QG_MUST_CHECK qg_status qg_net_packed_bytes(const qg_net *net, size_t *bytes);
 
 /* Adds every parameter and tracked array to s under its name.  Weights are laid out as in memory:
  * [out][kh][kw][in] for conv2d; [out][in] for dense, or [out][h][w][in] if it reads an image.  qg_net_load

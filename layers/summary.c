@@ -174,17 +174,6 @@ static void integers(const qg_net *net, FILE *out)
         fputs("no product trains in integers, despite the gradient quantizers\n", out);
 }
 
-qg_status qg__bytes_print(const qg_net *net, FILE *out)
-{
-    char            ratio[QG_NUMBER_BYTES];
-    size_t          packed, floats = qg_net_float_bytes(net);
-    const qg_status status = qg__packed_bytes(net, &packed);
-    fputs(" as float, ", out);
-    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, floats));
-    else fprintf(out, "no packed file: %s\n", qg_errmsg());
-    return status;
-}
-
 qg_status qg_net_summary(const qg_net *net, FILE *out)
 {
     if (!net || !net->built || !out) return QG_OK;
@@ -201,7 +190,12 @@ qg_status qg_net_summary(const qg_net *net, FILE *out)
         for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
     for (int i = 0; i < net->layers; i++) other_readers(net, net->layer[i], out);
     integers(net, out);
-    fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes", count,
-            qg_params_trained(&net->params), macs, qg_net_float_bytes(net));
-    return qg__bytes_print(net, out);
+    char            ratio[QG_NUMBER_BYTES];
+    size_t          packed, full = qg_net_float_bytes(net);
+    const qg_status status = qg_net_packed_bytes(net, &packed);
+    fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes as float, ", count,
+            qg_params_trained(&net->params), macs, full);
+    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, full));
+    else fprintf(out, "no packed file: %s\n", qg_errmsg());
+    return status;
 }

@@ -69,7 +69,7 @@ check-matrix:   ## the tests under every compiler, sanitizer, instruction set, u
 # The address sanitizer's build has other bits, and its leaks would be those inside libmpi.
 # The undefined-behaviour sanitizer lacks casts of floats that no integer holds.
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-omit-frame-pointer
-ASAN_BUILD  = BUILD=$(BUILD)/asan SANITIZE="$(SANITIZERS)" CFLAGS="-O2 -g1"
+ASAN_BUILD  = BUILD=$(BUILD)/asan SANITIZE="$(SANITIZERS)" CFLAGS="-O1 -g1"
 check-ranks:   ## trainings on several ranks, also under the address sanitizer (tests/ranks.sh)
 	+@if pkg-config --exists mpi-c && command -v mpirun >/dev/null; then \
 		$(MAKE) --no-print-directory all mpi && QGRAD=$(BUILD)/qgrad QGRAD_MPI=$(BUILD)/qgrad-mpi sh tests/ranks.sh && \

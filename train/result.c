@@ -214,7 +214,7 @@ void qg__digest(const qg_net *net, char text[17])
 qg_status qg_fit_result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, FILE *out)
 {
     size_t packed;
-    if (qg__packed_bytes(net, &packed)) return QG_EMEM;
+    if (qg_net_packed_bytes(net, &packed)) return QG_EMEM;
     qg__json j = qg__json_begin(out);
     for (int i = 0; i < spec->abouts; i++) qg__json_text(&j, spec->about[i].key, spec->about[i].value);
     qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));

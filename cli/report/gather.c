@@ -87,7 +87,7 @@ static qg_status take_sizes(shown_run *r, const qg_net *net)
 {
     size_t n;
     r->floats = qg_net_float_bytes(net);
-    if (qg__packed_bytes(net, &r->packed)) return QG_EMEM;
+    if (qg_net_packed_bytes(net, &r->packed)) return QG_EMEM;
     if (qg_run_config(r->run) && !qg_run_note(r->run, "net")) return QG_OK;
     return qg__text_print(print_summary, net, &r->summary, &n);
 }

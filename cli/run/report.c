@@ -208,8 +208,13 @@ static void print_next(const report *r, FILE *out)
 
 qg_status report_bytes(const qg_net *net, FILE *out)
 {
-    fprintf(out, "bytes          %zu", qg_net_float_bytes(net));
-    return qg__bytes_print(net, out);
+    char            ratio[QG_NUMBER_BYTES];
+    size_t          packed, floats = qg_net_float_bytes(net);
+    const qg_status status = qg_net_packed_bytes(net, &packed);
+    fprintf(out, "bytes          %zu as float, ", floats);
+    if (packed) fprintf(out, "%zu packed: %s\n", packed, qg__number_ratio(ratio, packed, floats));
+    else print_safe(out, "no packed file: %s\n", qg_errmsg());
+    return status;
 }
 
 void report_result(const report *r, FILE *out)

@@ -31,19 +31,13 @@ static size_t size_of(const qg_net *net, const qg__records *s, qg_export_spec sp
     return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
 }
 
-qg_status qg__packed_bytes(const qg_net *net, size_t *bytes)
+qg_status qg_net_packed_bytes(const qg_net *net, size_t *bytes)
 {
     qg__records     s;
     const qg_status status = qg__records_of(net, UINT64_MAX, true, &s);
     *bytes                 = status ? 0 : size_of(net, &s, (qg_export_spec){ 0 });
     qg__records_free(&s);
     return status == QG_EMEM ? status : QG_OK;
-}
-
-size_t qg_net_packed_bytes(const qg_net *net)
-{
-    size_t bytes;
-    return qg__packed_bytes(net, &bytes) ? 0 : bytes;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */

@@ -269,11 +269,10 @@ static void describe(const job *j)
     char  *text = NULL;
     size_t n    = 0;
     FILE  *out  = open_memstream(&text, &n);
-    MUST(out);
-    qg_net_summary(j->net.net, out);
+    MUST(out && !qg_net_summary(j->net.net, out));
     MUST(!fclose(out) && n > 0);
     free(text);
-    MUST(qg_net_packed_bytes(j->net.net) > 0 || *qg_errmsg());
+    MUST(!qg_net_packed_bytes(j->net.net, &n) && (n > 0 || *qg_errmsg()));
 }
 
 /* The hash of the scores of the packed net; 0 if there is none. */
@@ -285,7 +284,7 @@ static uint64_t run_packed(const job *j, const batch *b)
     if (!fuzz_ok(qg_export_bytes(j->net.net, (qg_export_spec){ .step = STEPS, .floats_only = true },
                                         &file, &bytes)))
         return 0;
-    MUST(qg_net_packed_bytes(j->net.net) == bytes);
+    MUST(!qg_net_packed_bytes(j->net.net, &memory) && memory == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
     void *at = aligned_alloc(64, memory);
     MUST(at && qg_infer_load(file, bytes, at, memory, &net) == QG_INFER_OK);

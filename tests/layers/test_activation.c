@@ -115,7 +115,7 @@ static void bytes_count_slopes_and_shifts(void **state)
     assert_non_null(qg_net_build(net));
     assert_int_equal(qg_net_float_bytes(net), (CHANNELS + 3 * CHANNELS) * sizeof(float));
     /* A header, two steps, their names, and an offset and a factor for each channel of the product. */
-    assert_int_equal(qg_net_packed_bytes(net), qg_net_float_bytes(net) + 64 + 2 * 128 + sizeof "conv1 rprelu1" + 2 * 4 * CHANNELS);
+    assert_int_equal(packed_size(net), qg_net_float_bytes(net) + 64 + 2 * 128 + sizeof "conv1 rprelu1" + 2 * 4 * CHANNELS);
     char  text[4096] = "";
     FILE *f          = fmemopen(text, sizeof text, "w");
     assert_non_null(f);

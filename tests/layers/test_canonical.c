@@ -56,7 +56,7 @@ static void assert_returns(qg_net *net, qg_shape image, const char *what)
     assert_string_equal(after, before);
     train(net, image, a), train(same, image, b);
     if (a[0] != b[0] || a[1] != b[1]) fail_msg("%s: other bits\n%s", what, before);
-    assert_int_equal(qg_net_packed_bytes(net), qg_net_packed_bytes(same));
+    assert_int_equal(packed_size(net), packed_size(same));
     free(before), free(again), free(after);
     qg_net_free(net), qg_net_free(same);
 }

@@ -101,7 +101,7 @@ static bool program(void)
     qg_tape   *t   = qg_tape_new();
     size_t     packed;
     const bool done = p && o && l && t && train(net, o, l, t) && keep(net, o) && store_images(QG_PER_PIXEL) &&
-                      store_images(QG_WHITEN) && !qg__packed_bytes(net, &packed);
+                      store_images(QG_WHITEN) && !qg_net_packed_bytes(net, &packed);
     if (done) assert_int_not_equal(packed, 0);
     qg_tape_free(t), qg_loader_free(l), qg_optim_free(o), qg_net_free(net);
     return done;

@@ -51,7 +51,7 @@ static void pack(packed *p, const qg_net *net, const char *what)
     const qg_export_spec spec = { .step = 1, .floats_only = true };
     if (qg__records_of(net, spec.step, false, &p->records)) fail_msg("%s: %s", what, qg_errmsg());
     assert_ok(qg__write_packed(net, &p->records, spec, &p->file, &p->bytes));
-    assert_int_equal(p->bytes, qg_net_packed_bytes(net));
+    assert_int_equal(p->bytes, packed_size(net));
 }
 
 static void unpack(packed *p)
@@ -305,7 +305,7 @@ static void every_scheme_in_every_role_is_exact(void **state)
             size_t         bytes;
             assert_failed(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
                           x.per_channel ? "fc1: its input has a scale per channel" : "fc1: its input has 1024 codes");
-            assert_int_equal(qg_net_packed_bytes(r.net), 0);
+            assert_int_equal(packed_size(r.net), 0);
         } else {
             const found f = check(&r, every_combination() || i % 3 == 0 ? ALL : TOLD | ONNX, what);
             all.codes += f.codes, all.floats += f.floats;
@@ -395,7 +395,7 @@ static void weights_stay_packed_in_memory(void **state)
             assert_true(qg_net_build(net));
             assert_ok(qg__records_of(net, 1, true, &s));
             const double most = schemes[k].x.scheme && strstr(few, (*m)->name) ? 1.31 : 1.2;
-            const double file = (double)qg_net_packed_bytes(net);
+            const double file = (double)packed_size(net);
             for (int path = 0; path <= (int)widest_path(); path++) {
                 use_path(path);
                 const double bytes = (double)resident(qg__infer_isa(), &s);
@@ -437,7 +437,7 @@ static void normalisation_and_notes_are_inside(void **state)
         const qg_export_spec spec = { .numbers = m, .mean = mean, .deviation = deviation, .notes = 2, .note = notes };
         for (int i = 0; i < N * 90; i++) r.x[i] = ((float)byte[i] / 255.0f - mean[i % m]) / deviation[i % m];
         assert_ok(qg_export_bytes(r.net, spec, &file, &bytes));
-        assert_int_equal(bytes, qg_net_packed_bytes(r.net) + 8 * (size_t)(m == 1 ? 3 : m) + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
+        assert_int_equal(bytes, packed_size(r.net) + 8 * (size_t)(m == 1 ? 3 : m) + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
         load(&e, file, bytes, "notes");
         assert_int_equal(qg_infer_run_bytes(e.net, N, byte, scores, e.context, e.bytes), QG_INFER_OK);
         assert_memory_equal(scores, rig_scores(&r, N)->data, sizeof scores);
@@ -541,7 +541,7 @@ static void what_no_file_can_express_is_refused(void **state)
         qg_net *net = small(w, rows[i].x);
         assert_non_null(qg_net_build(net));
         assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), i == 0 ? QG_ESTATE : QG_EARG, rows[i].says);
-        assert_true((qg_net_packed_bytes(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
+        assert_true((packed_size(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
         qg_net_free(net);
     }
     qg_net *net = small(w, (qg_quant){ 0 });

@@ -146,7 +146,7 @@ static void the_summary_adds_up(void **state)
         const size_t full = WEIGHTS * 4 + FOLDED, packed = nets[i].packed + AROUND;
         qg_net *net = lenet5(nets[i].spec);
         assert_int_equal(qg_net_float_bytes(net), full);
-        assert_int_equal(qg_net_packed_bytes(net), packed);
+        assert_int_equal(packed_size(net), packed);
         summary(net, text, sizeof text);
         snprintf(line, sizeof line,
                  "581408 weights, %d parameters, 4267008 multiply-adds per image\n"

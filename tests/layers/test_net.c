@@ -259,7 +259,7 @@ static void null_flows(void **state)
     qg_net *net = small_net();
     qg_net_dense(net, (qg_dense_spec){ .out = 3 });
     assert_null(qg_net_layer(net, 1)), assert_null(qg_net_layer(net, -1));
-    assert_int_equal(qg_net_float_bytes(net) + qg_net_packed_bytes(net), 0);     /* not built yet */
+    assert_int_equal(qg_net_float_bytes(net) + packed_size(net), 0);     /* not built yet */
     assert_non_null(qg_net_build(net));
     assert_failed(qg_net_save(net, NULL), QG_EARG, "the path of a file to write is NULL");
     assert_failed(qg_net_load(net, NULL), QG_EARG, "the path of a file to read is NULL");

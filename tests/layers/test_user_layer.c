@@ -232,7 +232,7 @@ static void its_weights_count_in_bytes(void **state)
     qg_net *plain = net_with_gain((qg_quant){ 0 }), *ternary = net_with_gain(qg_ttq((qg_ttq_spec){ 0 }));
     assert_int_equal(qg_net_float_bytes(plain), 4 * (9 + 3));
     assert_int_equal(qg_net_float_bytes(ternary), 4 * (9 + 3));
-    assert_int_equal(qg_net_packed_bytes(ternary), 0);
+    assert_int_equal(packed_size(ternary), 0);
     assert_message("gain1: an exported net cannot express layers of the type 'gain'");
     assert_int_equal(qg_layer_packed_bytes(qg_net_layer(ternary, 0)), 0);
     qg_net_free(plain), qg_net_free(ternary);
@@ -328,7 +328,7 @@ static void it_is_exported(void **state)
     assert_non_null(y);
     if (qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes))
         fail_msg("%s", qg_errmsg());
-    assert_int_equal(bytes, qg_net_packed_bytes(net));
+    assert_int_equal(bytes, packed_size(net));
     assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
     void *m = aligned_alloc(64, memory);
     assert_int_equal(qg_infer_load(file, bytes, m, memory, &engine), QG_INFER_OK);
@@ -399,7 +399,7 @@ static void a_wrong_graph_is_refused(void **state)
         qg_net_append(net, &type, NULL, "gate", NULL);
         qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
         assert_non_null(qg_net_build(net));
-        assert_int_equal(qg_net_packed_bytes(net), 0);
+        assert_int_equal(packed_size(net), 0);
         assert_failed(qg_errcode(), QG_EARG, rows[i].says);
         qg_net_free(net);
     }

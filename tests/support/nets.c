@@ -35,6 +35,13 @@ void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint16_t *l
     }
 }
 
+size_t packed_size(const qg_net *net)
+{
+    size_t bytes;
+    assert_int_equal(qg_net_packed_bytes(net, &bytes), QG_OK);
+    return bytes;
+}
+
 float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint16_t *label, uint64_t step)
 {
     qg_tape_begin(t, QG_TRAIN, 7, step);

@@ -15,6 +15,9 @@ qg_var *weighed(qg_tape *t, qg_var *y, const float *r);
  * band of rows whose position is the label. */
 void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint16_t *label);
 
+/* qg_net_packed_bytes, which may not fail. */
+size_t packed_size(const qg_net *net);
+
 /* Forward, cross entropy, backward, update; returns the loss. */
 float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint16_t *label, uint64_t step);
 
