@@ -11,7 +11,8 @@ BUILD   ?= build
 VERSION := $(shell sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)
 comma   := ,
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
+# What is called through a table has the parameters of all its entries.
+WARNINGS := -Wall -Wextra -Wno-unused-parameter -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
 CFLAGS   ?= -O3 -g
 # Nobody reads errno or the exception flags.  The compiler fuses no product with a sum: kernels say where (core/kernels/fma.h).
 FP       := -fno-math-errno -fno-trapping-math -ffp-contract=off

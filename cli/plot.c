@@ -222,7 +222,7 @@ static qg_status print_svg(const void *what, FILE *out)
                          .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1, NULL },
                                      { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2, NULL } },
                          .n_series = 2 };
-    svg_chart slope  = { .title = "slopes", .width = WIDTH, .height = HEIGHT, .x = values.x, .y = { .from_zero = true },
+    svg_chart slope  = { .title = c->figure == SLOPE ? title : "slopes", .width = WIDTH, .height = HEIGHT, .x = values.x, .y = { .from_zero = true },
                          .series = { { "of s, used in the backward pass", SVG_DASHES, GRID, c->x, c->slope, 2, NULL },
                                      { "of q: 0, and none at a jump", SVG_LINE, 2, (double[]){ c->from, c->to }, (double[]){ 0, 0 }, 1, NULL } },
                          .n_series = c->random ? 1 : 2 };
@@ -239,7 +239,7 @@ static qg_status print_svg(const void *what, FILE *out)
     double     x[POINTS], q[POINTS];
     for (int i = 0; i < POINTS; i++) x[i] = c->x[EVERY * i], q[i] = c->q[EVERY * i];
     if (c->random) values.series[0].n = POINTS, values.series[0].x = x, values.series[0].y = q;
-    snprintf(title, sizeof title, "%s, %ss", c->text, qg_role_name(c->role));
+    snprintf(title, sizeof title, "%s, %ss%s", c->text, qg_role_name(c->role), c->figure == SLOPE ? ": slopes" : "");
     if (gradient) {
         values.x.label  = "dL/dy";
         values.n_series = 1;

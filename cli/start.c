@@ -52,7 +52,6 @@ static void restore_name(const char *name)
 #if defined(__linux__)
     prctl(PR_SET_NAME, name);
 #else
-    (void)name;
 #endif
 }
 

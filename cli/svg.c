@@ -233,10 +233,25 @@ static int stride(const svg_chart *c, const svg_series *p)
 
 static double clamp(double v, double a, double b) { return v < a ? a : v > b ? b : v; }
 
+static void points(FILE *out, const frame *f, const svg_series *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const double x = px(f, p->x[i]), y = py(f, p->y[i]);
+        if (!(x >= f->left && x <= f->right && y >= f->top && y <= f->bottom)) continue;
+        pixel(out, 'M', x - 2.5), pixel(out, ' ', y);
+        fputs("a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0", out);
+    }
+}
+
+/* A single point is drawn as one. */
 static void line(FILE *out, const frame *f, const svg_series *p)
 {
     bool      down = false;
     const int k    = stride(f->c, p);
+    if (p->n == 1) {
+        points(out, f, p);
+        return;
+    }
     for (int i = 0; i < p->n; i = i + 1 < p->n && i + k >= p->n ? p->n - 1 : i + k) {
         const double x = px(f, p->x[i]), y = py(f, p->y[i]);
         if (!isfinite(x) || !isfinite(y) || x < f->left - 0.5 || x > f->right + 0.5) {
@@ -268,16 +283,6 @@ static void band(FILE *out, const frame *f, const svg_series *p)
         }
         for (int j = end - 1; j >= from; j--) edge(out, f, p, p->to, j * k < p->n ? j * k : p->n - 1, 'L');
         if (end > from) fputc('Z', out);
-    }
-}
-
-static void points(FILE *out, const frame *f, const svg_series *p)
-{
-    for (int i = 0; i < p->n; i++) {
-        const double x = px(f, p->x[i]), y = py(f, p->y[i]);
-        if (!(x >= f->left && x <= f->right && y >= f->top && y <= f->bottom)) continue;
-        pixel(out, 'M', x - 2.5), pixel(out, ' ', y);
-        fputs("a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0", out);
     }
 }
 

@@ -61,7 +61,7 @@ typedef struct sweep {
 
 /* --- signals ------------------------------------------------------------------------------ */
 
-static void on_child(int number) { (void)number; }
+static void on_child(int number) { }
 
 /* They come only while the sweep waits.  The trainings stop when it ends. */
 static void catch_signals(sweep *s)

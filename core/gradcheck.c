@@ -37,7 +37,6 @@ static float weight(const weighting *s, size_t i)
 
 static void weigh_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_var *x = y->in[0];
     for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
         x->grad[i] += y->grad[0] * weight(y->saved, i);

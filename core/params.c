@@ -89,7 +89,6 @@ qg_param *qg_params_find(const qg_params *p, const char *name)
 
 static void project_row(void *context, int row, int worker)
 {
-    (void)worker;
     const qg_param *p = context;
     p->project(p, p->value + (size_t)row * qg_row(p->shape));
 }

@@ -10,7 +10,6 @@ typedef struct sums {
 
 static void sum_slice(void *context, int piece, int worker)
 {
-    (void)worker;
     const sums *s     = context;
     const int   slice = s->b.from + piece;
     double     *sum   = s->part + (size_t)slice * s->n;

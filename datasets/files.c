@@ -115,7 +115,6 @@ static void load_slice(void *context, int slice, int worker)
     pass        *p   = context;
     qg__dataset *set = p->set;
     const size_t row = qg_row(set->shape);
-    (void)worker;
     for (int i = qg__set_slice_at(set->shape.n, slice); i < qg__set_slice_at(set->shape.n, slice + 1); i++)
         if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
             qg__failed(&p->failure, i);
@@ -159,7 +158,6 @@ static void scan_slice(void *context, int slice, int worker)
     const size_t       row   = qg_row(set->shape);
     const int first = qg__set_slice_at(set->shape.n, slice), end = qg__set_slice_at(set->shape.n, slice + 1);
     uint64_t           h     = QG_HASH_BASIS;
-    (void)worker;
     for (int i = first; i < end; i++) {
         const uint8_t *image = first_seen(p, i, p->room + (size_t)slice * row);
         if (!image) {

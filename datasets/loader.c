@@ -55,7 +55,6 @@ struct hashing {
 
 static void hash_slice(void *context, int slice, int worker)
 {
-    (void)worker;
     struct hashing *h     = context;
     const size_t    row   = qg_row(h->set->shape);
     const int       first = qg__set_slice_at(h->set->shape.n, slice),
@@ -291,7 +290,6 @@ static void gather(void *context, int piece, int worker)
     const size_t            row   = qg_row(g->l->set.shape);
     const int               begin = piece * PIECE_IMAGES;
     const int               end   = g->n - begin < PIECE_IMAGES ? g->n : begin + PIECE_IMAGES;
-    (void)worker;
     for (int i = begin; i < end; i++) {
         if (!make(g, i, g->l->x + (size_t)i * row)) qg__failed(&g->failure, i);
         g->l->y[i] = g->l->set.labels[g->order[i]];
@@ -386,7 +384,6 @@ static void read_image(void *context, int i, int worker)
     const size_t    row  = qg_row(r->set->shape);
     uint8_t        *to   = r->room + (size_t)i * row;
     const uint8_t  *from = qg__files_image(r->set->files, r->set->file[r->first + i], to);
-    (void)worker;
     if (!from) qg__failed(&r->failure, i);
     else if (from != to) memcpy(to, from, row);
 }

@@ -24,7 +24,7 @@ static void fail(png_structp png, png_const_charp why)
     png_longjmp(png, 1);
 }
 
-static void ignore(png_structp png, png_const_charp why) { (void)png, (void)why; }
+static void ignore(png_structp png, png_const_charp why) { }
 
 static void take(png_structp png, png_bytep to, size_t n)
 {

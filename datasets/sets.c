@@ -16,7 +16,6 @@ enum { NOISE_TRAIN = 8192, NOISE_TEST = 1024, NOISE_CLASSES = 10 };
 
 static qg_loader *noise(const char *dir, bool test, qg_loader_spec spec)
 {
-    (void)dir;
     return qg_synthetic(MNIST_IMAGE, test ? NOISE_TEST : NOISE_TRAIN, NOISE_CLASSES, spec);
 }
 

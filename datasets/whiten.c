@@ -50,7 +50,6 @@ static void load_piece(void *context, int piece, int worker)
 {
     const block *b     = context;
     const int    begin = piece * PIECE_IMAGES, n = rest_of((size_t)b->n, (size_t)begin, PIECE_IMAGES);
-    (void)worker;
     for (int i = begin; i < begin + n; i++) {
         float *to = b->x + (size_t)i * b->row;
         contrast(b->set->images + (size_t)(b->first + i) * b->row, b->row, to);
@@ -91,7 +90,6 @@ static void square_piece(void *context, int piece, int worker)
 {
     const square *s     = context;
     const int     begin = piece * PIECE_ROWS, m = rest_of((size_t)s->row, (size_t)begin, PIECE_ROWS);
-    (void)worker;
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, begin + m, s->n, 1, s->a + begin, s->row, s->a,
                 s->row, s->beta, s->c + (size_t)begin * (size_t)s->row, s->row);
 }
@@ -153,7 +151,6 @@ static qg_status solve(int n, double *a, double *value)
 static void eigen_piece(void *context, int index, int worker)
 {
     eigen *e = context;
-    (void)index, (void)worker;
     e->status = solve(e->n, e->a, e->value);
 }
 

@@ -18,26 +18,22 @@ static const unary *unary_of(const qg_layer *l);
 
 static qg_var *forward_unary(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return unary_of(l)->op(t, x);
 }
 
 static bool join_relu(qg_layer *l, qg_step *s)
 {
-    (void)l;
     if (s->relu) return false;
     return s->relu = true;
 }
 
 static int pack_unary(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     return qg_graph_add(g, l, (qg_node){ .kind = unary_of(l)->node, .x = x }, NULL);
 }
 
 static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     float    *ends;
     const int y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CLIP, .x = x }, &ends);
     if (ends) ends[0] = -1.0f, ends[1] = 1.0f;
@@ -87,7 +83,6 @@ static const size_t affine_fields[] = { offsetof(affine, a), offsetof(affine, b)
 
 static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     const affine *f = (const affine *)l;
     return qg_affine(t, x, f->a, f->b);
 }
@@ -107,7 +102,6 @@ static void describe_affine(const qg_layer *l, char *text, size_t bytes)
 
 static int pack_affine(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     const affine *f = (const affine *)l;
     float        *numbers;
     const int     c = l->out.c,
@@ -154,7 +148,6 @@ static qg_status build_dropout(qg_layer *l)
 
 static qg_var *forward_dropout(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return qg_dropout(t, x, ((dropout *)l)->rate);
 }
 
@@ -196,13 +189,11 @@ static qg_status build_quantize(qg_layer *l)
 
 static void start_quantize(qg_layer *l, uint64_t key)
 {
-    (void)key;
     qg_slot_start(&((quantize *)l)->slot, (qg_tensor){ .shape = l->in });
 }
 
 static qg_var *forward_quantize(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return qg_slot_apply(&((quantize *)l)->slot, t, x);
 }
 
@@ -257,7 +248,6 @@ static qg_status build_add(qg_layer *l)
 
 static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)l;
     return qg_add(t, x, z);
 }
 
@@ -296,7 +286,6 @@ static qg_status build_concat(qg_layer *l)
 
 static qg_var *forward_concat(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)l;
     return qg_concat(t, 2, (qg_var *[]){ x, z });
 }
 

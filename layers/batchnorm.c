@@ -35,7 +35,6 @@ static qg_status build(qg_layer *l)
 
 static void start(qg_layer *l, uint64_t key)
 {
-    (void)key;
     const qg_batchnorm *bn = (qg_batchnorm *)l;
     for (int k = 0; k < bn->var->shape.c; k++) {
         if (bn->gamma) bn->gamma->value[k] = 1.0f;
@@ -97,7 +96,6 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
 /* With one factor and one offset for all channels, each has them. */
 static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     const qg_batchnorm *bn = (const qg_batchnorm *)l;
     const int           c = l->out.c;
     float              *a;

@@ -139,7 +139,6 @@ static void pack_piece(void *context, int piece, int worker)
     const qg__evaluation *e   = &j->s->e;
     const size_t          row = qg__row(&e->p.g);
     const int             end = (piece + 1) * PACKED_AT_ONCE;
-    (void)worker;
     for (int o = piece * PACKED_AT_ONCE; o < end && o < e->p.g.oc; o++)
         qg__product_pack(j->isa, &e->p, o, e->w + (size_t)o * row, j->packed);
 }
@@ -300,7 +299,6 @@ static void unit_piece(void *context, int unit, int worker)
 
 static void add_weight(qg_tape *t, qg_var *y, float *sum)
 {
-    (void)t;
     float *dw = y->in[1]->grad;
     for (size_t k = 0, n = qg_count(y->in[1]->shape); k < n; k++) dw[k] += sum[k];
 }

@@ -55,13 +55,11 @@ static bool is_max(const qg_layer *l) { return l->type->traits & QG_CHOOSES; }
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return (is_max(l) ? qg_maxpool_with : qg_avgpool_with)(t, x, spec_of(l));
 }
 
 static qg_var *forward_global(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)l, (void)z;
     return qg_global_avgpool(t, x);
 }
 
@@ -78,7 +76,6 @@ static bool join_max(qg_layer *l, qg_step *s)
 
 static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     const qg_pool_spec s = spec_of(l);
     return qg_graph_add(g, l,
                         (qg_node){ .kind = is_max(l) ? QG_NODE_MAXPOOL : QG_NODE_AVGPOOL,
@@ -93,7 +90,6 @@ static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 
 static int pack_global(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     return qg_graph_add(g, l,
                         (qg_node){ .kind = QG_NODE_AVGPOOL,
                                    .x = x,

@@ -41,20 +41,17 @@ static qg_status build_shifts(qg_layer *l)
 
 static void start(qg_layer *l, uint64_t key)
 {
-    (void)key;
     const prelu *p = (prelu *)l;
     for (int k = 0; k < p->slope->shape.c; k++) p->slope->value[k] = p->spec.start == 0 ? SLOPE : p->spec.start;
 }
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return qg_prelu(t, x, qg_parameter(t, ((prelu *)l)->slope));
 }
 
 static qg_var *forward_shifts(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     const prelu *p = (prelu *)l;
     qg_var      *g = qg_parameter(t, p->x_shift), *a = qg_parameter(t, p->slope);
     return qg_rprelu(t, x, g, a, qg_parameter(t, p->y_shift));
@@ -69,7 +66,6 @@ static float *put(const qg_param *p, int c, float *numbers)
 
 static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     const prelu       *p    = (const prelu *)l;
     const qg_node_kind kind = p->x_shift ? QG_NODE_RPRELU : QG_NODE_PRELU;
     float             *numbers;

@@ -370,7 +370,6 @@ static const product_ops convolution = { convolve, convolved, { .name = "conv2d"
 
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return run(s, t, x, &convolution);
 }
 
@@ -434,13 +433,11 @@ static void dense_start(qg_layer *l, uint64_t key) { start((qg_product *)l, key,
 
 static qg_var *connect(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)s;
     return qg_dense(t, x, w, b);
 }
 
 static qg_shape connected(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
 {
-    (void)s;
     return qg__dense_shape(t, x, w, NULL);
 }
 
@@ -448,7 +445,6 @@ static const product_ops connection = { connect, connected, { .name = "dense" } 
 
 static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return run(s, t, x, &connection);
 }
 

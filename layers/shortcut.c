@@ -27,14 +27,12 @@ static qg_status build(qg_layer *l)
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     const shortcut *s = (shortcut *)l;
     return qg_shortcut(t, x, s->stride, s->channels);
 }
 
 static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 {
-    (void)z;
     const shortcut *s = (const shortcut *)l;
     return qg_graph_add(
         g, l,

@@ -29,7 +29,6 @@ typedef struct job {
 
 static void update_block(void *context, int block, int worker)
 {
-    (void)worker;
     const job     *j    = context;
     const qg_param p    = *j->p;
     const size_t   n    = qg_count(p.shape), end = qg_block(n, block + 1);
@@ -82,7 +81,6 @@ qg_status qg_ema_restart(qg_ema *e)
 
 static void swap_block(void *context, int block, int worker)
 {
-    (void)worker;
     const qg_ema *e   = context;
     const size_t  end = qg_block(e->params->length, block + 1);
     for (size_t i = qg_block(e->params->length, block); i < end; i++) {

@@ -102,7 +102,6 @@ static bool all_finite(const float *g, size_t n)
 
 static void inspect(void *context, int block, int worker)
 {
-    (void)worker;
     qg_optim    *o     = context;
     const size_t start = qg_block(o->params->length, block);
     const size_t n     = qg_block(o->params->length, block + 1) - start;
@@ -141,7 +140,6 @@ static double sum_of_squares(const float *g, size_t n)
 
 static void square(void *context, int block, int worker)
 {
-    (void)worker;
     qg_optim    *o     = context;
     const size_t start = qg_block(o->params->length, block), end = qg_block(o->params->length, block + 1);
     double       sum   = 0;
@@ -171,7 +169,6 @@ static void find_clip_factor(qg_optim *o)
 /* Blocks and parameters start at multiples of 16 floats, so no block starts in padding. */
 static void update(void *context, int block, int worker)
 {
-    (void)worker;
     const qg_optim *o     = context;
     const size_t    start = qg_block(o->params->length, block);
     const size_t    end   = qg_block(o->params->length, block + 1);

@@ -12,7 +12,6 @@
  */
 static void update_plain(const void *spec, const qg_stretch *s)
 {
-    (void)spec;
     const float     lr    = s->lr;
     const float     decay = s->decay;
     const float     clip  = s->clip;

@@ -39,13 +39,11 @@ static qg_surrogate surrogate_of(qg_quant q, qg_surrogate s)
 
 qg_surrogate qg__straight_through(qg_quant q)
 {
-    (void)q;
     return qg_surrogate_identity();
 }
 
 qg_surrogate qg__clip_at_1(qg_quant q)
 {
-    (void)q;
     return qg_surrogate_clip(1.0f);
 }
 
@@ -587,7 +585,6 @@ typedef struct slices {
 
 static void slice_gradient(void *context, int piece, int worker)
 {
-    (void)worker;
     const slices *p    = context;
     const formed *f    = p->y->saved;
     const qg_var *x    = p->y->in[0];

@@ -27,13 +27,11 @@ static void uniform_scales(const qg_constants *k, float *positive, float *negati
 
 static qg_code_set sign_set(const qg_constants *k)
 {
-    (void)k;
     return (qg_code_set){ .lowest = -1, .step = 2, .count = 2 };
 }
 
 static qg_code_set ternary_set(const qg_constants *k)
 {
-    (void)k;
     return (qg_code_set){ .lowest = -1, .step = 1, .count = 3 };
 }
 

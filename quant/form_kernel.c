@@ -161,7 +161,6 @@ static void linear_values(const qg_constants *k, size_t n, const float *x, float
 static void linear_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
     const float hi = k->uniform.hi;
-    (void)sum;
     for (size_t i = 0; dx && i < n; i++) {
         const float g = dy[i];
         const float above = x[i] > 0.0f ? g : 0.0f;
@@ -182,7 +181,6 @@ static void dorefa_values(const qg_constants *k, size_t n, const float *x, float
 
 static void dorefa_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
-    (void)k, (void)sum;
     for (size_t i = 0; dx && i < n; i++) {
         const float g = dy[i];
         const float above = x[i] >= 0.0f ? g : 0.0f;
@@ -209,7 +207,6 @@ static void tanh_backward(const qg_constants *k, size_t n, const float *x, const
 {
     const float m = k->uniform.hi, divisor = k->uniform.variant != 0.0f ? 1.0f : m;
     float       t[QG_TANH_RUN];
-    (void)sum;
     for (size_t at = 0; dx && m != 0.0f && at < n; at += QG_TANH_RUN) {
         const size_t run = qg__smaller(n - at, QG_TANH_RUN);
         qg__tanhf_run(run, x + at, t);
@@ -244,7 +241,6 @@ static void unit_values(const qg_constants *k, size_t count, const float *x, flo
 static void unit_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
     const float end = k->uniform.hi, f = k->uniform.from;
-    (void)sum;
     for (size_t i = 0; dx && i < n; i++) {
         const float g = dy[i] * f;
         dx[i] += fabsf(x[i]) <= end ? g : 0.0f;
@@ -266,7 +262,6 @@ static void scaled_values(const qg_constants *k, size_t n, const float *x, float
 static void scaled_backward(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum)
 {
     const float from = k->uniform.from, to = k->uniform.to;
-    (void)sum;
     for (size_t i = 0; dx && i < n; i++) {
         const float g     = dy[i];
         const float above = x[i] >= from ? g : 0.0f;

@@ -5,7 +5,6 @@
 
 qg_var *qg__gradient_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
-    (void)learned;
     if (!x->needs_grad) return x;
     qg_var            *y = qg__record_view(t, &b->q.scheme->ops[0], x);
     qg_gradient_coder *g = y ? qg_save(t, y, sizeof *g) : NULL;
@@ -16,7 +15,6 @@ qg_var *qg__gradient_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *c
 
 double qg__gradient_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)q, (void)at;
     return to->x[i];
 }
 

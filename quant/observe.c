@@ -41,7 +41,6 @@ static void channels_min_max(void *context, size_t first, size_t n)
 
 static void slice_min_max(void *context, int slice, int worker)
 {
-    (void)worker;
     const span  *s = context;
     const size_t n = qg__channel_size(s->c), each = (n + PARTS - 1) / PARTS;
     const size_t first = qg__smaller((size_t)slice * each, n);
@@ -140,7 +139,6 @@ typedef struct counting {
 
 static void count_slice(void *context, int slice, int worker)
 {
-    (void)worker;
     const counting *k = context;
     const size_t    all = qg__channel_size(k->s->c);
     const size_t    first = qg__smaller((size_t)slice * k->each, all);

@@ -19,7 +19,6 @@ struct qg_quantizer {
 /* A scalar with a given dL/dy. */
 static void given_backward(qg_tape *t, qg_var *loss)
 {
-    (void)t;
     const qg_quantizer *const *z = loss->saved;
     for (size_t i = 0, n = qg_count(loss->in[0]->shape); i < n; i++) loss->in[0]->grad[i] += (*z)->dy[i];
 }

@@ -218,7 +218,6 @@ static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 
 static bool ready(qg_quant q, const float *const *learned)
 {
-    (void)q;
     return *learned[SEEN] != 0.0f;
 }
 

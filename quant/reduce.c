@@ -13,7 +13,6 @@ struct blocks {
 
 static void run_block(void *context, int piece, int worker)
 {
-    (void)worker;
     const struct blocks *k = context;
     const size_t         first = (size_t)piece * k->block;
     k->run(k->context, first, qg__smaller(k->count - first, k->block));

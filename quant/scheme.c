@@ -147,7 +147,6 @@ typedef struct whole {
 
 static void whole_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const whole *k = y->saved;
     qg_var      *x = y->in[0];
     if (x->grad) k->s.whole(k->s.arg, k->channels, x->data, y->grad, x->grad);
@@ -231,7 +230,6 @@ qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_cod
 
 void qg_surrogate_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const qg_surrogate *s = y->saved;
     qg_var             *x = y->in[0];
     if (x->grad) qg__surrogate_slope(*s, qg_count(x->shape), x->data, y->grad, x->grad);
@@ -288,7 +286,6 @@ static void backward_block(void *context, size_t at, size_t n)
 
 static void backward_slice(void *context, int piece, int worker)
 {
-    (void)worker;
     const elementwise *e   = context;
     const int          s   = e->at.from + piece;
     const size_t       row = qg_row(e->y->shape), end = (size_t)qg__slice_first(e->at, s + 1) * row;

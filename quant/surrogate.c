@@ -7,22 +7,16 @@
 
 static void identity_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
-    (void)arg;
-    (void)x;
     for (size_t i = 0; i < n; i++) dx[i] += dy[i];
 }
 
 /* Never called: that a surrogate has a slope says that it is one. */
-static void no_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
-{
-    (void)arg, (void)n, (void)x, (void)dy, (void)dx;
-}
+static void no_slope(float arg, size_t n, const float *x, const float *dy, float *dx) { }
 
 /* --- s, the function of which a slope is -------------------------------------------------------- */
 
 static double identity_value(float arg, double x)
 {
-    (void)arg;
     return x;
 }
 
@@ -30,7 +24,6 @@ static double clip_value(float bound, double x) { return fmin(fmax(x, -(double)b
 
 static double approx_sign_value(float arg, double x)
 {
-    (void)arg;
     return fabs(x) > 1 ? copysign(1, x) : 2 * x - x * fabs(x);
 }
 

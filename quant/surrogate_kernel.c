@@ -25,7 +25,6 @@ static void open_clip_slope(float bound, size_t n, const float *x, const float *
 
 static void approx_sign_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
-    (void)arg;
     for (size_t i = 0; i < n; i++) {
         const float a = fabsf(x[i]), g = dy[i] * (2.0f - 2.0f * a);
         dx[i] += a <= 1.0f ? g : 0.0f;

@@ -9,8 +9,8 @@ FUZZERS  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 test-programs: $(TESTS) $(TRAINING) $(BUILD)/tests/own_net
-# cmocka gives every test a state, which few of them use.  What tests compute themselves is little: -O3 costs more than it saves.
-$(BUILD)/tests/%.o: override CFLAGS := $(patsubst -O3,-O1,$(CFLAGS)) -Wno-unused-parameter
+# What tests compute themselves is little: -O3 costs more than it saves.
+$(BUILD)/tests/%.o: override CFLAGS := $(patsubst -O3,-O1,$(CFLAGS))
 # An archive, so that each test links only what it uses.
 $(BUILD)/tests/support.a: $(call objects,$(wildcard tests/support/*.c))
 	$(archive)

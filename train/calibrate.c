@@ -164,7 +164,7 @@ static qg_status fix_ranges(calibration *c)
 
 /* --- statistics --------------------------------------------------------------------------- */
 
-static void nothing(calibration *c) { (void)c; }
+static void nothing(calibration *c) { }
 
 static void add_statistics(calibration *c, double n) { qg__statistics_add(&c->statistics, n); }
 

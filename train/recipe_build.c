@@ -206,7 +206,6 @@ qg_optim *qg__recipe_optim(const qg_recipe *r, qg_params *p)
 
 static qg_var *squared_hinge(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
 {
-    (void)user;
     return qg_squared_hinge(t, scores, b->y);
 }
 

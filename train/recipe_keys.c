@@ -150,7 +150,6 @@ static qg_status parse_validation(const char *text, void *value, char *canonical
 static qg_status parse_recipe(const char *text, void *value, char *canonical, size_t bytes)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    (void)value;
     if (!*text || *text == '.' || text[strspn(text, letters)])
         return qg_fail(QG_EARG, "'%s' is not a recipe name; use letters, digits, dots, - and _", text);
     snprintf(canonical, bytes, "%s", text);

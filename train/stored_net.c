@@ -92,7 +92,6 @@ static qg_status build(qg_layer *l)
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return x ? qg_reject(t, QG_ESTATE, "%s: only its program can compute it", l->name) : NULL;
 }
 

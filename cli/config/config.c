@@ -185,9 +185,11 @@ static int is_recipe(const struct dirent *e)
     return *e->d_name != '.' && n > m && !strcmp(e->d_name + n - m, ENDING);
 }
 
-static qg_status unknown(const char *path)
+static qg_status unknown(const char *named, const char *path)
 {
-    char            names[1536] = "", dir[QG__PATH_BYTES];
+    char            names[1536] = "", dir[QG__PATH_BYTES], hint[QG__NEAREST_BYTES];
+    const size_t    length = strlen(named), ending = strlen(ENDING);
+    const bool      ends   = length > ending && !strcmp(named + length - ending, ENDING);
     struct dirent **entry;
     qg__share_find(RECIPES, dir);
     const int n = scandir(dir, &entry, is_recipe, alphasort);
@@ -198,8 +200,8 @@ static qg_status unknown(const char *path)
         free(entry[i]);
     }
     if (n >= 0) free(entry);
-    return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s", path,
-                   *names ? names : "none in this directory");
+    return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s%s", path, *names ? names : "none in this directory",
+                   qg__list_nearest(names, named, ends ? length - ending : length, hint));
 }
 
 qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
@@ -215,7 +217,7 @@ qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
         snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, named);
         qg__share_find(path, path);
     }
-    return named && !qg__path_exists(path) ? unknown(path) : QG_OK;
+    return named && !qg__path_exists(path) ? unknown(named, path) : QG_OK;
 }
 
 qg_status config_read(config *asked, bool *usage)

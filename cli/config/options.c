@@ -41,14 +41,25 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
 /* Lack of memory is not the user's error. */
 static bool is_usage(bool usage) { return usage && qg_errcode() != QG_EMEM; }
 
+static bool is_option(const char *text, size_t n)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (strlen(option_at(i)->name) == n && !strncmp(option_at(i)->name, text, n)) return true;
+    return false;
+}
+
+/* Whether getopt took the name of another option, which the verb lacks, for an abbreviation of this one. */
+static bool is_another(const option *o, const char *typed)
+{
+    const size_t n = !strncmp(typed, "--", 2) ? strcspn(typed + 2, "=") : 0;
+    return strlen(o->name) > n && is_option(typed + 2, n);
+}
+
 /* Whether a message of the library begins with an option, which it calls by its key: "layer: lenet5 has no layer 'x'". */
 static bool names_option(const char *message)
 {
     const size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789-");
-    if (message[n] != ':' && strncmp(message + n, " is an option of ", 17)) return false;
-    for (int i = 0; i < OPTIONS; i++)
-        if (strlen(option_at(i)->name) == n && !strncmp(option_at(i)->name, message, n)) return true;
-    return false;
+    return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && is_option(message, n);
 }
 
 int options_report(const char *program, bool usage)
@@ -307,6 +318,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
         }
         if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
         if (c == 'o') c = FIRST + option_index(option_find("out"));
+        if (c >= FIRST && is_another(option_at(c - FIRST), culprit)) return usage_error(v, "unknown option", culprit);
         if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
                     is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");

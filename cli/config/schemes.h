@@ -22,7 +22,7 @@ typedef struct scheme_text {
  * SCHEMES_SHARE says the rest. */
 void      scheme_options_help(const char *name, FILE *out);
 #define SCHEMES_SHARE                                                                                  \
-    "Every scheme takes as=paper: the rule of its source.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n" \
+    "as=paper is the rule of the source; where it is not listed, that is the default.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n" \
     "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n" \
     "depends on the other options.\n"
 bool      scheme_at(int i, scheme_text *out);       /* false if there are at most i */

@@ -53,7 +53,6 @@ void self_begin(int argc)
     if (words > argc) loader.text = text, loader.words = words - argc;
     else free(text);
 #else
-    (void)argc;
 #endif
 }
 

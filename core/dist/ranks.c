@@ -114,7 +114,6 @@ static qg_status delay_begin(void) { return QG_OK; }
 
 static bool is_due(const qg__transfer *m, bool wait)
 {
-    (void)m, (void)wait;
     return true;
 }
 
@@ -133,7 +132,6 @@ static int send_and_receive(const void *out, int bytes_out, void *in, int bytes_
 
 static qg_status exchange(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    (void)context;
     const char *from = out;
     char       *to   = in;
     do {
@@ -150,7 +148,6 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into its p
 
 static qg_status post(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    (void)context;
     MPI_Request request[2];
     if (bytes_out > MOST_BYTES || bytes_in > MOST_BYTES)
         return qg_fail(QG_EARG, "a message of %zu bytes to rank %d has more than %d", bytes_out > bytes_in ? bytes_out : bytes_in,
@@ -163,7 +160,6 @@ static qg_status post(void *context, qg__transfer *m, int other, const void *out
 
 static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
 {
-    (void)context;
     MPI_Request request[2 * QG_SLICES];
     MPI_Status  ignored[2 * QG_SLICES];     /* MPICH declares arrays, so gcc warns of MPI_STATUSES_IGNORE */
     int         done = true;
@@ -238,22 +234,18 @@ void qg_ranks_abort(int code, const char *line)
 
 #else
 
-static void forget(qg__transfer *m) { (void)m; }
+static void forget(qg__transfer *m) { }
 
 static void wait_for_all(void) { qg_ranks_any(false); }
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
-    (void)argc, (void)argv;
     return QG_OK;
 }
 
 void qg_ranks_end(void) {}
 
-void qg_ranks_abort(int code, const char *line)
-{
-    (void)code, (void)line;
-}
+void qg_ranks_abort(int code, const char *line) { }
 
 #endif
 

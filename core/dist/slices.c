@@ -79,7 +79,6 @@ static void copy_columns(const qg__columns *c, bool pack, float *packed, float *
 
 static void weight_arrives(qg_tape *t, qg_var *y, float *packed)
 {
-    (void)t;
     qg_var           *w = y->in[1];
     const qg__columns c = qg__columns_of(qg__slices_of(y), w->shape.n, (int)qg_row(w->shape));
     copy_columns(&c, false, packed, w->grad);

@@ -176,7 +176,6 @@ static void multiply(const product *m)
 static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add, float *y,
                     float *scratch)
 {
-    (void)scratch;
     const int       block = block_of(g->oc);
     const ptrdiff_t w_tap = (ptrdiff_t)g->kw * g->c * block;
     for (int o = 0; o < g->oc; o += block, wf += g->kh * w_tap) {

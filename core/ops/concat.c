@@ -17,7 +17,6 @@ typedef struct job {
 
 static void copy_image(void *context, int image, int worker)
 {
-    (void)worker;
     const job     *j = context;
     const qg_shape p = j->part, w = j->whole;
     const size_t   c = (size_t)p.c;
@@ -41,7 +40,6 @@ static void copy(job j) { qg_parallel(j.part.n, copy_image, &j); }
 /* y = x1, x2, .. along the channels:  dx1 = the first channels of dy, .. */
 static void concat_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_shape at = { 0 };
     for (int i = 0; i < QG_OPERANDS && y->in[i]; i++) {
         const qg_var *x   = y->in[i];
@@ -90,7 +88,6 @@ qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x)
 /* y = the box of x at `at`:  dx = dy there, 0 elsewhere. */
 static void slice_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const qg_var *x = y->in[0];
     copy((job){ .part = y->shape, .whole = x->shape, .at = *(const qg_shape *)y->saved, .to = x->grad, .from = y->grad,
                 .add = true });

@@ -78,7 +78,6 @@ typedef struct bias_sums {
 
 static void bias_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const bias_sums *s  = context;
     const size_t     oc = (size_t)s->y->shape.c, row = qg_row(s->y->shape);
     const float     *dy = s->y->grad + (size_t)i * row;

@@ -132,7 +132,6 @@ static bool take_scratch(qg_tape *t, job *j)
 /* piece: block piece % blocks of a group. */
 static void pack_forward_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
     j->k->pack_forward(&j->c->g, block, block + 1, j->y->in[1]->data + (size_t)group * weights_of_group(j),
@@ -171,7 +170,6 @@ bool qg__conv_value(qg_tape *t, qg_var *y)
 
 static void pack_backward_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.c), group = piece / blocks, block = piece % blocks;
     j->k->pack_backward(&j->c->g, block, block + 1, j->y->in[1]->data + (size_t)group * weights_of_group(j),
@@ -266,7 +264,6 @@ static void add_run(const job *j, size_t at, size_t n)
 /* The sums that a slice without images completes. */
 static void add_block_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const job   *j = context;
     const size_t n = packed_of_group(j) / (size_t)qg__conv_blocks(j->k, j->c->g.oc);
     add_run(j, (size_t)piece * n, n);
@@ -284,7 +281,6 @@ static void group_piece(void *context, int k, int worker)
 
 static void pad_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const job *j = context;
     padded(j, j->y->in[0]->data + (size_t)(j->first + i) * x_row(j), padding_of(j, i));     /* each has its own buffer */
 }
@@ -303,7 +299,6 @@ static void unit_piece(void *context, int unit, int worker)
 
 static void add_slices_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const job   *j    = context;
     const size_t size = packed_of_group(j) / (size_t)qg__conv_blocks(j->k, j->c->g.oc);
     qg__tree(j->at.to - j->at.from, j->acc_size, size, j->acc + (size_t)piece * size);
@@ -311,7 +306,6 @@ static void add_slices_piece(void *context, int piece, int worker)
 
 static void add_weight_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
     j->k->add_weight_gradient(&j->c->g, block, block + 1, j->acc + (size_t)group * packed_of_group(j),
@@ -326,7 +320,6 @@ static void add_both_piece(void *context, int piece, int worker)
 
 static void add_weight(qg_tape *t, qg_var *y, float *acc)
 {
-    (void)t;
     const qg__convolution *c = y->saved;
     job         j = { .c = c, .k = c->k, .y = y, .acc = acc };
     qg_parallel(pieces_of(&j, c->g.oc), add_weight_piece, &j);

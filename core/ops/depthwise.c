@@ -126,7 +126,6 @@ static void block_piece(void *context, int block, int worker)
 /* The slices of the batch are added as a tree (core/slices.h). */
 static void add_slices_piece(void *context, int block, int worker)
 {
-    (void)worker;
     const job   *j    = context;
     const qg_var *w   = j->y->in[1];
     const size_t taps = qg_row(w->shape), oc = (size_t)w->shape.n, from = (size_t)block_at(j, block);
@@ -136,7 +135,6 @@ static void add_slices_piece(void *context, int block, int worker)
 
 static void add_weight_piece(void *context, int block, int worker)
 {
-    (void)worker;
     const job   *j    = context;
     const qg_var *w   = j->y->in[1];
     const size_t taps = qg_row(w->shape), oc = (size_t)w->shape.n;
@@ -147,7 +145,6 @@ static void add_weight_piece(void *context, int block, int worker)
 
 static void add_weight(qg_tape *t, qg_var *y, float *acc)
 {
-    (void)t;
     job j = { .d = y->saved, .y = y, .acc = acc, .blocks = blocks_of(y->in[1]) };
     qg_parallel(j.blocks, add_weight_piece, &j);
 }

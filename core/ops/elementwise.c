@@ -23,7 +23,6 @@ typedef struct job {
 
 static void run_block(void *context, int block, int worker)
 {
-    (void)worker;
     const job   *j = context;
     const size_t n = qg_count(j->y->shape);
     j->run(j->y, qg_block(n, block), qg_block(n, block + 1));
@@ -36,7 +35,6 @@ static void in_blocks(const qg_var *y, stretch run)
 
 static void backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     in_blocks(y, ((const elementwise *)(const void *)y->op)->gradient);
 }
 

@@ -16,7 +16,6 @@ float qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k)
 /* y[o,..] = w[o,..] gamma[o] inv[o]; it saves [2][o]: inv, gamma inv.  dw = dy gamma inv,  dgamma[o] = inv[o] sum of dy w */
 static void weight_gradient(void *context, int o, int worker)
 {
-    (void)worker;
     const qg_var *y = context;
     qg_var       *w = y->in[0], *gamma = y->in[1];
     const size_t  row = qg_row(w->shape), at = (size_t)o * row;
@@ -30,7 +29,6 @@ static void weight_gradient(void *context, int o, int worker)
 
 static void weight_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_parallel(y->shape.n, weight_gradient, y);
 }
 
@@ -38,7 +36,6 @@ static const qg_op weight_op = { .name = "fold_weight", .backward = weight_backw
 
 static void weight_value(void *context, int o, int worker)
 {
-    (void)worker;
     const qg_var *y   = context;
     const size_t  row = qg_row(y->shape), at = (size_t)o * row;
     const float  *w   = y->in[0]->data, a = ((const float *)y->saved)[y->shape.n + o];
@@ -64,7 +61,6 @@ qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec)
 /* y = beta - gamma u, u = mean / s:  dbeta = dy,  dgamma = -u dy */
 static void bias_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const float *u = y->saved;
     qg_var      *beta = y->in[0], *gamma = y->in[1];
     for (size_t k = 0; k < qg_count(y->shape); k++) {
@@ -132,7 +128,6 @@ static void sum_gradients(void *context, int first, int end, double *sum)
 
 static void add_gradients(void *context, int image, int worker)
 {
-    (void)worker;
     const sweep *p = context;
     qg_var      *x = p->y->in[0], *z = p->y->in[1];
     const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape), end = (size_t)(image + 1) * row;
@@ -187,7 +182,6 @@ static bool batch_statistics(qg_tape *t, sweep *p, qg_norm_spec spec)
 
 static void correct_value(void *context, int image, int worker)
 {
-    (void)worker;
     const sweep *p = context;
     const float *x = p->y->in[0]->data;
     const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape), end = (size_t)(image + 1) * row;

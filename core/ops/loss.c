@@ -33,7 +33,6 @@ static qg_var *record_scalar(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z)
  * not outlive the call.  They run on one thread because there are few numbers. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const float *slope = y->saved, dy = y->grad[0];
     for (int k = 0; k < 2 && y->in[k]; k++) {
         const qg_var *x     = y->in[k];
@@ -210,7 +209,6 @@ static double count_of(const qg_var *x) { return (double)qg__slices_of(x).n * (d
 /* y = mean of (x - z)^2:   dx = 2 / count (x - z) dy,   dz = -dx. */
 static void mse_gradient(void *context, int block, int worker)
 {
-    (void)worker;
     const qg_var *y = context, *x = y->in[0], *z = y->in[1];
     const size_t  m = qg_count(x->shape);
     const double  slope = 2.0 * (double)y->grad[0] / count_of(x);
@@ -223,7 +221,6 @@ static void mse_gradient(void *context, int block, int worker)
 
 static void mse_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_parallel(qg_blocks(qg_count(y->in[0]->shape)), mse_gradient, y);
 }
 
@@ -231,7 +228,6 @@ static const qg_op mse = { "mse", mse_backward, .assigns = true };
 
 static void sum_squares(void *context, int image, int worker)
 {
-    (void)worker;
     const squares *s   = context;
     const float   *x   = s->y->in[0]->data, *z = s->y->in[1]->data;
     const size_t   row = qg_row(s->y->in[0]->shape), from = (size_t)image * row;

@@ -14,7 +14,6 @@ typedef struct pass {
 
 static void grad_sums_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const pass                *p = context;
     const qg__norm_statistics *s = p->y->saved;
     const qg_var              *x = p->y->in[0];
@@ -25,7 +24,6 @@ static void grad_sums_piece(void *context, int i, int worker)
 
 static void grad_input_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const pass                *p = context;
     const qg__norm_statistics *s = p->y->saved;
     const qg_var              *x = p->y->in[0];
@@ -59,7 +57,6 @@ static const qg_op norm_op = { .name = "norm", .backward = norm_backward, .assig
 
 static void forward_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const pass                *p = context;
     const qg__norm_statistics *s = p->y->saved;
     const qg__norm_block       b = qg__norm_block_at(s, p->y->in[0], i);

@@ -125,7 +125,6 @@ static void grad_sums_piece(void *context, int i, int worker)
 
 static void grad_input_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const pass  *p = context;
     const norm  *n = p->n;
     qg_var      *x = p->y->in[0];
@@ -150,7 +149,6 @@ static size_t shared_sums(const qg_var *y) { return 4 * (size_t)y->shape.c + 3; 
 
 static void add_shared(qg_tape *t, qg_var *y, float *sums)
 {
-    (void)t;
     const norm  *n = y->saved;
     const size_t c = (size_t)y->shape.c;
     qg__norm_learn(y->in[2], sums);

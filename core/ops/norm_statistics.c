@@ -99,7 +99,6 @@ typedef struct sums_pass {
 
 static void sums_piece(void *context, int i, int worker)
 {
-    (void)worker;
     const sums_pass     *p = context;
     const qg__norm_block b = qg__norm_block_at(p->s, p->x, i);
     const size_t         c = (size_t)p->x->shape.c;

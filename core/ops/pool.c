@@ -92,7 +92,6 @@ static int pieces(const pooling *s) { return (s->y->in[0]->shape.h - 1) / s->str
 
 static void gradient_piece(void *context, int piece, int worker)
 {
-    (void)worker;
     const pooling *s = context;
     const qg_shape x = s->y->in[0]->shape;
     const bool     fresh = s->y->in[0]->fresh;
@@ -109,7 +108,6 @@ static void gradient_piece(void *context, int piece, int worker)
 
 static void pool_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_parallel(y->shape.n * pieces(y->saved), gradient_piece, y->saved);
 }
 
@@ -124,7 +122,6 @@ static bool wins(float v, float best) { return (v > best) | (v != v); }
 
 static void max_value(void *context, int row, int worker)
 {
-    (void)worker;
     const pooling *s = context;
     const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
     const size_t   c    = (size_t)y.c;

@@ -86,7 +86,6 @@ static const qg_op rprelu = { "rprelu", prelu_backward, .assigns = true };
 
 static void block_value(void *context, int block, int worker)
 {
-    (void)worker;
     const job   *j = context;
     const float *x = j->y->in[X]->data;
     const size_t c = (size_t)j->y->shape.c, all = qg_count(j->y->shape), end = qg_block(all, block + 1);

@@ -50,7 +50,6 @@ static void add_image(const job *j, int image, double *sum)
 
 static void sum_image(void *context, int image, int worker)
 {
-    (void)worker;
     const job   *j   = context;
     const size_t row = qg_row(j->small);
     double      *sum = j->part + (size_t)image * row;
@@ -80,7 +79,6 @@ static void reduce(qg_tape *t, job j)
 
 static void spread_image(void *context, int image, int worker)
 {
-    (void)worker;
     const job    *j  = context;
     const strides s  = strides_of(j->small);
     const float  *x  = j->x + (j->small.n > 1 ? (size_t)image * qg_row(j->small) : 0);
@@ -108,7 +106,6 @@ static double divisor_of(const qg_op *op, const qg_var *x, qg_shape y)
 /* y = sum of x / divisor:  dx = dy / divisor. */
 static void backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const qg_var *x = y->in[0];
     spread((job){ .big = x->shape, .small = y->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh,
                   .divisor = divisor_of(y->op, x, y->shape) });

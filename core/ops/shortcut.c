@@ -15,7 +15,6 @@ typedef struct job {
 /* y[i][j][first + k] = x[i stride][j stride][k]:  dx[i stride][j stride][k] += dy[i][j][first + k] */
 static void shortcut_gradient(void *context, int image, int worker)
 {
-    (void)worker;
     const job     *j = context;
     const qg_shape x = j->y->in[0]->shape, y = j->y->shape;
     const float   *dy = j->y->grad + (size_t)image * qg_row(y) + j->s->first;
@@ -28,7 +27,6 @@ static void shortcut_gradient(void *context, int image, int worker)
 
 static void shortcut_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     if (y->in[0]->grad) qg_parallel(y->shape.n, shortcut_gradient, &(job){ y, y->saved });
 }
 
@@ -36,7 +34,6 @@ static const qg_op shortcut_op = { .name = "shortcut", .backward = shortcut_back
 
 static void shortcut_value(void *context, int image, int worker)
 {
-    (void)worker;
     const job     *j = context;
     const qg_shape x = j->y->in[0]->shape, y = j->y->shape;
     const float   *from = j->y->in[0]->data + (size_t)image * qg_row(x);

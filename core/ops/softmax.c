@@ -27,7 +27,6 @@ static void run_piece(void *context, int piece, int worker)
 /* y[k] = exp(x[k] - m) / sum of exp(x - m):   dx[k] = y[k] (dy[k] - sum of y dy). */
 static void row_gradient(const job *j, double *e, size_t at, size_t c)
 {
-    (void)e;
     const qg_var *y = j->y, *x = y->in[0];
     const float  *v = y->data + at, *dy = y->grad + at;
     double        sum = 0;
@@ -40,7 +39,6 @@ static void row_gradient(const job *j, double *e, size_t at, size_t c)
 
 static void softmax_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     job j = { .y = y, .run = row_gradient, .pieces = qg_blocks(qg_count(y->shape)) };
     qg_parallel(j.pieces, run_piece, &j);
 }

@@ -9,7 +9,6 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
     double       distance, squares;
     const double mean = qg_span_mean(w, &distance, &squares), d = w.n ? sqrt(squares / (double)w.n) : 0;
     const bool   flat = !(d >= (double)FLT_MIN);
-    (void)q, (void)learned;
     return (qg_constants){ .sign = { .scale     = flat ? 0.0f : (float)d,
                                      .threshold = (float)mean,
                                      .offset    = (float)mean,
@@ -20,7 +19,6 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
     const double n = (double)w.n;
-    (void)q;
     return (qg_mix){ .standardised = true,
                      .through      = k->sign.scale,
                      .mean         = k->sign.threshold,
@@ -45,7 +43,6 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 /* Positive and negative codes have scales of their own, m + d and d - m, which the engine knows from ternary weights. */
 static qg_code_set codes(qg_quant q)
 {
-    (void)q;
     return (qg_code_set){ .lowest = -1, .step = 1, .count = 3 };
 }
 

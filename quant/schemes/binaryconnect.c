@@ -50,7 +50,6 @@ void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
 
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
-    (void)learned;
     if (arg_of(q, UNIT_START) != 0) qg__stretch_to_unit(x);
 }
 
@@ -64,7 +63,6 @@ static float lr_scale(qg_quant q, double fan_in, double fan_out)
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    (void)k, (void)sum;
     return qg__relative_mix(arg_of(q, SCALED) != 0, w);
 }
 

@@ -3,7 +3,6 @@
 
 static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 {
-    (void)q, (void)learned;
     for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign_of(x.data[i]);
 }
 

@@ -17,13 +17,11 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
     qg_levels u = qg__levels_to(q, 1.0f);
     u.variant   = (float)q.arg[TIES_UP];
-    (void)x, (void)learned;
     return (qg_constants){ .uniform = u };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)q, (void)at;
     return fmin(fmax(to->x[i], 0), 1);
 }
 

@@ -65,7 +65,6 @@ static bool draws(qg_quant q) { return q.arg[NO_NOISE] == 0; }
 
 static void gradient_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const qg_gradient_coder *g = y->saved;
     qg_var                  *x = y->in[0];
     if (!x->grad) return;

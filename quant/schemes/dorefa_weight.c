@@ -110,7 +110,6 @@ static void max_slope(size_t n, const float *x, const float *dy, float m, float 
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     const float steps = qg__steps(q.bits), m = qg__tanhf(qg_span_max_abs(w)), scale = q.arg[TIMES_MAX] != 0 ? m : 1.0f;
-    (void)learned;
     return (qg_constants){ .uniform = { .hi = m, .steps = steps, .step = scale / steps, .variant = (float)q.arg[TIMES_MAX] } };
 }
 

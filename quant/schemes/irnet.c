@@ -12,7 +12,6 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     double       distance, squares;
     const double mean = qg_span_mean(w, &distance, &squares), d = w.n > 1 ? sqrt(squares / ((double)w.n - 1)) : 0;
-    (void)q, (void)learned;
     if (!(d >= (double)FLT_MIN)) return (qg_constants){ .sign = { .threshold = (float)mean } };
     return (qg_constants){ .sign = { .scale     = (float)power_of_two(distance / d / (double)w.n),
                                      .threshold = (float)mean,
@@ -21,7 +20,6 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    (void)q, (void)sum;
     return (qg_mix){ .standardised = true,
                      .through      = k->sign.scale,
                      .mean         = k->sign.threshold,

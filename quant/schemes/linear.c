@@ -15,13 +15,11 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    (void)x, (void)learned;
     return (qg_constants){ .uniform = qg__levels_to(q, (float)q.arg[MAX_VALUE]) };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)at;
     return fmin(fmax(to->x[i], 0), q.arg[MAX_VALUE]);
 }
 

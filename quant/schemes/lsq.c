@@ -39,7 +39,6 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 
 static bool ready(qg_quant q, const float *const *learned)
 {
-    (void)q;
     return *learned[SEEN] != 0.0f;
 }
 

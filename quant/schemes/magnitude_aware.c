@@ -10,7 +10,6 @@ static double gain(qg_quant q, size_t n) { return q.arg[SCALED] != 0 ? sqrt((dou
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    (void)sum;
     return (qg_mix){ .through = k->sign.scale * (float)gain(q, w.n) };
 }
 

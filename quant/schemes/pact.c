@@ -17,19 +17,16 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    (void)x;
     return (qg_constants){ .uniform = qg__levels_to(q, learned[0]), .gain = { 1.0f } };
 }
 
 static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)q, (void)at;
     return fmin(fmax(to->x[i], 0), to->learned[0]);
 }
 
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
-    (void)x;
     *learned[0] = (float)q.arg[FIRST_ALPHA];
 }
 

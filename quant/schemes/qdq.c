@@ -79,7 +79,6 @@ static qg_range range(qg_quant q)
 
 static qg_constants constants(qg_quant q, qg_span x, const float *end)
 {
-    (void)x;
     return qg__qdq_constants(codes_of(q), end[0], end[1]);
 }
 
@@ -92,7 +91,6 @@ static qg_status check_constants(qg_quant q, const qg_constants *k)
 
 static double given_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
 {
-    (void)at;
     return fmin(fmax(to->x[i], q.arg[MIN]), q.arg[MAX]);
 }
 

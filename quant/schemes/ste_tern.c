@@ -16,7 +16,6 @@ static const qg_key keys[] = {
 
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
-    (void)learned;
     const bool  relative = q.arg[RELATIVE] != 0;
     const float own = relative ? 0.7f : 0.05f, threshold = q.arg[THRESHOLD] == 0 ? own : (float)q.arg[THRESHOLD];
     return (qg_constants){ .ternary = { relative ? qg__twn_delta(w, threshold) : threshold, 1.0f, 1.0f } };
@@ -24,7 +23,6 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
 {
-    (void)k, (void)sum;
     return qg__relative_mix(q.arg[SCALED] != 0, w);
 }
 

@@ -26,7 +26,6 @@ float qg__twn_delta(qg_span w, float threshold)
 /* { D, a, a }: a is the scale of positive and of negative weights. */
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
-    (void)learned;
     size_t       kept;
     const float  d   = qg__twn_delta(w, (float)q.arg[THRESHOLD]);
     const double sum = qg_span_sum_abs_above(w, d, &kept);

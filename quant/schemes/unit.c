@@ -21,7 +21,6 @@ static bool is_relative(qg_quant q) { return qg__quant_role(q) == QG_WEIGHT && q
 /* Of weights uniform in +-b, 2 mean|w| is b. */
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    (void)learned;
     const float mean = is_relative(q) ? qg_span_mean_abs(x) : 0.5f, end = mean > 0.0f ? 2.0f * mean : 1.0f;
     const float steps = qg__steps(q.arg[ZERO] != 0 ? q.bits - 1 : q.bits);
     return (qg_constants){ .uniform = { .hi = end, .from = 1.0f / end, .steps = steps, .step = 1.0f / steps,
@@ -37,7 +36,6 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 /* Small initial weights would all be rounded to 0. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
-    (void)learned;
     if (q.role == QG_WEIGHT && !is_relative(q)) qg__stretch_to_unit(x);
 }
 

@@ -104,7 +104,6 @@ static void scale(const qg_var *y, const float *K, const float *from, bool adds,
 
 static void scale_backward(qg_tape *t, qg_var *z)
 {
-    (void)t;
     qg_var *y = z->in[0];
     if (y->grad) scale(y, z->saved, z->grad, !y->fresh, y->grad);
 }
@@ -113,7 +112,6 @@ static const qg_op scale_op = { .name = "xnor_scale", .backward = scale_backward
 
 static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y)
 {
-    (void)q;
     const qg_shape         s = x->shape, o = y->shape;
     const qg__xnor_windows g = { .n        = (size_t)s.n,
                                  .h        = (size_t)s.h,

@@ -49,6 +49,7 @@ static const struct {
 } mistakes[] = {
     /* The command and its options. */
     { "trian", 2, "qgrad: unknown command trian; available: train, eval" },
+    { "quantize --run x --data sample", 2, "unknown option '--data'; options: --weight" },
     { "train --modle lenet5", 2, "unknown option '--modle'; options: --model, --data" },
     { "trian", 2, "see qgrad --help; did you mean train?" },
     { "train --modle lenet5", 2, "; did you mean --model?" },

@@ -51,7 +51,8 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 
 static void test_recipes_that_are_not_there(void **state)
 {
-    assert_refuses("train --recipe tnw", 2, "examples/recipes/tnw.toml does not exist; available: plain, twn");
+    assert_refuses("train --recipe tnw", 2, "examples/recipes/tnw.toml does not exist; available: plain, twn; did you mean twn?");
+    assert_refuses("train --recipe twn.toml", 2, "available: plain, twn; did you mean twn?");
     assert_refuses("train --recipe ../twn", 2, "'../twn' is not a recipe name");
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "exclude each other");
     assert_refuses("train --reported 99", 2, "unknown option '--reported'");

@@ -60,7 +60,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_status("results --add runs/memory/epochs=1-seed-3", 0);
     assert_holds("results/README.md", "| B | reported 98.7 (memory) |");
     assert_holds("results/README.md", "`build/qgrad train --recipe memory --epochs 1 --seed 3` |");
-    assert_holds("results/README.md", "- **memory**: None known. Trained with `--epochs 1`.");
+    assert_holds("results/README.md", "- **memory**: None listed. Trained with `--epochs 1`.");
 }
 
 /* The command of the row says what chose the best. */

@@ -395,6 +395,7 @@ static void a_plot_is_a_picture(void **state)
     assert_stdout(">D = 0.29</text>");
     assert_status("plot twn --figure slope", 0);
     assert_int_equal(charts(), 1);
+    assert_stdout(">twn, weights: slopes</text>");
     assert_stdout("of q: 0, and none at a jump");
     assert_null(strstr(last.out, ">D = "));
     assert_status("plot dorefa:bits=4 --role gradient", 0);

@@ -49,7 +49,6 @@ typedef struct row {
 
 static void run_loops(const row *r, lab *l)
 {
-    (void)r;
     for (int q = 0; q < PIXELS; q++)
         for (int o = 0; o < CHANNELS; o++) {
             const float *w   = l->w + o * ROW;
@@ -66,7 +65,6 @@ static void run_loops(const row *r, lab *l)
 
 static void run_blas(const row *r, lab *l)
 {
-    (void)r;
     float *column = l->wide;
     for (int q = 0; q < PIXELS; q++)
         for (int i = q / SIDE - 1; i < q / SIDE + 2; i++)

@@ -33,7 +33,6 @@ typedef struct peak_row {
 
 static void multiply_add(void *context, int piece, int worker)
 {
-    (void)piece, (void)worker;
     const peak        *p                                = context;
     _Alignas(64) float s[QG_PEAK_CHAINS * MOST_LANES] = { 0 };
     p->kernels->multiply_add(p->turns, 0.5f, 1.0f, s);
@@ -41,7 +40,6 @@ static void multiply_add(void *context, int piece, int worker)
 
 static void triad(void *context, int piece, int worker)
 {
-    (void)worker;
     const peak  *p  = context;
     const size_t i0 = (size_t)TRIAD_FLOATS * (size_t)piece / (size_t)p->pieces;
     const size_t i1 = (size_t)TRIAD_FLOATS * ((size_t)piece + 1) / (size_t)p->pieces;

@@ -60,7 +60,6 @@ static void compare(repetition *r, const qg_epoch *e)
 static void on_epoch(void *user, const qg_epoch *e, const qg_fit_result *result)
 {
     repetition *r = user;
-    (void)result;
     compare(r, e);
     if (!r->differs)
         print_safe(stderr, "%s, seed %" PRIu64 ": epoch %d of %d as in the log, digest %s\n", r->of->row,
@@ -72,7 +71,6 @@ static void on_epoch(void *user, const qg_epoch *e, const qg_fit_result *result)
 
 static void on_notice(void *user, qg_fit_notice what, const char *text)
 {
-    (void)user, (void)what;
     print_safe(stderr, "qgrad results: warning: %s\n", text);
 }
 

@@ -140,7 +140,7 @@ static qg_status print_overrides(const void *run, FILE *out) { return results_ov
 static qg_status print_deviations(const row *w, FILE *out)
 {
     const char *text = w->recipe.deviations, *of = w->recipe.reproduces;
-    if (!text) text = of ? "None known" : "Does not reproduce a paper";
+    if (!text) text = of ? "None listed" : "Does not reproduce a paper";
     char           *words;
     size_t          n;
     const qg_status status = qg__text_print(print_overrides, &w->all->run[w->first], &words, &n);
