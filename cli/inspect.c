@@ -225,7 +225,7 @@ static void print_tensor(const tensor *v)
                v->scales > 1 ? " by a channel at most" : "", (double)v->min, (double)v->max,
                percent(v->zeros, v->count));
     } else {
-        printf("%+.4g .. %+.4g\n", (double)v->min, (double)v->max);
+        printf("%+.4g .. %+.4g\n", (double)v->min + 0.0, (double)v->max + 0.0);     /* -0 is printed as 0 */
     }
     if (q.scheme) {
         printf("  %-10s %s, %d bit%s", "quantized", qg_scheme_spelling(q.scheme, QG_WEIGHT, scheme, sizeof scheme), q.bits,
@@ -393,7 +393,7 @@ static qg_status print_all(inspection *e)
         qg__json_open(&j, "layers", '[');
     } else {
         print_safe(stdout, "%s, %s, arithmetic %" PRIu64 "\n", qg_run_file(e->run),
-                   qg_run_config(e->run) ? "a net of its own program" : qg_run_get(e->run, "model"), qg_run_arithmetic(e->run));
+                   qg_run_config(e->run) ? "trained by a program" : qg_run_get(e->run, "model"), qg_run_arithmetic(e->run));
     }
     for (int i = 0; i < qg_net_layers(qg_run_net(e->run)) && !s; i++) {
         qg_layer      *l     = qg_net_layer(qg_run_net(e->run), i);

@@ -132,9 +132,8 @@ static qg_status put_quantizer(FILE *out, qg_layer *l, qg_role role)
     qg_quant_print(q, text, sizeof text);
     if (qg_quant_parse(text, role, &same) || (same.role = role, !is_same(q, same)))
         return qg_fail(QG_EARG,
-                       "%s: only your program can declare its %s quantizer: the scheme %s or its "
-                       "surrogate is your own, or its arguments are illegal",
-                       l->name, qg_role_name(role), q.scheme->name);
+                       "%s: the scheme %s of its %s or the surrogate is not the library's, or an argument is "
+                       "illegal", l->name, q.scheme->name, qg_role_name(role));
     fprintf(out, " %s=%s", qg_role_name(role), text);
     if (q.after != qg__slot_delay(l->net, role)) put_steps(out, role, "after", q.after);
     put_steps(out, role, "anneal", q.surrogate.steps);
@@ -145,9 +144,7 @@ static qg_status put_layer(FILE *out, qg_layer *l)
 {
     const qg_layer *before = l->index ? l->net->layer[l->index - 1] : NULL;
     if (!is_of_the_library(l->type))
-        return qg_fail(QG_EARG,
-                       "%s: only your program can declare it, since its type '%s' is your own",
-                       l->name, l->type->name);
+        return qg_fail(QG_EARG, "%s: its type '%s' is not the library's", l->name, l->type->name);
     put_name(out, l->name);
     fputc(' ', out);
     put_name(out, l->type->name);

@@ -45,7 +45,7 @@ struct qg_run {                         /* {0} is empty */
     qg__run_paths   paths;
     qg__run_file    file;               /* with the weights */
     qg_archive     *header;             /* of that file: names, shapes and notes */
-    const char     *said;               /* what a program of its own noted; NULL: */
+    const char     *said;               /* what the program that trained it noted; NULL: */
     qg_recipe       recipe;
     qg_shape        image;              /* of one image */
     int             classes;

@@ -22,8 +22,8 @@ qg_status qg__reader_of_program(const qg_run *r)
     if (!r) return QG_EARG;                 /* the message says why the run is NULL */
     const char *why = qg_run_note(r, QG__RUN_NO_NET);
     if (!r->said || text_of_net(r)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit: %s; 'qgrad report' and "
-                   "'qgrad inspect' show it", r->paths.file[r->file], why ? why : "an earlier version, which did not note it");
+    return qg_fail(QG_EARG, "%s: only the program that trained it with qg_fit can declare its net: %s; "
+                   "'qgrad report' and 'qgrad inspect' show it", r->paths.file[r->file], why ? why : "an earlier version, which did not note it");
 }
 
 /* --- finding it --------------------------------------------------------------------------- */

@@ -289,7 +289,7 @@ static void origins(FILE *out, const shown_run *r)
             r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
     fputs("</p>", out);
-    if (qg_run_config(r->run)) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
+    if (qg_run_config(r->run)) fputs("<p>A program trained this run; start it again to continue.</p>", out);
     else if (*path && !qg__text_print(print_command, path, &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);

@@ -310,17 +310,17 @@ static void test_a_checkpoint_must_say_what_it_is(void **state)
         { "model = \"16C3-\"\n", "weights", "a.safetensors:1: model: net '16C3-': character 6: a layer is missing" },
         { "model = \"mlp\"\n", "thing", "a.safetensors: its kind 'thing' is neither checkpoint nor weights" },
         { "sgd = 1\nepochs = 3\nnet-digest = \"0\"\n", "checkpoint",
-          "a.safetensors: its net was declared by a program of its own, which trained it with qg_fit" },
+          "a.safetensors: only the program that trained it with qg_fit can declare its net" },
     };
     run_shell("mkdir @/said");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_notes(at("said/a.safetensors"), rows[i].recipe, rows[i].kind);
-        const bool foreign = strstr(rows[i].says, "a program of its own");
+        const bool foreign = strstr(rows[i].says, "only the program");
         assert_refuses("eval --run @/said/a.safetensors", 1, rows[i].says);
         assert_refuses("inspect @/said/a.safetensors", 1, foreign ? "a.safetensors: has no weights" : rows[i].says);
     }
     run_shell("mv @/said/a.safetensors @/said/last.safetensors && echo 'sgd = 1' > @/said/config.toml");
-    assert_refuses("eval --run @/said", 1, "last.safetensors: its net was declared by a program of its own");
+    assert_refuses("eval --run @/said", 1, "last.safetensors: only the program that trained it");
     run_shell("rm -r @/said");
 }
 

@@ -121,7 +121,7 @@ static void test_inspect_shows_the_net_of_a_program(void **state)
     qg_net_free(net);
 
     assert_status("inspect @/own", 0);
-    assert_stdout("/own/last.safetensors, a net of its own program, arithmetic 2\nconv1: {");
+    assert_stdout("/own/last.safetensors, trained by a program, arithmetic 2\nconv1: {");
     assert_stdout("\nconv2: halved:part=0.5; only its program can compute it\n");
     assert_stdout("learned    conv2.input.step");
     assert_stdout("\nscores: float, not quantized\n");
@@ -185,7 +185,7 @@ static void test_report_makes_a_page_of_a_program(void **state)
     read_page("paged/report.html");
     static const char *const parts[] = { " of 3</b>", "Accuracy", "<h3>conv1</h3>", "54 weights, ttq, 2 bits<", "conv1: fraction of each level",
                                          "weight.wp", "halved:part=0.5; input lsq, 3 bits<", "optimizer = &quot;adam&quot;",
-                                         "A program of its own trained it" };
+                                         "A program trained this run" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
     assert_null(strstr(page, "qgrad train --config"));
     assert_null(strstr(page, "weights, packed"));
@@ -288,8 +288,8 @@ static void test_the_others_need_its_program(void **state)
                                          "quantize --run @/mine --weight twn" };
     qg_net_free(train("mine", false, 0, 1, 0));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        assert_refuses(lines[i], 1, "its net was declared by a program of its own, which trained it with qg_fit");
-        assert_stderr("conv2: only your program can declare its weight quantizer");
+        assert_refuses(lines[i], 1, "only the program that trained it with qg_fit can declare its net: ");
+        assert_stderr("conv2: the scheme halved of its weight or the surrogate is not the library's");
         assert_stderr("'qgrad report' and 'qgrad inspect' show it");
     }
 }

@@ -201,9 +201,9 @@ static void what_is_ones_own_is_named(void **state)
 {
     const qg_scheme own = { .name = "twn", .roles = QG_WEIGHT, .bits = 2, .form = &qg_ternary_form };
     const struct { qg_quant q; float pad; const qg_layer_type *type; const char *says; } rows[] = {
-        { .type = &own_type, .says = "own1: only your program can declare it, since its type 'relu' is your own" },
-        { .q = { .scheme = &own, .bits = 2 }, .says = "conv1: only your program can declare its weight quantizer: the scheme twn" },
-        { .q = qg_twn((qg_twn_spec){ .surrogate = { .slope = own_slope } }), .says = "conv1: only your program can declare its weight" },
+        { .type = &own_type, .says = "own1: its type 'relu' is not the library's" },
+        { .q = { .scheme = &own, .bits = 2 }, .says = "conv1: the scheme twn of its weight or the surrogate is not" },
+        { .q = qg_twn((qg_twn_spec){ .surrogate = { .slope = own_slope } }), .says = "conv1: the scheme twn of its weight or the surrogate" },
         { .pad = -0.0f, .says = "conv1: pad-value is -0, which has no text" },
         { .pad = NAN, .says = "conv1: pad-value" },
     };
