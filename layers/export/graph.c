@@ -67,6 +67,15 @@ static void need(qg_graph *g, const qg_layer *l, qg__coding form)
 
 /* --- quantizers ----------------------------------------------------------------------------- */
 
+/* Whether its range is, since the images that set it had only zeros there. */
+static bool is_empty(const qg_slot *slot)
+{
+    float    x[] = { 1 }, scale = 1, negative;
+    int32_t  code;
+    qg_codes out = { .code = &code, .scale = &scale, .negative = &negative };
+    return !qg_slot_encode(slot, (qg_tensor){ { 1, 1, 1, 1 }, x }, &out) && scale == 0;
+}
+
 static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
 {
     char              name[QG_SPELLING_BYTES];
@@ -81,6 +90,8 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
                        QG__MOST_CODES);
     else if (!qg_has_codes(slot->q))
         what = "the quantizer of its input", why = " has no codes, which an exported net needs";
+    else if (is_empty(slot))
+        what = "the range of its input", why = " is empty: the images that set it had only zeros there";
     return qg_fail(QG_EARG, "%s: %s (%s)%s", l->name, what, name, why);
 }
 

@@ -544,7 +544,13 @@ static void what_no_file_can_express_is_refused(void **state)
         assert_true((packed_size(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
         qg_net_free(net);
     }
-    qg_net *net = small(w, (qg_quant){ 0 });
+    qg_net *net = small(w, rows[0].x);
+    assert_non_null(qg_net_build(net));
+    qg_params_find(qg_net_params(net), "fc1.input.seen")->value[0] = 1;        /* zeros */
+    assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG,
+                  "fc1: the range of its input (fake_quant:range=observed) is empty: the images that set it had");
+    qg_net_free(net);
+    net = small(w, (qg_quant){ 0 });
     qg_net_append(net, &own_type, NULL, "own", NULL);
     assert_failed(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_ESTATE, "before qg_net_build");
     assert_non_null(qg_net_build(net));
