@@ -288,7 +288,7 @@ static const char *kind_of(uint64_t first)
     if ((first & 0xFFFFFFFF) == 0x04034b50)         /* "PK", of a zip archive */
         return "; if torch.save wrote it, save the state_dict() with safetensors.torch.save_file";
     if (first == 0x0a0d74656e677189)                /* "\211qgnet\r\n" */
-        return "; it is a packed net, which qgrad infer and predict --packed run";
+        return ", but a packed net, which qgrad infer and predict --packed run";
     return "";
 }
 
@@ -301,9 +301,10 @@ static qg_status read_header(qg_archive *a)
         return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, at least 8 are needed", path, size);
     qg_status s = qg__reader_take(&a->file, sizeof length, &length);
     if (s) return s;
+    if (*kind_of(length)) return qg_fail(QG_EFORMAT, "'%s' is no safetensors file%s", path, kind_of(length));
     if (length > MAX_HEADER || length > a->file.left)
-        return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu%s", path,
-                       (uintmax_t)length, size, kind_of(length));
+        return qg_fail(QG_EFORMAT, "'%s' is no safetensors file, or is malformed: a header of %ju bytes in a file of %zu", path,
+                       (uintmax_t)length, size);
     a->header = malloc(length ? (size_t)length : 1);
     if (!a->header) return qg_fail(QG_EMEM, "out of memory: %ju bytes of '%s'", (uintmax_t)length, path);
     s = qg__reader_take(&a->file, (size_t)length, a->header);

@@ -84,6 +84,8 @@ static void test_mistakes_are_named(void **state)
     assert_true(!exists("net.qg"));
     assert_status(TRAIN "--epochs 1 --force --out @/run", 0);
     assert_status("export --run @/run -o @/net.qg", 0);
+    assert_refuses("infer @/run", 1, "/run' is a directory, not a packed net; qgrad export");
+    assert_refuses("eval @/net.qg", 1, "no safetensors file, but a packed net, which qgrad infer");
     assert_refuses("export --run @/run --to c -o @/net.qg", 1, "net.qg' is not a net in C, so it is not replaced");
     assert_status("export --run @/run --to c -o @/net.c", 0);
     assert_runs("export --run @/run --to c -o @/net.c --json");
