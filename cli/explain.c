@@ -97,6 +97,12 @@ static bool is_said(const scheme_text *i, const scheme_text *k, const char *para
     return false;
 }
 
+/* The explanation of a scheme may lack the last line break. */
+static void end_line(const char *text)
+{
+    if (*text && text[strlen(text) - 1] != '\n') putchar('\n');
+}
+
 /* The text of k without what the section has said. */
 static void print_rest(const scheme_text *i, const scheme_text *k)
 {
@@ -105,6 +111,7 @@ static void print_rest(const scheme_text *i, const scheme_text *k)
         end = paragraph_end(p);
         if (!is_said(i, k, p, (size_t)(end - p))) printf("%s%.*s", p > text ? "\n" : "", (int)(end - p), p);
     }
+    end_line(text);
 }
 
 /* Scheme k and those up to end with its text: how they are written and for what, and their pictures. */
@@ -135,7 +142,7 @@ static void print_options(const scheme_text *i, const scheme_text *end)
     const scheme_text *t;
     for (const scheme_text *s = i; s < end; s++) {
         for (t = i; strcmp(t->name, s->name); t++) continue;
-        if (is_with(i, s) && t == s && s->quant.scheme) printf("\n"), scheme_options_help(s->name, stdout);
+        if (is_with(i, s) && t == s && s->quant.scheme) scheme_options_help(s->name, stdout);
     }
 }
 
@@ -192,22 +199,15 @@ static int print_markdown(void)
 
 static int refuse(const char *name)
 {
-    char         names[QG_RECIPE_VALUE_BYTES] = "";
-    const size_t n                  = strcspn(name, ":");
-    scheme_text  s, before;
-    for (int i = 0; scheme_at(i, &s); i++) {
-        if (strlen(s.name) == n && !strncmp(s.name, name, n)) {     /* there is one, but not with these options */
-            qg_quant q;
-            if (!qg_quant_parse(name, s.use, &q)) continue;
-            fprintf(stderr, "qgrad explain: %s\n", qg_errmsg());
-            return EXIT_USAGE;
-        }
-        bool again = false;
-        for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
-        if (!again) qg__list_append(names, sizeof names, s.name);
+    const size_t n      = strcspn(name, ":");
+    qg_status    status = QG_OK;
+    scheme_text  s;
+    for (int i = 0; !status && scheme_at(i, &s); i++) {     /* one of this name, but not with these options */
+        qg_quant q;
+        if (strlen(s.name) == n && !strncmp(s.name, name, n)) status = qg_quant_parse(name, s.use, &q);
     }
-    char hint[QG__NEAREST_BYTES];
-    print_safe(stderr, "qgrad explain: unknown scheme '%s'; available: %s%s\n", name, names, qg__list_nearest(names, name, n, hint));
+    if (!status) (void)scheme_unknown(name);
+    print_safe(stderr, "qgrad explain: %s\n", qg_errmsg());
     return EXIT_USAGE;
 }
 
@@ -231,12 +231,12 @@ static int explain_main(config *asked)
     for (int i = 0; name && !as_json && scheme_at(i, &s); i++)
         if (is_called(&s, name) && !is_repeated(i, name)) {
             printf("%s%s", last ? "\n" : "", text_of(&s));
+            end_line(text_of(&s));
             last = s.name;
         }
     if (last && strcmp(last, "float")) {
-        printf("\n");
         scheme_options_help(last, stdout);
-        printf("\n" SCHEMES_SHARE);
+        if (scheme_shares(last)) printf("\n" SCHEMES_SHARE);
     }
     return EXIT_DONE;
 }

@@ -302,15 +302,17 @@ bool plot_of(const scheme_text *s, char text[PLOT_TEXT_BYTES], char file[PLOT_TE
 static qg_status parse(const char *text, int asked, qg_quant *q, qg_role *role)
 {
     if (asked) return qg_quant_parse(text, *role = qg_roles[asked - 1], q);
+    const size_t n = strcspn(text, ":");
     for (int i = 0; i < QG_ROLES; i++) {
         const qg_scheme *scheme;
         unsigned         of;
-        const size_t     n = strcspn(text, ":");
         for (int k = 0; scheme_in_role(k, &scheme, &of); k++)
             if (of == (unsigned)qg_roles[i] && strlen(scheme->name) == n && !strncmp(scheme->name, text, n))
                 return qg_quant_parse(text, *role = qg_roles[i], q);
     }
-    return qg_quant_parse(text, *role = QG_WEIGHT, q);
+    *role = QG_WEIGHT;
+    const bool is_float = n == strlen("float") && !strncmp(text, "float", n);
+    return is_float ? qg_quant_parse(text, *role, q) : scheme_unknown(text);
 }
 
 static qg_status write_all(const char *dir)

@@ -207,7 +207,7 @@ int      qg_learned_count(qg_quant q);
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
-/* The first key of every scheme. */
+/* The first key of every scheme of the library. */
 #define QG_AS_KEY { .name = "as", .words = "default|paper", .about = "paper: the rule of the source" }
 
 #define QG_PER_CHANNEL_KEY(of) { .name = "per-channel", .words = "no|yes", .about = of }

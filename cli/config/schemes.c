@@ -137,13 +137,21 @@ void scheme_options_help(const char *name, FILE *out)
                 of |= other.use;
             }
             if (had) continue;
-            if (!printed++) fprintf(out, "Options of %s:\n", name);
+            if (!printed++) fprintf(out, "\nOptions of %s:\n", name);
             fprintf(out, "    %s", o.typed);
             for (int u = 0, n = 0; of != all && u < QG_ROLES; u++)
                 if (of & qg_roles[u]) fprintf(out, "%s%ss", n++ ? ", " : " for ", qg_role_name(qg_roles[u]));
             fprintf(out, "%s%s\n", *o.about ? "\n        " : "", o.about);
         }
     }
+}
+
+bool scheme_shares(const char *name)
+{
+    row r;
+    for (int i = -1; next_of(name, &i, &r);)
+        if (qg_keys_find(qg_scheme_keys(r.scheme, r.use), "as", strlen("as")) >= 0) return true;
+    return false;
 }
 
 /* --- one by one --------------------------------------------------------------------------- */
@@ -183,4 +191,17 @@ bool scheme_at(int i, scheme_text *out)
             }
     }
     return false;
+}
+
+qg_status scheme_unknown(const char *name)
+{
+    const size_t n          = strcspn(name, ":");
+    char         names[512] = "", hint[QG__NEAREST_BYTES];
+    scheme_text  s, before;
+    for (int i = 0, k; scheme_at(i, &s); i++) {
+        for (k = 0; scheme_at(k, &before) && strcmp(before.name, s.name); k++) continue;
+        if (k == i) qg__list_append(names, sizeof names, s.name);
+    }
+    return qg_fail(QG_EARG, "unknown scheme '%.*s'; available: %s%s", (int)n, name, names,
+                   qg__list_nearest(names, name, n, hint));
 }

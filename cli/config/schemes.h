@@ -18,14 +18,16 @@ typedef struct scheme_text {
     unsigned    use;
     qg_quant    quant;              /* scheme NULL: nothing is quantized */
 } scheme_text;
-/* The options of the schemes of this name, each once: range, default, purpose, and for which operands where others lack it.
- * SCHEMES_SHARE says the rest. */
+/* After an empty line, the options of the schemes of this name, each once: range, default, purpose, and for which
+ * operands where others lack it.  SCHEMES_SHARE says the rest, if they have the options of the library's schemes. */
 void      scheme_options_help(const char *name, FILE *out);
+bool      scheme_shares(const char *name);
 #define SCHEMES_SHARE                                                                                  \
     "as=paper is the rule of the source; where it is not listed, that is the default.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n" \
     "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n" \
     "depends on the other options.\n"
 bool      scheme_at(int i, scheme_text *out);       /* false if there are at most i */
+qg_status scheme_unknown(const char *name);         /* QG_EARG; options may follow the name */
 
 /* Scheme i and one of its roles, float left out; false: there are fewer than i + 1. */
 bool        scheme_in_role(int i, const qg_scheme **scheme, unsigned *role);

@@ -420,7 +420,8 @@ static void pictures_of_all_schemes_are_those_of_the_page(void **state)
 static void what_cannot_be_drawn_is_refused(void **state)
 {
     assert_refuses("plot", 2, "the scheme is missing");
-    assert_refuses("plot tnw", 2, "unknown scheme 'tnw'");
+    assert_refuses("plot tnw", 2, "unknown scheme 'tnw'; available: float, twn");
+    assert_refuses("plot sing", 2, "linear, stochastic; did you mean sign?");
     assert_refuses("plot twn --role input", 2, "twn is a scheme for weights, not for inputs");
     assert_refuses("plot twn:threshold=99", 2, "threshold");
     assert_refuses("plot twn --csv --json", 2, "exclude each other");
