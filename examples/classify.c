@@ -1,11 +1,16 @@
+/* Classifies an image with the net of finetune.c, which it declares and whose weights it loads.
+ *
+ *     build/examples/finetune
+ *     build/examples/classify [runs/three/best.safetensors examples/digits/7.png] */
 #include <stdlib.h>
 #include <string.h>
+
 #include "qgrad.h"
 
 int main(int argc, char **argv)
 {
     const char    *file = argc == 3 ? argv[1] : "runs/three/best.safetensors",
-                  *image = argc == 3 ? argv[2] : "seven.png";
+                  *image = argc == 3 ? argv[2] : "examples/digits/7.png";
     qg_archive    *a = qg_archive_open(file);
     qg_preprocess *p = a ? qg_preprocess_open(file) : NULL;
     const qg_shape s = qg_preprocess_shape(p);                  /* of the images that it was trained on */

@@ -25,7 +25,7 @@ static qg_var *power_apply(qg_tape *t, const qg_binding *b, qg_var *w, qg_var *c
 
 static const qg_scheme power_of_two_scheme = {
     .name = "power-of-two", .bits = 4, .roles = QG_WEIGHT, .apply = power_apply,
-    .explain = "q(w) = sign(w) 2^round(log2 |w|), s(w) = w\n",
+    .explain = "q(w) = sign(w) 2^round(log2 |w|), s(w) = w",
 };
 
 int main(int argc, char **argv)

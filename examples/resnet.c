@@ -1,7 +1,7 @@
 /* A net that is not a chain: ResNet-20 with ternary weights.  Each declaration returns a layer; a block
  * keeps its input layer and adds it to its last one.
  *
- *     resnet [steps]              trains on noise in the shape of CIFAR-10 */
+ *     build/examples/resnet [STEPS]        trains on noise in the shape of CIFAR-10 */
 #include <stdlib.h>
 
 #include "qgrad.h"
