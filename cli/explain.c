@@ -12,7 +12,8 @@
 
 static const char *text_of(const scheme_text *s)
 {
-    return s->quant.scheme ? s->quant.scheme->explain : "The values stay as they are.\n";
+    const char *explain = s->quant.scheme ? s->quant.scheme->explain : "The values stay as they are.\n";
+    return explain ? explain : s->about;
 }
 
 static const char *use_of(const scheme_text *s)

@@ -38,7 +38,7 @@ bool scheme_in_role(int i, const qg_scheme **scheme, unsigned *role)
 }
 
 static const char *name_of(row r) { return r.scheme ? r.scheme->name : "float"; }
-static const char *about(row r) { return r.scheme ? r.scheme->about : "not quantized"; }
+static const char *about(row r) { return !r.scheme ? "not quantized" : r.scheme->about ? r.scheme->about : "quantized"; }
 
 void scheme_names(unsigned uses, char *text, size_t bytes)
 {

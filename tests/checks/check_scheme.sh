@@ -58,6 +58,8 @@ q explain learned-threshold
 grep -q 'start=' "$dir/out" || fail "explain does not list its option: $(cat "$dir/out")"
 q explain halves
 grep -q 'as=paper' "$dir/out" && fail "explain has options that the scheme lacks: $(cat "$dir/out")"
+q explain --markdown
+grep -q '^q(x) = x rounded to halves' "$dir/out" || fail "the page of schemes does not explain halves"
 q train --data sample --model 8C3-BN-R-MP2-16C3-BN-R-GAP-10 --weight learned-threshold:start=0.6 --epochs 1 --seed 1 --threads 1 --out "$run"
 q eval --run "$run" --threads 1
 q export --run "$run" -o "$run.qg"
