@@ -278,15 +278,17 @@ static void codes_are_what_apply_gives(void **state)
         assert_codes_give_values(&r, i == 0 ? -8 : 0, i == 0 ? 7 : 15, 0);
         close_rig(&r);
     }
-    rig      r;
-    int32_t  code;
-    float    scale;
-    qg_codes codes = { .code = &code, .scale = &scale };
-    open_rig(&r, lsq(4, false), QG_INPUT, (qg_shape){ 1, 1, 1, 1 });
-    const float *learned[] = { r.learned[STEP]->value, r.learned[SEEN]->value };
-    assert_failed(qg_encode(r.q, (qg_tensor){ r.x->shape, r.x->value }, learned, &codes), QG_ESTATE,
-                   "no batch has been seen");
-    close_rig(&r);
+    for (int i = 0; i < 2; i++) {
+        rig      r;
+        int32_t  code;
+        float    scale;
+        qg_codes codes = { .code = &code, .scale = &scale };
+        open_rig(&r, lsq(4, i == 0), i == 0 ? QG_WEIGHT : QG_INPUT, (qg_shape){ 1, 1, 1, 1 });
+        const float *learned[] = { r.learned[STEP]->value, r.learned[SEEN]->value };
+        assert_failed(qg_encode(r.q, (qg_tensor){ r.x->shape, r.x->value }, learned, &codes), QG_ESTATE,
+                      i == 0 ? "are not set, so there are no codes" : "no batch has been seen");
+        close_rig(&r);
+    }
 }
 
 /* With a step per channel each row is a weight of its own, N of the gradient scale included. */
