@@ -1,6 +1,6 @@
 /* Compares two runs: what was asked of them, epoch by epoch how they tested, and what they confuse.
  *
- *     build/examples/compare runs/float runs/twn */
+ *     build/examples/compare RUN RUN */
 #include <string.h>
 
 #include "qgrad.h"

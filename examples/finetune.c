@@ -1,5 +1,5 @@
 /* Fine-tunes LeNet-5 to three digits: a last layer of its own on the convolutions of another run, which
- * stay as they are.  Without MNIST, it takes three classes of the sample.
+ * stay as they are.  Without MNIST, train with --data sample: it takes three classes of that.
  *
  *     build/qgrad train --model lenet5 --epochs 1 --out runs/ten
  *     build/examples/finetune [runs/ten [runs/three]] */
