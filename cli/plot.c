@@ -239,7 +239,8 @@ static qg_status print_svg(const void *what, FILE *out)
     double     x[POINTS], q[POINTS];
     for (int i = 0; i < POINTS; i++) x[i] = c->x[EVERY * i], q[i] = c->q[EVERY * i];
     if (c->random) values.series[0].n = POINTS, values.series[0].x = x, values.series[0].y = q;
-    snprintf(title, sizeof title, "%s, %ss%s", c->text, qg_role_name(c->role), c->figure == SLOPE ? ": slopes" : "");
+    snprintf(title, sizeof title, "%s, %ss%s", c->text, qg_role_name(c->role),
+             c->figure == SLOPE ? ": slopes" : "");
     if (gradient) {
         values.x.label  = "dL/dy";
         values.n_series = 1;

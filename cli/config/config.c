@@ -200,8 +200,9 @@ static qg_status unknown(const char *named, const char *path)
         free(entry[i]);
     }
     if (n >= 0) free(entry);
-    return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s%s", path, *names ? names : "none in this directory",
-                   qg__list_nearest(names, named, ends ? length - ending : length, hint));
+    qg__list_nearest(names, named, ends ? length - ending : length, hint);
+    return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s%s", path,
+                   *names ? names : "none in this directory", hint);
 }
 
 qg_status config_path(const config *asked, char path[QG__PATH_BYTES])

@@ -318,7 +318,8 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
         }
         if (c == '?' || (c == 'o' && !verb_option_find(v, "out"))) return usage_error(v, "unknown option", culprit);
         if (c == 'o') c = FIRST + option_index(option_find("out"));
-        if (c >= FIRST && is_another(option_at(c - FIRST), culprit)) return usage_error(v, "unknown option", culprit);
+        const bool another = c >= FIRST && is_another(option_at(c - FIRST), culprit);
+        if (another) return usage_error(v, "unknown option", culprit);
         if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
                     is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");
