@@ -183,6 +183,17 @@ static qg_status warn_of_empty(qg__dataset *set)
                             first ? "" : ", and labels count from 0");
 }
 
+/* Floats in 0..1 that a cast made bytes.  Files of a folder are not looked at. */
+static qg_status warn_of_darkness(qg__dataset *set)
+{
+    const size_t n = set->files ? 0 : qg_count(set->shape);
+    size_t       i = 0;
+    while (i < n && set->images[i] < 2) i++;
+    return i < n || !n ? QG_OK
+                       : qg__dataset_warn(set, "no byte of the images is above 1, but white is 255: "
+                                               "multiply floats in 0..1 by 255 before they become bytes");
+}
+
 /* *held: the images for validation, if there are any. */
 static qg_status divide(qg_loader *l, qg__dataset *held)
 {
@@ -204,6 +215,7 @@ static qg_status prepare(qg_loader *l, qg__dataset *held)
 {
     qg_status status = qg__augment_check(&l->spec.augment, l->set.shape);
     if (!status && !l->spec.in_order) status = warn_of_empty(&l->set);
+    if (!status && !l->spec.in_order) status = warn_of_darkness(&l->set);
     if (!status) status = divide(l, held);
     const int n = l->set.shape.n;
     l->batches  = 1 + (n - 1) / l->spec.batch;

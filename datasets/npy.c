@@ -202,7 +202,10 @@ static qg_status npy_open(npy *f, const char *path, const char *types, const cha
     return status ? status : check_size(f, path);
 }
 
-#define IMAGES " |u1 ", "images are bytes ('|u1'): save them with numpy.uint8"
+/* astype alone would make floats in 0..1 black. */
+#define IMAGES                                                                                               \
+    " |u1 ",                                                                                                 \
+        "images are bytes ('|u1'), where white is 255: save numpy.rint(255 * x).astype('u1') of 0 <= x <= 1"
 #define LABELS                                                                                               \
     " |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 ",                                                                     \
         "labels are integers in little-endian order: save them with numpy.int64"
@@ -243,13 +246,19 @@ static qg_status read_images(const char *path, qg__dataset *set)
     return status;
 }
 
-/* Of what looks like PyTorch's order of axes. */
+const char *qg__npy_order(qg_shape s)
+{
+    const bool first = (s.h == 1 || s.h == 3) && s.w > 4 && s.c > 4;
+    return first ? "; if the axes of the images are n, c, h, w, use x.transpose(0, 2, 3, 1)" : "";
+}
+
 static qg_status warn(const char *path, qg__dataset *set)
 {
-    const qg_shape s = set->shape;
-    if ((s.h != 1 && s.h != 3) || s.w <= 4 || s.c <= 4) return QG_OK;
-    return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels; if its axes are "
-                            "n, c, h, w, use x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
+    const qg_shape s     = set->shape;
+    const char    *order = qg__npy_order(s);
+    if (!*order) return QG_OK;
+    return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels%s", path, s.h, s.w,
+                            s.c, order);
 }
 
 /* --- labels ------------------------------------------------------------------------------- */
@@ -291,7 +300,8 @@ static qg_status read_labels(const char *path, uint64_t images, int *classes, ui
     npy       f      = { .reader = { .descriptor = -1 } };
     qg_status status = npy_open(&f, path, LABELS);
     if (!status && f.rank != 1 && !(f.rank == 2 && f.dims[1] == 1))
-        status = qg_fail(QG_EFORMAT, "'%s' has %d axes, but labels have one", path, f.rank);
+        status = qg_fail(QG_EFORMAT, "'%s' has %d axes, but labels have one%s", path, f.rank,
+                         f.rank == 2 ? ": of rows with a 1 for the class, save y.argmax(1)" : "");
     if (!status && to && f.count != images)
         status = qg_fail(QG_EFORMAT, "'%s' has %" PRIu64 " label%s for %" PRIu64 " image%s", path, f.count,
                          f.count == 1 ? "" : "s", images, images == 1 ? "" : "s");

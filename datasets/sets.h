@@ -76,4 +76,7 @@ qg_status       qg__npy_shape(const char *images, qg_shape *shape);
 QG_MUST_CHECK
 qg_status       qg__npy_classes(const char *labels, int *classes);
 
+/* What to try, after a message, if images look as if they had PyTorch's order of axes; else "". */
+const char     *qg__npy_order(qg_shape images);
+
 #endif

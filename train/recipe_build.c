@@ -135,7 +135,7 @@ qg_status qg__recipe_check_net(const qg_recipe *r, bool trains)
     const qg_shape image = qg__data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;                 /* the files will say it */
     qg_net *net = declare(r, image, r->data.classes);
-    if (!net) return qg_errcode();
+    if (!net) return qg_fail(qg_errcode(), "%s%s", qg_errmsg(), qg__npy_order(image));
     qg_status failed = check_quantizers(r, net);
     if (!failed) failed = check_frozen(r, net);
     if (!failed && trains) failed = check_flips(r, net);

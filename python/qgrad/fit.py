@@ -143,8 +143,6 @@ def _data(x, y, test, validation, classes, directory):
     if classes is not None and not 1 <= classes <= MOST_CLASSES:
         raise ValueError("classes is %d, not in 1..%d" % (classes, MOST_CLASSES))
     splits = {"train": _pair((x, y), ("x", "y"), classes)}
-    if splits["train"][0].max() == 1:
-        warnings.warn("x has bytes of 0 and 1, but white is 255: pass floats in 0..1, or 255 * x", stacklevel=3)
     if isinstance(validation, (tuple, list)):
         splits["validation"] = _named_pair(validation, "validation", classes)
     if test is not None:

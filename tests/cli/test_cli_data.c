@@ -484,7 +484,7 @@ static void test_arrays_of_validation(void **state)
 /* As Matlab counts them: with three outputs one is never right, which is said of the training images alone. */
 static void test_labels_from_one_are_warned_about(void **state)
 {
-    static const uint8_t x[4 * 4 * 4] = { 0 }, y[] = { 1, 2, 1, 2 };
+    static const uint8_t x[4 * 4 * 4] = { 255 }, y[] = { 1, 2, 1, 2 };
     assert_int_equal(mkdir(at("np"), 0700), 0);
     write_npy("np/x.npy", "|u1", "4, 4, 4", x, sizeof x);
     write_npy("np/y.npy", "|u1", "4,", y, sizeof y);
@@ -494,6 +494,17 @@ static void test_labels_from_one_are_warned_about(void **state)
     assert_true(warning && !strstr(warning + 20, "warning"));
     assert_status("eval --run @/from-one --json", 0);
     assert_string_equal(last.err, "");
+}
+
+/* PyTorch's order of axes, where the net is too large for what it makes of the images. */
+static void test_axes_in_another_order_are_named(void **state)
+{
+    static const uint8_t x[2 * 8 * 8] = { 255 }, y[] = { 0, 1 };
+    write_npy("x.npy", "|u1", "2, 1, 8, 8", x, sizeof x);
+    write_npy("y.npy", "|u1", "2,", y, sizeof y);
+    assert_refuses("summary --model 4C3-R-MP2-2 --data arrays:test=@/x.npy,test-labels=@/y.npy", 2,
+                   "a window of 2x2 is larger than its input [1,1,8,4] padded by 0; if the axes of the images "
+                   "are n, c, h, w, use x.transpose(0, 2, 3, 1)");
 }
 
 /* Labels above 255 in training, in checkpoints, and in evaluation: class k is a bright row k / 20 and column k % 20. */
@@ -701,6 +712,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arrays_of_validation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labels_from_one_are_warned_about, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_axes_in_another_order_are_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),

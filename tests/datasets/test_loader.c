@@ -371,7 +371,7 @@ static void test_arrays_are_copied(void **state)
  * mistake. */
 static void test_empty_classes_are_warned_about(void **state)
 {
-    const uint8_t  images[8] = { 0 };
+    const uint8_t  images[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
     const uint16_t from_one[8] = { 1, 2, 1, 2, 1, 2, 1, 2 }, gap[8] = { 0, 1, 4, 4, 4, 4, 4, 4 };
     const qg_shape shape = { 8, 1, 1, 1 };
     qg_loader     *l = qg_arrays(shape, images, from_one, 3, (qg_loader_spec){ .batch = 2 });
@@ -395,6 +395,25 @@ static void test_empty_classes_are_warned_about(void **state)
                                     .validation = { .images = 1 } });
     assert_true(l && !qg_loader_warning(l) && !qg_loader_warning(qg_loader_validation(l)));
     qg_loader_free(l);
+}
+
+/* A cast of floats in 0..1 leaves 0 and 1.  A few dark images of a test may be as they are. */
+static void test_bytes_of_0_and_1_are_warned_about(void **state)
+{
+    const uint16_t labels[2] = { 0, 1 };
+    const qg_shape shape     = { 2, 1, 2, 1 };
+    for (int most = 0; most < 3; most++) {
+        const uint8_t images[4] = { 0, 0, 0, (uint8_t)most };
+        for (int test = 0; test < 2; test++) {
+            qg_loader *l =
+                qg_arrays(shape, images, labels, 2, (qg_loader_spec){ .batch = 2, .in_order = test });
+            if (most == 2 || test) assert_null(qg_loader_warning(l));
+            else assert_string_equal(qg_loader_warning(l),
+                                     "no byte of the images is above 1, but white is 255: multiply floats in "
+                                     "0..1 by 255 before they become bytes");
+            qg_loader_free(l);
+        }
+    }
 }
 
 static void test_chosen_classes_are_renumbered(void **state)
@@ -515,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_digests_by_definition),
         cmocka_unit_test(test_arrays_are_copied),
         cmocka_unit_test(test_empty_classes_are_warned_about),
+        cmocka_unit_test(test_bytes_of_0_and_1_are_warned_about),
         cmocka_unit_test(test_chosen_classes_are_renumbered),
         cmocka_unit_test(test_classes_that_cannot_be_chosen),
         cmocka_unit_test(test_digests_tell_sets_apart),

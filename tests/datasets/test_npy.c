@@ -150,8 +150,8 @@ static void axes_in_another_order_are_warned_about(void **state)
     qg_loader *l = load(0);
     assert_non_null(
         strstr(qg_loader_warning(l),
-               "x.npy' has images of height 1, width 5 and 5 channels; if its axes are n, c, h, w, "
-               "use x.transpose(0, 2, 3, 1)"));
+               "x.npy' has images of height 1, width 5 and 5 channels; if the axes of the images are "
+               "n, c, h, w, use x.transpose(0, 2, 3, 1)"));
     qg_loader_free(l);
     qg_shape s;
     assert_ok(qg__npy_shape(in_room("x.npy"), &s));
@@ -172,7 +172,8 @@ static void what_is_wrong_is_named(void **state)
 {
     write_ordinary();
     assert_images_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
-                          "has values of type '<f4', but images are bytes ('|u1')");
+                          "has values of type '<f4', but images are bytes ('|u1'), where white is 255: "
+                          "save numpy.rint(255 * x).astype('u1') of 0 <= x <= 1");
     assert_images_refused("{'descr': '>u2', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
                           "has values of type '>u2'");
     assert_images_refused("{'descr': '', 'fortran_order': False, 'shape': (6, 2, 3), }", N * ROW,
@@ -247,7 +248,8 @@ static void labels_must_fit(void **state)
     write_npy("y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }", ordinary, 5);
     assert_none(load(0), "y.npy' has 5 labels for 6 images");
     write_npy("y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2), }", ordinary, N);
-    assert_none(load(0), "y.npy' has 2 axes, but labels have one");
+    assert_none(load(0), "y.npy' has 2 axes, but labels have one: of rows with a 1 for the class, save "
+                         "y.argmax(1)");
     write_npy("y.npy", 1, "{'descr': '<f8', 'fortran_order': False, 'shape': (6,), }", ordinary, N);
     assert_none(load(0), "y.npy' has values of type '<f8', but labels are integers in little-endian order");
     write_npy("y.npy", 1, "{'descr': '|b1', 'fortran_order': False, 'shape': (6,), }", ordinary, N);

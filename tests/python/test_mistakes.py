@@ -374,7 +374,7 @@ def test_exceptions_of_the_caller():
 def test_warnings_as_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        blank = dict(x=x * 0, test=(x * 0, y), epochs=5, batch=2)      # 225 steps that can learn nothing
+        blank = dict(x=x | 255, test=(x | 255, y), epochs=5, batch=2)  # 225 steps that can learn nothing
         refuses(UserWarning, "no better than with one class", qgrad.fit, NET, y=y, progress=False, out="chance", **blank)
         refuses(UserWarning, "x.transpose", qgrad.fit, "3", np.zeros((30, 3, 8, 8), "u1"), y[:30], out="refused")
     assert not os.path.exists("refused") and not qgrad.Run("chance").result["complete"]
