@@ -155,6 +155,15 @@ qg_var *qg__reject_null(qg_tape *t, const char *what)
     return NULL;
 }
 
+void qg__tape_locate(qg_tape *t, const char *layer)
+{
+    char why[sizeof t->why];
+    memcpy(why, t->why, sizeof why);
+    if (!t->status || !strncmp(why, layer, strlen(layer))) return;
+    qg_fail(t->status, "%s: %s", layer, why);
+    snprintf(t->why, sizeof t->why, "%s", qg_errmsg());
+}
+
 static void *take(qg_tape *t, qg_arena *a, size_t bytes)
 {
     void        *p    = qg__arena_take(a, bytes ? bytes : 1);

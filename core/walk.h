@@ -31,6 +31,9 @@ bool      qg__gradient_shared(const qg_var *v);                 /* v->grad is th
 
 /* --- what the tape has for others --- */
 
+/* After a failure in a layer: the message begins with the layer's name, which many ops do not know. */
+void           qg__tape_locate(qg_tape *t, const char *layer);
+
 void          *qg__tape_take(qg_tape *t, size_t bytes);         /* memory until the step ends.  NULL: the step has failed */
 size_t         qg__tape_peak(const qg_tape *t);                 /* the most bytes in use at once so far */
 /* Attach keeps a pointer for its owner until the step ends; attached returns the newest, or NULL. */

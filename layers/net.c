@@ -330,7 +330,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
         const qg_step *s = &net->step[i];
         qg_var        *x = s->x ? out[s->x->index] : image, *z = s->z ? out[s->z->index] : NULL;
         qg_var        *y = qg__step_run(s, t, x, z);
-        if (!y) return NULL;
+        if (!y) return qg__tape_locate(t, s->layer->name), NULL;
         out[s->result->index] = y;
     }
     return out[net->layers - 1];

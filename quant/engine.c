@@ -416,7 +416,11 @@ static void codes_of_run(const qg_form_loops *loops, const qg_constants *k, size
 
 static qg_status check_constants(qg_quant q, size_t channel, const qg_constants *k)
 {
-    const qg_status s = q.scheme->check_constants ? q.scheme->check_constants(q, k) : QG_OK;
+    qg_status s = q.scheme->check_constants ? q.scheme->check_constants(q, k) : QG_OK;
+    /* Ends that were given are checked before any step, so these are of numbers that grew. */
+    if (s && !isfinite(k->uniform.to - k->uniform.from))
+        s = qg_fail(QG_ENAN, "%s: the range %g .. %g of what it quantizes overflows", q.scheme->name,
+                    (double)k->uniform.from, (double)k->uniform.to);
     return s && q.per_channel ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
 }
 
@@ -549,7 +553,7 @@ qg_var *qg__form_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const
     if (hooks.ready && !hooks.ready(q, value)) return qg__quant_bypass(t, q, x);
     if (qg__quant_is_activation(q)) {
         const qg_activation f = scheme->activation(t, b, learned);
-        return f.forward ? qg__record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, QG_EARG, "%s", qg_errmsg());
+        return f.forward ? qg__record_activation(t, &scheme->ops[0], x, f) : qg_reject(t, qg_errcode(), "%s", qg_errmsg());
     }
     if (scheme->range) qg__range_confine(q, learned);
 

@@ -32,7 +32,7 @@ void          qg_quantizer_freeze(qg_quantizer *z);
  * counts steps from 0, on which random draws and delays depend, and updates observed ranges; QG_EVAL changes nothing.
  *
  * Shapes   x and y of shape; y may be x.
- * Fails    QG_EARG, QG_ESTATE, QG_EMEM; y is then unchanged. */
+ * Fails    QG_EARG, QG_ESTATE, QG_EMEM, QG_ENAN: a range is not finite; y is then unchanged. */
 QG_MUST_CHECK
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y);
 

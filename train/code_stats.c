@@ -14,7 +14,7 @@ static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits, qg_c
     const qg_status status = qg_slot_encode(slot, qg_layer_weight(row->layer, row->folded), &out);
     *bits = out.bits;
     *set  = out.set;
-    return status;
+    return status ? qg_fail(status, "%s: %s", row->layer->name, qg_errmsg()) : QG_OK;
 }
 
 /* The lowest code of a range may move with it, so codes are told apart by their place in the set. */

@@ -33,8 +33,9 @@ static qg_status encode(const qg_slot *slot, qg_tensor w, int32_t *code, int *bi
     if (!codes.scale) return qg_fail(QG_EMEM, "out of memory for %d scales", w.shape.n);
     const qg_status status = qg_slot_encode(slot, w, &codes);
     free(codes.scale);
-    if (!status) *bits = codes.bits;
-    return status;
+    if (status) return qg_fail(status, "%s: %s", slot->of->name, qg_errmsg());
+    *bits = codes.bits;
+    return QG_OK;
 }
 
 static qg_status quantize(qg_run *r, const qg_slot *slot, qg_tensor w, float *value, int32_t *code, int *bits)

@@ -29,15 +29,15 @@ static qg_loader *images(void)
     return qg_arrays((qg_shape){ IMAGES, SIDE, SIDE, 1 }, pixel, label, CLASSES, (qg_loader_spec){ .batch = 3, .in_order = true });
 }
 
-/* conv1, bn1, relu1, fc1, relu2, fc2; x is 1 everywhere. */
-static subject open_subject(const char *dir)
+/* conv1, bn1, relu1, fc1, relu2, fc2; x is 1 everywhere.  weight is that of fc1. */
+static subject open_with(const char *dir, qg_quant weight)
 {
     subject s = { .net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 }),
                   .images = images(),
                   .test = images() };
     qg_net_conv2d(s.net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .pad = 1 });
     qg_net_batchnorm(s.net), qg_net_relu(s.net);
-    qg_net_dense(s.net, (qg_dense_spec){ .out = 4 });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = 4, .weight = weight });
     qg_net_relu(s.net);
     qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES });
     s.optim = qg_sgd(qg_net_build(s.net), (qg_sgd_spec){ .lr = 0.1f });
@@ -46,6 +46,8 @@ static subject open_subject(const char *dir)
     assert_true(s.images && s.test);
     return s;
 }
+
+static subject open_subject(const char *dir) { return open_with(dir, (qg_quant){ 0 }); }
 
 static void close_subject(subject *s) { qg_loader_free(s->test), qg_loader_free(s->images), qg_optim_free(s->optim), qg_net_free(s->net); }
 
@@ -108,6 +110,26 @@ static void test_the_first_gradient_that_overflows(void **state)
     s.spec.loss = steep;
     set(s.net, "bn1.gamma", 0), set(s.net, "bn1.beta", 1), set(s.net, "fc1.weight", 100), set(s.net, "fc2.weight", 0);
     assert_diverges(&s, " is inf; going backward, that of fc2.weight is the first; a lower");
+}
+
+static void grow(void *user, const qg_fit_progress *p)
+{
+    (void)p;
+    set(user, "fc1.weight", INFINITY);
+}
+
+/* What a quantizer refuses has a place as well, and numbers that grew are no argument of the user's. */
+static void test_the_first_quantizer_that_refuses(void **state)
+{
+    subject s = open_with("range", qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT }));
+    s.spec.events = (qg_fit_events){ .user = s.net, .step = grow };
+    assert_diverges(&s, "epoch 1, step 2: fc1: fake_quant: the range -inf .. inf of what it quantizes "
+                        "overflows; a lower");
+    s = open_with("scale", qg_qdq((qg_qdq_spec){ 0 }));
+    set(s.net, "fc1.weight", 1e-37f);
+    qg_layer_slot(qg_net_find(s.net, "fc1"), QG_WEIGHT)->of->value[0] = -1e-37f;
+    assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "fc1: qdq: ");
+    close_subject(&s);
 }
 
 static void test_images_of_a_test(void **state)
@@ -389,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_the_first_layer_that_overflows),
         cmocka_unit_test(test_the_loss_itself_overflows),
         cmocka_unit_test(test_the_first_gradient_that_overflows),
+        cmocka_unit_test(test_the_first_quantizer_that_refuses),
         cmocka_unit_test(test_images_of_a_test),
         cmocka_unit_test(test_scales_far_from_their_weights),
         cmocka_unit_test(test_scales_of_inputs),
