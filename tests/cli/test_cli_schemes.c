@@ -195,7 +195,7 @@ static void test_flips_are_counted_since_the_epoch_before(void **state)
     train("--weight twn --schedule constant --epochs 3", "flips-3");
     assert_status(TRAIN "--json --schedule constant --epochs 3 --budget 0 --out @/flips-0", 3);
     for (int e = 1; e <= 3; e++) {
-        char   run[16], before[16];
+        char   run[24], before[24];
         double zeros;
         snprintf(run, sizeof run, "flips-%d", e);
         snprintf(before, sizeof before, "flips-%d", e - 1);
