@@ -14,8 +14,7 @@ trap 'trap "" TERM; kill 0; exit 1' HUP INT TERM    # the rows that run beside, 
 
 SANITIZERS='-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-omit-frame-pointer'
 # With -O2, compiling the kernels alone takes ten minutes, more than the tests gain from it.  Small frames: only lines of code are needed.
-# Two warnings of gcc are false alarms at this level.
-FLAGS='-O1 -g1 -Wno-format-truncation -Wno-maybe-uninitialized'
+FLAGS='-O1 -g1'
 
 skip() { echo "skipped: $*"; return 3; }
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -143,7 +142,7 @@ engine_on() {
 }
 
 aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc '-O3 -g0' qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
-musl() { engine_on musl musl-gcc "$FLAGS"; }
+musl() { engine_on musl musl-gcc '-O1 -g0 -Wno-maybe-uninitialized'; }       # of which -O1 has false alarms
 
 # The Python package against NumPy's formulas and the command line.
 python() {

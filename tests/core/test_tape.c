@@ -668,7 +668,7 @@ static void a_profile_counts_calls(void **state)
 static void a_profile_has_room_for_so_many_ops(void **state)
 {
     enum { MANY = QG_PROFILE_ROWS + 6 };
-    static char  names[MANY][8];
+    static char  names[MANY][16];
     static qg_op op[MANY];
     fixture     *f = *state;
     struct { qg_profile p; unsigned char guard[64]; } room = { .guard = { 0 } };

@@ -50,7 +50,7 @@ static int enter(void **state)
     if (room_enter(state)) return -1;
     memory = 0;
     for (int i = 0; i < CLASSES; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "%d", i);
         if (mkdir(in_room(name), 0700)) return -1;
     }

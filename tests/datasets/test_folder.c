@@ -141,7 +141,7 @@ static void test_images_of_16_bits_are_warned_about(void **state)
     fill(p, 2, 2, 0);
     make_class("a"), make_class("b");
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "%c/%d.png", i % 2 ? 'b' : 'a', i);
         if (i < 2) write_deep_png(in_room(name), 0x1234, 2, 2);
         else write_png(in_room(name), p, 2, 2);

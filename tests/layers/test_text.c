@@ -116,7 +116,7 @@ static void groups_and_same_padding_are_suffixes(void **state)
                     "fc1 dense(pool1) 1 1 10 - - -\n");
     qg_net *net = built(qg_net_from_text(text, (qg_model_spec){ .height = 15, .width = 16, .channels = 3, .classes = 10 }));
     for (int i = 0; i < COUNT(weights); i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "conv%d.weight", i + 1);
         assert_true(qg_shape_equal(qg_params_find(qg_net_params(net), name)->shape, weights[i]));
     }
