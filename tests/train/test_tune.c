@@ -289,7 +289,7 @@ static void the_loss_is_that_of_the_paper(void **state)
         float         x[N * CLASSES], z[N * CLASSES];
         uint16_t     label[N];
         double        want = 0;
-        char          name[16];
+        char          name[24];
         qg_net       *teacher = net_of(CLASSES, 5);
         qg_fit_result r;
         snprintf(name, sizeof name, "hand-%d", i);
