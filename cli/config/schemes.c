@@ -42,13 +42,14 @@ static const char *about(row r) { return !r.scheme ? "not quantized" : r.scheme-
 
 void scheme_names(unsigned uses, char *text, size_t bytes)
 {
-    const qg_scheme *scheme, *before = NULL;
-    unsigned         of;
+    const qg_scheme *scheme, *before;
+    unsigned         of, other;
     qg__list_append(text, bytes, "float");
-    for (int i = 0; scheme_in_role(i, &scheme, &of); i++) {
-        if (!(of & uses) || scheme == before) continue;
-        qg__list_append(text, bytes, scheme->name);
-        before = scheme;
+    for (int i = 0, k; scheme_in_role(i, &scheme, &of); i++) {
+        if (!(of & uses)) continue;
+        for (k = 0; scheme_in_role(k, &before, &other); k++)
+            if (other & uses && !strcmp(before->name, scheme->name)) break;
+        if (k == i) qg__list_append(text, bytes, scheme->name);
     }
 }
 
@@ -197,11 +198,7 @@ qg_status scheme_unknown(const char *name)
 {
     const size_t n          = strcspn(name, ":");
     char         names[512] = "", hint[QG__NEAREST_BYTES];
-    scheme_text  s, before;
-    for (int i = 0, k; scheme_at(i, &s); i++) {
-        for (k = 0; scheme_at(k, &before) && strcmp(before.name, s.name); k++) continue;
-        if (k == i) qg__list_append(names, sizeof names, s.name);
-    }
+    scheme_names(QG_WEIGHT | QG_INPUT | QG_GRADIENT, names, sizeof names);
     return qg_fail(QG_EARG, "unknown scheme '%.*s'; available: %s%s", (int)n, name, names,
                    qg__list_nearest(names, name, n, hint));
 }

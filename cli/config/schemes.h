@@ -32,7 +32,8 @@ qg_status scheme_unknown(const char *name);         /* QG_EARG; options may foll
 /* Scheme i and one of its roles, float left out; false: there are fewer than i + 1. */
 bool        scheme_in_role(int i, const qg_scheme **scheme, unsigned *role);
 
-/* Appends the names of the schemes for any of these uses, float first: "float, twn, .." (qg__list_append). */
+/* Appends the names of the schemes for any of these uses, each once, float first: "float, twn, .."
+ * (qg__list_append). */
 void        scheme_names(unsigned uses, char *text, size_t bytes);
 
 #endif
