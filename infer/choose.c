@@ -13,7 +13,7 @@
 /* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of outputs
  * of a pixel, if it has one pass, else for the group and for each pass; and for each of its steps.  ns of a
  * product of bytes: for 1000 multiply-adds, of channels and outputs that are filled up, direct or by
- * Winograd's algorithm; and for each result.  Measured on a Zen 4 with
+ * Winograd's algorithm; and for each result.  Measured on a Zen 4 and on a Xeon with AMX, with
  *
  *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-10 --weight bnn --input sign --profile
  *
@@ -25,11 +25,30 @@ typedef struct costs {
     float direct, patched, result;
 } costs;
 
-static const costs costs_of[] = {
-    [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
-    [QG_ISA_AVX2]     = { 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
-    [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
+/* For each count of bits, Intel's cores multiply twice as many bytes as AMD's. */
+enum { OTHERS, INTEL, MAKERS };
+
+static const costs costs_of[MAKERS][QG_ISA_AVX512 + 1] = {
+    [OTHERS] = {
+        [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
+        [QG_ISA_AVX2]     = { 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
+        [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
+    },
+    [INTEL] = {
+        [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
+        [QG_ISA_AVX2]     = { 7.6f, 1.0f, 8.9f, 0.0f, 7.7f, 0.44f, 8, 2, 11.1f, 5.2f, 0.31f },
+        [QG_ISA_AVX512]   = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.14f },
+    },
 };
+
+static const costs *costs_here(qg_isa isa)
+{
+#if defined(__x86_64__)
+    return &costs_of[__builtin_cpu_is("intel") ? INTEL : OTHERS][isa];
+#else
+    return &costs_of[OTHERS][isa];
+#endif
+}
 
 /* Bits of a value in place of bytes, for each number: more instructions make them. */
 static const float bits_of_value = 0.15f;
@@ -46,7 +65,7 @@ static float forced_gain(void)
 /* ns per image that bytes save a product of bits; forced: unless it is 0, what counts instead. */
 static float gain_of(qg_isa isa, float forced, const qg__product *p)
 {
-    const costs *k = &costs_of[isa];
+    const costs *k = costs_here(isa);
     if (!qg__product_may_be_bytes(p)) return -INFINITY;
     if (forced != 0) return forced;
     /* Products with a channel per group read bytes, and would make them. */

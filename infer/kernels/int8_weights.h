@@ -47,13 +47,12 @@ static size_t weight_bytes(const qg__plain_product *p)
 }
 
 /* A weight of 8 bits is w_step * byte - w_zero. */
-static int w_step(const qg__plain_product *p) { return p->wa.bits ? 1 : p->w.step; }
-
-static int w_zero(const qg__plain_product *p)
+static bool is_byte(const qg__plain_product *p)
 {
-    const bool is_byte = p->w.step == 1 && p->w.lowest >= -128 && qg__highest(p->w) <= 127;
-    return is_byte || p->wa.bits ? 0 : -(p->w.lowest + 128 * p->w.step);
+    return p->wa.bits || (p->w.lowest >= -128 && qg__highest(p->w) <= 127);
 }
+static int w_step(const qg__plain_product *p) { return is_byte(p) ? 1 : p->w.step; }
+static int w_zero(const qg__plain_product *p) { return is_byte(p) ? 0 : -(p->w.lowest + 128 * p->w.step); }
 
 /* Whether sums of x are subtracted. */
 static bool has_windows(const qg__plain_product *p) { return p->zeros || w_zero(p); }
