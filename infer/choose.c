@@ -36,7 +36,7 @@ static const costs costs_of[MAKERS][QG_ISA_AVX512 + 1] = {
     },
     [INTEL] = {
         [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
-        [QG_ISA_AVX2]     = { 7.6f, 1.0f, 8.9f, 0.0f, 7.7f, 0.44f, 8, 2, 11.1f, 5.2f, 0.31f },
+        [QG_ISA_AVX2]     = { 8.5f, 1.1f, 10.0f, 0.0f, 8.7f, 0.49f, 8, 2, 11.1f, 5.2f, 0.31f },
         [QG_ISA_AVX512]   = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.14f },
     },
 };
