@@ -7,15 +7,15 @@
  *     x     [parts][c][plane], a plane of pixels for each channel: [phases][rows][pitch], 0 around the image.
  *           With stride s rows and columns are dealt out to s phases each, so that what a tap reads are
  *           neighbours in one of s s phases
- *     dy    [blocks of OUTPUTS][oh][quads][OUTPUTS][4], signed, then int32 [blocks][OUTPUTS], the sum of each
- *           output
+ *     dy    [blocks of OUTPUTS][oh][quads][lanes][4], signed, then int32 [blocks][OUTPUTS], the sum of each
+ *           output; lanes are OUTPUTS, or VL in a last block that fills one vector
  *     acc   of a unit, a block of outputs and some channels: [kh][kw][channels][OUTPUTS]
  *
  * A tile is channels x vectors of sums, as those of infer/kernels/int8_kernel.c.  AVX-512 adds four products
  * of bytes in one instruction.  Elsewhere a multiply-add of bytes gives sums of two products in 16 bits,
  * which must be widened before they overflow, the later the smaller the values are.  So bytes of more than 4
  * bits become two parts, which are two products. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, QUAD = 4, QUAD_BYTES = OUTPUTS * QUAD };
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, QUAD = 4 };
 
 #if defined(__AVX512VNNI__)
 enum { PART_BITS = 8, LONGEST_RUN = 1 << 20 };
@@ -39,6 +39,10 @@ static size_t plane_of(const qg__correlation *p)
     return (phase_of(p) * (size_t)(p->g.stride * p->g.stride) + 15) / 16 * 16;
 }
 static int    blocks_of(const qg__correlation *p)   { return up(p->g.oc, OUTPUTS) / OUTPUTS; }
+static int    vectors_of(const qg__correlation *p, int block)
+{
+    return p->g.oc - block * OUTPUTS > VL ? VECTORS : 1;
+}
 
 /* Quads whose sums of 16 bits fit. */
 static int run_of(const qg__correlation *p)
@@ -129,14 +133,16 @@ static void pack_x(const qg__correlation *p, const uint8_t *x, uint8_t *frame, u
     }
 }
 
-static size_t block_bytes(const qg__correlation *p)
+/* Where a block of dy begins; that after the last one: where its sums do. */
+static size_t block_at(const qg__correlation *p, int block)
 {
-    return (size_t)(p->g.oh * quads_of(p)) * QUAD_BYTES;
+    const int lanes = least(block * OUTPUTS, up(p->g.oc, VL));
+    return (size_t)(p->g.oh * quads_of(p)) * (size_t)(lanes * QUAD);
 }
 
 static size_t dy_bytes(const qg__correlation *p)
 {
-    return (size_t)blocks_of(p) * (block_bytes(p) + OUTPUTS * sizeof(int32_t));
+    return block_at(p, blocks_of(p)) + (size_t)blocks_of(p) * OUTPUTS * sizeof(int32_t);
 }
 
 /* n <= 4 pixels of 16 outputs to quads. */
@@ -149,13 +155,14 @@ static void interleave(const uint8_t *from, size_t oc, int n, uint8_t zero, uint
     *(b16 *)(to + 32) = LOW2(b, d), *(b16 *)(to + 48) = HIGH2(b, d);
 }
 
-static void pack_quad(const qg__correlation *p, const uint8_t *from, int n, int o, int outputs, uint8_t *to)
+static void pack_quad(const qg__correlation *p, const uint8_t *from, int n, int o, int lanes, uint8_t *to)
 {
+    const int     outputs = least(lanes, p->g.oc - o);
     const size_t  oc   = (size_t)p->g.oc;
     const uint8_t zero = (uint8_t)-p->dy.lowest;
     int           k    = 0;
     for (; k + 16 <= outputs; k += 16) interleave(from + o + k, oc, n, zero, to + k * QUAD);
-    for (; k < OUTPUTS; k++)
+    for (; k < lanes; k++)
         for (int i = 0; i < QUAD; i++)
             to[k * QUAD + i] =
                 k < outputs && i < n ? (uint8_t)(from[(size_t)i * oc + (size_t)(o + k)] - zero) : 0;
@@ -164,12 +171,14 @@ static void pack_quad(const qg__correlation *p, const uint8_t *from, int n, int 
 static void pack_dy(const qg__correlation *p, const uint8_t *dy, uint8_t *packed)
 {
     const int quads = quads_of(p), oc = p->g.oc;
-    int32_t  *sum   = (int32_t *)(void *)(packed + (size_t)blocks_of(p) * block_bytes(p));
-    for (int o = 0; o < oc; o += OUTPUTS)
+    int32_t  *sum   = (int32_t *)(void *)(packed + block_at(p, blocks_of(p)));
+    for (int b = 0; b < blocks_of(p); b++) {
+        const int lanes = vectors_of(p, b) * VL;
         for (int r = 0; r < p->g.oh; r++)
-            for (int q = 0; q < quads; q++, packed += QUAD_BYTES)
+            for (int q = 0; q < quads; q++, packed += lanes * QUAD)
                 pack_quad(p, dy + (size_t)(r * p->g.ow + q * QUAD) * (size_t)oc,
-                          least(QUAD, p->g.ow - q * QUAD), o, least(OUTPUTS, oc - o), packed);
+                          least(QUAD, p->g.ow - q * QUAD), b * OUTPUTS, lanes, packed);
+    }
     if (p->x.lowest == 0) return;
     for (int o = 0; o < oc; o++) sum[o] = 0;
     for (size_t i = 0, n = qg__results(&p->g); i < n; i++, dy += oc)
@@ -215,7 +224,7 @@ INLINE void run_tile(int channels, int vectors, const qg__correlation *p, const 
     for (int done = 0, n; done < all; done += n) {
         vi sum[PIXELS_1][VECTORS] = { { { 0 } } };
         n = least(run, all - done);
-        for (int i = 0; i < n; i++, dy += QUAD_BYTES) {
+        for (int i = 0; i < n; i++, dy += vectors * VL * QUAD) {
             vi w[VECTORS];
             UNROLL
             for (int v = 0; v < vectors; v++) w[v] = *(const vi *)(const void *)(dy + v * VL * QUAD);
@@ -266,7 +275,7 @@ static void tile(int channels, int vectors, const qg__correlation *p, const uint
 /* What the sums of each output begin with: x is a byte plus the lowest value. */
 static void start_of(const qg__correlation *p, int block, const uint8_t *dy, vi start[VECTORS])
 {
-    const uint8_t *sums = dy + (size_t)blocks_of(p) * block_bytes(p);
+    const uint8_t *sums = dy + block_at(p, blocks_of(p));
     const float   *own  = (const float *)(const void *)sums + block * OUTPUTS;
     const int      n    = p->g.oc - block * OUTPUTS;
     for (int v = 0; v < VECTORS; v++) {
@@ -278,8 +287,8 @@ static void start_of(const qg__correlation *p, int block, const uint8_t *dy, vi 
 static void add(const qg__correlation *p, int i, const uint8_t *x, const uint8_t *dy, float scale, float *acc)
 {
     const unit     u       = unit_of(p, i);
-    const int      vectors = p->g.oc - u.block * OUTPUTS > VL ? 2 : 1, stride = p->g.stride;
-    const uint8_t *own     = dy + (size_t)u.block * block_bytes(p);
+    const int      vectors = vectors_of(p, u.block), stride = p->g.stride;
+    const uint8_t *own     = dy + block_at(p, u.block);
     vi             start[VECTORS];
     start_of(p, u.block, dy, start);
     x += (size_t)u.first * plane_of(p);
