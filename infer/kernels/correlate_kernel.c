@@ -158,9 +158,9 @@ static void interleave(const uint8_t *from, size_t oc, int n, uint8_t zero, uint
 static void pack_quad(const qg__correlation *p, const uint8_t *from, int n, int o, int lanes, uint8_t *to)
 {
     const int     outputs = least(lanes, p->g.oc - o);
-    const size_t  oc   = (size_t)p->g.oc;
-    const uint8_t zero = (uint8_t)-p->dy.lowest;
-    int           k    = 0;
+    const size_t  oc      = (size_t)p->g.oc;
+    const uint8_t zero    = (uint8_t)-p->dy.lowest;
+    int           k       = 0;
     for (; k + 16 <= outputs; k += 16) interleave(from + o + k, oc, n, zero, to + k * QUAD);
     for (; k < lanes; k++)
         for (int i = 0; i < QUAD; i++)

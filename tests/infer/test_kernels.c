@@ -530,9 +530,11 @@ static void check_int8(const int s[12], int8_case c, int number)
 static void products_of_8_bits_agree_with_the_definition(void **state)
 {
     const int8_case kinds[] = { { 0, DRAWN, EIGHT },             { 128, DRAWN, EIGHT },            { 17, DRAWN, EIGHT },
-                                { 17, DRAWN, { -31, 1, 256 } },  { 255, DRAWN, { -255, 2, 256 } }, { 127, DRAWN, { -5, 3, 99 } } };
+                                { 17, DRAWN, { -31, 1, 256 } },  { 255, DRAWN, { -255, 2, 256 } }, { 127, DRAWN, { -5, 3, 99 } },
+                                { 3, DRAWN, { -127, 2, 128 } } };
+    enum { KINDS = sizeof kinds / sizeof *kinds };
     for (int i = 0; i < CASES; i++)
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < KINDS; k++)
             if (every_combination() || (i + k) % 2) check_int8(cases[i], kinds[k], 10 * i + k);
 }
 
@@ -580,9 +582,11 @@ static void products_on_patches_agree_with_the_definition(void **state)
 {
     const int8_case kinds[] = { { 0, DRAWN, EIGHT },         { 128, ENDS, EIGHT },
                                 { 255, ENDS, { -5, 3, 99 } }, { 17, DRAWN, { -255, 2, 256 } },
-                                { 3, DRAWN, { -1, 1, 3 } },  { 0, ENDS, { -15, 2, 16 } } };
+                                { 3, DRAWN, { -1, 1, 3 } },  { 0, ENDS, { -15, 2, 16 } },
+                                { 255, ENDS, { -127, 2, 128 } } };
+    enum { KINDS = sizeof kinds / sizeof *kinds };
     for (int i = 0; i < PATCHED; i++)
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < KINDS; k++)
             if (every_combination() || (i + k) % 2) check_int8(patched[i], kinds[k], 100 * i + k);
 }
 
