@@ -31,16 +31,15 @@ static const costs costs_of[] = {
     [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
 };
 
-/* For each count of bits, these cores multiply twice as many bytes. */
-static const costs costs_of_intel[] = {
-    [QG_ISA_AVX2]   = { 8.5f, 1.1f, 10.0f, 0.0f, 8.7f, 0.49f, 8, 2, 11.1f, 5.2f, 0.31f },
-    [QG_ISA_AVX512] = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.14f },
-};
-
 static const costs *costs_here(qg_isa isa)
 {
 #if defined(__x86_64__)
-    if (isa != QG_ISA_BASELINE && __builtin_cpu_is("intel")) return &costs_of_intel[isa];
+    /* For each count of bits, these cores multiply twice as many bytes. */
+    static const costs of_intel[] = {
+        [QG_ISA_AVX2]   = { 8.5f, 1.1f, 10.0f, 0.0f, 8.7f, 0.49f, 8, 2, 11.1f, 5.2f, 0.31f },
+        [QG_ISA_AVX512] = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.14f },
+    };
+    if (isa != QG_ISA_BASELINE && __builtin_cpu_is("intel")) return &of_intel[isa];
 #endif
     return &costs_of[isa];
 }
