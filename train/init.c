@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/io/paths.h"
 #include "core/io/safetensors.h"
@@ -262,11 +261,10 @@ static qg_status take(const transfer *t, qg__init_report *report)
 
 qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, const char *except, qg__init_report *report)
 {
-    char        path[QG__PATH_BYTES];
-    struct stat s;
-    *report                = (qg__init_report){ .taken = 0 };
-    const bool is_run      = stat(source, &s) == 0 && S_ISDIR(s.st_mode);
-    qg_status  status      = is_run ? qg__path_join(source, "last.safetensors", path) : QG_OK;
+    char path[QG__PATH_BYTES];
+    *report           = (qg__init_report){ .taken = 0 };
+    const bool is_run = qg__path_is_directory(source);
+    qg_status  status = is_run ? qg__path_join(source, "last.safetensors", path) : QG_OK;
     if (status) return status;
     if (!is_run) snprintf(path, sizeof path, "%s", source);
     qg_archive *a;

@@ -112,9 +112,9 @@ qg_status listing_add(listing *l, const char *dir)
 
 static bool is_directory(const char *path, bool *link)
 {
-    struct stat s, named;
+    struct stat named;
     *link = !lstat(path, &named) && S_ISLNK(named.st_mode);
-    return !stat(path, &s) && S_ISDIR(s.st_mode);
+    return qg__path_is_directory(path);
 }
 
 static void cut(listing *l, size_t count)

@@ -1,10 +1,9 @@
 #include "cli/run/packed.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "cli/print.h"
-#include "core/io/file.h"
+#include "core/io/paths.h"
 #include "core/kernels/parallel.h"
 
 enum { LINE = 64 };
@@ -44,8 +43,7 @@ qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
     unsigned char *file  = NULL;
     size_t         bytes = 0;
     *p = (packed_net){ 0 };
-    struct stat st;
-    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+    if (qg__path_is_directory(path))
         return qg_fail(QG_EARG, "'%s' is a directory, not a packed net; qgrad export writes the net of a run", path);
     qg_status status = qg__file_read(path, MOST_BYTES, &file, &bytes);
     if (!status) status = packed_load(p, path, file, bytes, how);

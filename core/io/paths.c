@@ -67,6 +67,12 @@ bool qg__path_exists(const char *path)
     return qg__file_exists_in(QG_BY_PATH, path, &exists) || exists;
 }
 
+bool qg__path_is_directory(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
+}
+
 /* Makes one directory. */
 static qg_status make_one(const char *path, size_t *made)
 {

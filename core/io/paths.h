@@ -16,6 +16,7 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
 
 /* True if the system cannot tell, for callers that open it next (qg__file_exists_in). */
 bool      qg__path_exists(const char *path);
+bool      qg__path_is_directory(const char *path);      /* or a link to one */
 
 /* The names in dir that do not begin with a dot, in the order of their bytes; *name for qg__names_free.  Returns how many; -1, with
  * errno: dir cannot be read. */
