@@ -45,6 +45,9 @@ row magnitude-aware --weight magnitude-aware --first-last float
 row binaryconnect --weight binaryconnect --first-last float
 row binaryconnect-stoch --weight binaryconnect:draw=stoch,start=unit,glorot-lr=adam --lr 0.003
 row bnn --weight bnn --input sign --first-last float
+row irnet --weight irnet --input sign --first-last float
+row adabin --weight adabin --input adabin --first-last float
+row recu --weight recu --input sign --first-last float
 row dorefa-w1 --weight dorefa:bits=1 --first-last float
 row dorefa-w2 --weight dorefa:bits=2 --first-last float
 row bop --weight bop --optimizer bop --first-last float
@@ -56,5 +59,6 @@ row w2a2-unit --weight unit:bits=2 --input unit:bits=2 --lr 0.02
 row w1a1-xnor --weight xnor --input xnor --first-last float
 row w1a2-dorefa --weight dorefa:bits=1 --input dorefa:bits=2 --first-last float
 row w1a2g6-dorefa --weight dorefa:bits=1 --input dorefa:bits=2 --gradient dorefa:bits=6 --first-last float
+row twn-a8g8 --weight twn --input fake_quant --gradient stochastic --first-last float
 row w2a2-lsq --weight lsq:bits=2 --input lsq:bits=2 --first-last float
 row w4a4-pact --weight dorefa:bits=4 --input pact:bits=4 --first-last float

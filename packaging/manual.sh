@@ -107,7 +107,7 @@ helps | awk '
 the paper or replication whose result a recipe reproduces.
 .TP
 .B reported TEXT
-the number reported there.
+the test accuracy in % reported there.
 .TP
 .B provenance paper|code|replication|memory
 where that number was read.

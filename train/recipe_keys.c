@@ -156,6 +156,15 @@ static qg_status parse_recipe(const char *text, void *value, char *canonical, si
     return QG_OK;
 }
 
+static qg_status parse_reported(const char *text, void *value, char *canonical, size_t bytes)
+{
+    double percent;
+    if (!qg__number_read(text, strlen(text), &percent) || percent < 0 || percent > 100)
+        return qg_fail(QG_EARG, "'%s' is not a test accuracy in %%, from 0 to 100", text);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
 static qg_status parse_weight(const char *text, void *value, char *canonical, size_t bytes)
 {
     return qg__scheme_parse(text, QG_WEIGHT, value, canonical, bytes);
@@ -398,8 +407,8 @@ const qg_recipe_key qg_recipe_keys[] = {
               "one of its runs" },
     { "reproduces", QG_RECIPE_TEXT, 0, "TEXT", AT(reproduces, NULL),
       .help = "the paper or replication whose result it reproduces" },
-    { "reported", QG_RECIPE_TEXT, 0, "TEXT", AT(reported, NULL),
-      .help = "the number reported there" },
+    { "reported", QG_RECIPE_TEXT, 0, "TEXT", AT(reported, parse_reported),
+      .help = "the test accuracy in % reported there" },
     { "provenance", QG_RECIPE_WORD, 0, "paper|code|replication|memory", AT(provenance, NULL),
       .help = "where that number was read" },
     { "deviations", QG_RECIPE_TEXT, 0, "TEXT", AT(deviations, NULL),

@@ -80,11 +80,13 @@ static void test_a_run_with_validation_has_a_row(void **state)
 
 static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 {
-    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"paper\"\n");
+    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99.1\"\nprovenance = \"paper\"\n");
     assert_status("train --recipe bars --epochs 1 --json", 0);
     assert_status("results --add runs/bars/epochs=1-seed-3", 0);
-    assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (paper) |");
+    assert_holds("results/README.md", "](bars) | A \\| B | 99.1 (paper) |");
     assert_holds("results/README.md", "*paper*: read in the paper.");
+    write_recipe("words", "reported = \"best\"\n");
+    assert_refuses("train --recipe words", 1, "reported: 'best' is not a test accuracy in %, from 0 to 100");
 }
 
 /* Changes the label of the first test image. */
