@@ -36,7 +36,7 @@ static qg_status configure(exporter *e, bool *usage)
 {
     *usage = true;
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "--out is missing: the file to write");
+    if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "-o FILE is missing: the file to write");
     if (!config_text(e->asked, "to") && config_set(e->asked, "to", format_for(config_text(e->asked, "out")))) return qg_errcode();
     if (format_of(e) != QG_EXPORT_ONNX && !strcmp(config_text(e->asked, "input-layout"), "nchw"))
         return qg_fail(QG_EARG, "--input-layout nchw needs --to onnx");

@@ -42,7 +42,7 @@ static qg_status configure(inference *v, bool *usage)
 {
     *usage  = true;
     v->path = config_text(v->asked, "packed");
-    if (!v->path) return qg_fail(QG_EARG, "--packed is missing: the file that qgrad export wrote");
+    if (!v->path) return qg_fail(QG_EARG, "FILE is missing: the packed file that qgrad export wrote");
     return set_default(v->asked, "batch");
 }
 

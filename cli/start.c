@@ -67,16 +67,23 @@ static void find_share(void)
     if (bin && !qg__path_join(*path ? path : "/", "share/qgrad", share)) setenv("QGRAD_SHARE", share, 1);
 }
 
+/* Other kernels and products than those that the user wanted would have another speed. */
+static bool variables_are_known(void)
+{
+    const char *cpu = qg_cpu_unknown(), *products = getenv("QGRAD_PRODUCTS");
+    const bool  known = !products || !*products || !strcmp(products, "bits") || !strcmp(products, "bytes");
+    if (cpu) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", cpu);
+    else if (!known) print_safe(stderr, "qgrad: QGRAD_PRODUCTS is '%s', not one of bits, bytes\n", products);
+    return !cpu && known;
+}
+
 int program_run(const char *name, int argc, char **argv, int (*work)(int argc, char **argv))
 {
     self_begin(argc);
     find_share();
     restore_name(name);
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
-    /* Other kernels than those that the user wanted would have another speed. */
-    const char *cpu = qg_cpu_unknown();
-    if (cpu) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", cpu);
-    const int status = cpu ? EXIT_USAGE : work(argc, argv);
+    const int status = variables_are_known() ? work(argc, argv) : EXIT_USAGE;
     errno            = 0;       /* of an earlier write, only the fact that it failed is known */
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "qgrad: cannot write the result%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");

@@ -13,22 +13,23 @@
 /* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of outputs
  * of a pixel, if it has one pass, else for the group and for each pass; and for each of its steps.  ns of a
  * product of bytes: for 1000 multiply-adds, of channels and outputs that are filled up, direct or by
- * Winograd's algorithm; and for each result.  Measured on a Zen 4 and on a Xeon with AMX, with
+ * Winograd's algorithm; for 1000 kernels that the latter transforms, as it does for
+ * an image alone; and for each result.  Measured on a Zen 4 and on a Xeon with AMX, with
  *
  *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-10 --weight bnn --input sign --profile
  *
- * and with bytes, for several widths, kernels and numbers of bits.  Bits seem 5 % slower here than they are,
- * so that no product takes longer than that of the same shape with 8 bits. */
+ * and with bytes, for several widths, kernels and numbers of bits.  The costs of bits are 5 % too high on
+ * purpose, so that no product takes longer than that of the same shape with 8 bits. */
 typedef struct costs {
     float pixel, packed, single, group, pair, step;
     int   filled_outputs, filled_channels;
-    float direct, patched, result;
+    float direct, patched, transformed, result;
 } costs;
 
 static const costs costs_of[] = {
-    [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 1.4f },
-    [QG_ISA_AVX2]     = { 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 0.53f },
-    [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.25f },
+    [QG_ISA_BASELINE] = { 8.7f, 3.1f, 0.4f, 3.7f, 2.0f, 2.1f, 4, 2, 22.0f, 8.8f, 0.0f, 1.4f },
+    [QG_ISA_AVX2]     = { 5.7f, 1.9f, 10.2f, 0.0f, 10.2f, 0.46f, 8, 2, 11.6f, 4.0f, 1500.0f, 0.53f },
+    [QG_ISA_AVX512]   = { 4.7f, 0.8f, 0.4f, 3.4f, 1.2f, 0.92f, 16, 4, 3.9f, 3.9f, 0.0f, 0.25f },
 };
 
 static const costs *costs_here(qg_isa isa)
@@ -36,15 +37,15 @@ static const costs *costs_here(qg_isa isa)
 #if defined(__x86_64__)
     /* For each count of bits, these cores multiply twice as many bytes. */
     static const costs of_intel[] = {
-        [QG_ISA_AVX2]   = { 8.5f, 1.1f, 10.0f, 0.0f, 8.7f, 0.49f, 8, 2, 11.1f, 5.2f, 0.31f },
-        [QG_ISA_AVX512] = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.14f },
+        [QG_ISA_AVX2]   = { 8.5f, 1.1f, 10.0f, 0.0f, 8.7f, 0.49f, 8, 2, 11.1f, 5.2f, 1800.0f, 0.31f },
+        [QG_ISA_AVX512] = { 0.7f, 0.0f, 3.2f, 6.5f, 1.1f, 0.85f, 16, 4, 2.1f, 2.1f, 0.0f, 0.14f },
     };
     if (isa != QG_ISA_BASELINE && __builtin_cpu_is("intel")) return &of_intel[isa];
 #endif
     return &costs_of[isa];
 }
 
-/* Bits of a value in place of bytes, for each number: more instructions make them. */
+/* ns that a value costs more as bits than as bytes, for each number: packing takes more instructions. */
 static const float bits_of_value = 0.15f;
 
 static float parts(int64_t n, int of) { return (float)((n + of - 1) / of); }
@@ -72,12 +73,13 @@ static float gain_of(qg_isa isa, float forced, const qg__product *p)
                              parts(b.g.c, k->filled_channels) *
                              (float)(k->filled_outputs * k->filled_channels);
     const float group = passes == 1 ? k->single : k->group + (float)passes * k->pair;
-    const bool  patched = qg__int8_may_save(&b.g, b.g.c);
+    const bool  patched = qg__int8_may_save(&b.g, b.g.c) && qg__int8_patches(&b.g) > QG__TOO_FEW_PATCHES;
+    const float weights = patched ? (float)(b.g.c * b.g.oc) * k->transformed / 1000 : 0;
     const float pixel = k->pixel + groups * k->packed * parts(b.g.c, 8) * (float)b.xa.bits;
     const float bits  = groups * parts(b.g.oc, kernels->outputs) * (group + kernels->steps(&b) * k->step);
     const float bytes = groups * multiplied * (patched ? k->patched : k->direct) / 1000 +
                         (float)p->g.oc * k->result;
-    return (float)qg__pixels(&b.g) * pixel + (float)qg__results(&b.g) * (bits - bytes);
+    return (float)qg__pixels(&b.g) * pixel + (float)qg__results(&b.g) * (bits - bytes) - groups * weights;
 }
 
 static qg__coding coding_of(const qg_infer *net, int value)

@@ -17,8 +17,9 @@
  * net keeps these kernels: nothing that runs it reads the environment.  qg_infer_size makes the same
  * choice, so QGRAD_CPU should not change between the two.
  *
- * It also chooses whether products read codes of at most 4 bits as bits or as bytes, whichever is faster;
- * QGRAD_PRODUCTS = bits | bytes forces one of them where both are possible.  Scores are the same.
+ * It also chooses whether products read codes of at most 4 bits as bits or as bytes, by an estimate of
+ * which is faster for an image at a time; QGRAD_PRODUCTS = bits | bytes forces one of them where both are
+ * possible, and any other text is ignored.  Scores are the same.
  */
 #ifndef QG_INFER_H
 #define QG_INFER_H

@@ -8,6 +8,7 @@
 #include "core/slices.h"
 #include "core/walk.h"
 #include "infer/kernels/correlate.h"
+#include "infer/kernels/floats.h"
 #include "infer/kernels/isa.h"
 #include "layers/evaluate.h"
 
@@ -153,8 +154,11 @@ static void forward_piece(void *context, int piece, int worker)
     uint8_t           *codes   = j->s->x + (size_t)i.first * image;
     float             *results = j->y->data + (size_t)i.first * qg_row(j->y->shape);
     const qg__finish   finish  = { .a = j->a, .b = j->b };
+    const bool         finite  = QG_KERNELS_OF(j->isa, qg__float_kernels)->are_finite((size_t)i.n * image, x);
     (void)qg__evaluation_code(j->isa, &j->s->e, (size_t)i.n * pixels, x, codes);
     qg__product_run_finished(j->isa, p, i.n, codes, j->packed, &finish, results, scratch_of(j, worker));
+    /* A NaN has the lowest code, but must reach the loss. */
+    for (size_t k = 0; !finite && k < (size_t)i.n * qg_row(j->y->shape); k++) results[k] = NAN;
     for (int k = i.first; k < i.first + i.n; k++) qg__gather_sums(QG_KERNELS(qg__norm_kernels), j->y, k);
 }
 

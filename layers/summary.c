@@ -171,7 +171,8 @@ static void integers(const qg_net *net, FILE *out)
         fprintf(out, "%s train%s in integers: input, weight and gradient are codes\n", text,
                 count == 1 ? "s" : "");
     else if (any)
-        fputs("no product trains in integers, despite the gradient quantizers\n", out);
+        fputs("no product trains in integers, despite the gradient quantizers: docs/integer-training.md "
+              "says why\n", out);
 }
 
 qg_status qg_net_summary(const qg_net *net, FILE *out)

@@ -186,7 +186,7 @@ class Bench:
         else:
             data = f"--data mnist --data-dir {shlex.quote(self.o.data_dir)}" if self.mnist else "--data synthetic"
         return self.run([self.o.qgrad, "bench", kind, "--model", net, "--batch", str(batch), *shlex.split(data),
-                         *shlex.split(quant), *SGD.split(), "--threads", str(threads or self.o.threads),
+                         *shlex.split(quant), *(SGD.split() if kind != "eval" else []), "--threads", str(threads or self.o.threads),
                          "--seconds", self.seconds(net), "--json", *more])
 
     def turns(self, net):

@@ -214,7 +214,8 @@ qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
         if (strlen(file) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
         qg__share_find(file, path);
         if (qg__path_is_directory(path))
-            return qg_fail(QG_EARG, "config: '%s' is a directory; the options of a run are in its config.toml", file);
+            return qg_fail(QG_EARG, "config: '%s' is a directory; the options of a run are in its "
+                           "config.toml", file);
     }
     if (named) {
         snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, named);

@@ -356,6 +356,11 @@ static bool has_patches(const qg__plain_product *p)
     return CODES == 2 && p->g.c % CODES == 0 && saves_multiplications(&p->g);
 }
 
+static bool takes_patches(const qg__plain_product *p, int n)
+{
+    return has_patches(p) && (int64_t)n * qg__int8_patches(&p->g) > QG__TOO_FEW_PATCHES;
+}
+
 /* The bytes of transformed weights, and of the products and results of a tile. */
 static size_t u_bytes(const patches *t) { return POINTS * (size_t)t->u_point * sizeof(vi); }
 static size_t m_bytes(void)             { return POINTS * PIXELS_2 * VECTORS * sizeof(vu); }
@@ -473,7 +478,7 @@ static bool is_groups(const qg__plain_product *p, bool codes)
 /* Images that share scratch: all, if none of it depends on them, or as many as fill v. */
 static int images_at_once(const qg__plain_product *p, int n)
 {
-    if (has_patches(p)) {
+    if (takes_patches(p, n)) {
         const patches t = patches_of(&p->g, n);
         return least(n, over(t.most, t.rows * t.columns));
     }
@@ -496,16 +501,22 @@ static rooms rooms_of(const qg__plain_product *p, int images, bool codes)
         r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
         r.sums   = qg__lines_of(pixels * sizeof(int32_t));
     }
-    if (has_patches(p)) r.groups = patch_bytes(&p->g, images);
+    if (takes_patches(p, images)) r.groups = patch_bytes(&p->g, images);
     else if (!is_groups(p, codes)) r.groups = qg__lines_of(pixels * pixel);
     if (p->wa.bits && !codes) r.block = rounds_of(&p->g) * ROUND * OUTPUTS;
     return r;
 }
 
+static size_t bytes_of_rooms(rooms r) { return r.window + r.sums + r.groups + r.taps + r.block; }
+
 static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
-    const rooms r = rooms_of(p, images_at_once(p, n), reads_codes(p, n));
-    return r.window + r.sums + r.groups + r.taps + r.block;
+    const int    images = images_at_once(p, n);
+    const int    few    = least(images, QG__TOO_FEW_PATCHES / qg__int8_patches(&p->g));
+    const bool   codes  = reads_codes(p, n);
+    const size_t all    = bytes_of_rooms(rooms_of(p, images, codes));
+    const size_t last   = bytes_of_rooms(rooms_of(p, few, codes));      /* images, after groups of them */
+    return all > last ? all : last;
 }
 
 static void run_patches(visit *at, int n, const uint8_t *x, const int8_t *packed, int8_t *expanded,
@@ -555,7 +566,7 @@ static void run_images(const qg__plain_product *p, int n, bool codes, const uint
         run_dense(&at, (int)pixels, packed);
         return;
     }
-    if (has_patches(p)) {
+    if (takes_patches(p, n)) {
         run_patches(&at, n, x, packed, expanded, (uint8_t *)groups);
         return;
     }

@@ -95,6 +95,11 @@ static inline bool qg__int8_may_save(const qg__geometry *g, int c)
     return g->stride == 1 && g->kh == g->kw && (g->kh == 3 || g->kh == 5) && c >= FEWEST_CHANNELS;
 }
 
+/* Its patches of 4 x 4 results of an image.  For as few as these, transforming the weights takes longer than
+ * multiplications that it saves. */
+enum { QG__TOO_FEW_PATCHES = 3 };
+static inline int qg__int8_patches(const qg__geometry *g) { return (g->oh + 3) / 4 * ((g->ow + 3) / 4); }
+
 /* For kernels of bits, whose run this is: calls part, with the arguments of run, for qg__images_at_once of
  * the n images at a time, since scratch has room for no more. */
 typedef void qg__bits_part(const qg__plain_product *p, int n, const uint64_t *x, const void *packed,

@@ -140,7 +140,7 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     write_bytes(at("bad.toml"), bad, sizeof bad - 1);
     assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: unknown key 'speed'");
     assert_refuses("train --config @/absent.toml --out @/none", 1, "absent.toml");
-    assert_refuses("train --config @ --out @/none", 1, "is a directory; the options of a run are in its config.toml");
+    assert_refuses("train --config @ --out @/none", 2, "is a directory; the options of a run are in");
     assert_refuses("train --model lenet5 --data-dir @/absent --out @/none", 1,
                    "datasets/fetch.sh mnist");
     assert_refuses("eval --run @/none", 1, "there is no run '");
@@ -160,7 +160,7 @@ static void write_idx(const char *images, const char *labels, unsigned char n)
     write_bytes(at(labels), ones, sizeof ones);
 }
 
-static void test_a_misspelt_cpu_is_named(void **state)
+static void test_a_misspelt_variable_is_named(void **state)
 {
     set_variable("QGRAD_CPU", "avx-2");
     assert_refuses("bench peak --seconds 0.01", 2, "QGRAD_CPU is 'avx-2', not one of avx512, avx2, baseline");
@@ -168,6 +168,10 @@ static void test_a_misspelt_cpu_is_named(void **state)
     set_variable("QGRAD_CPU", "");
     assert_status("bench peak --seconds 0.01 --json", 0);
     assert_null(qg_cpu_unknown());
+    set_variable("QGRAD_PRODUCTS", "byte");
+    assert_refuses("bench peak --seconds 0.01", 2, "QGRAD_PRODUCTS is 'byte', not one of bits, bytes");
+    set_variable("QGRAD_PRODUCTS", "");
+    assert_status("bench peak --seconds 0.01 --json", 0);
 }
 
 /* mpirun with a program of the plain build. */
@@ -611,7 +615,7 @@ int main(void)
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_options_that_are_given_twice),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
-        cmocka_unit_test_teardown(test_a_misspelt_cpu_is_named, restore_variables),
+        cmocka_unit_test_teardown(test_a_misspelt_variable_is_named, restore_variables),
         cmocka_unit_test_teardown(test_processes_that_are_no_ranks_are_told, restore_variables),
         cmocka_unit_test(test_a_batch_norm_needs_two_images),
         cmocka_unit_test(test_splits_of_different_images_are_refused_before_training),

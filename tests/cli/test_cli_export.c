@@ -72,10 +72,10 @@ static void test_profiles_and_texts(void **state)
 static void test_mistakes_are_named(void **state)
 {
     assert_refuses("export -o @/net.qg", 2, "--run is missing");
-    assert_refuses("export --run @/run", 2, "--out is missing");
+    assert_refuses("export --run @/run", 2, "-o FILE is missing");
     assert_refuses("export --run @/run --to onyx -o @/net.qg", 2, "to 'onyx' is not one of packed|onnx|c");
     assert_refuses("export --run @/none -o @/net.qg", 1, "none");
-    assert_refuses("infer", 2, "--packed is missing");
+    assert_refuses("infer", 2, "FILE is missing: the packed file");
     assert_refuses("infer -o x", 2, "unknown option '-o'");
     assert_refuses("infer --packed @/none.qg", 1, "none.qg");
     assert_status(TRAIN "--epochs 1 --input fake_quant:range=observed,per-channel=yes --out @/run", 0);

@@ -174,7 +174,7 @@ static const struct {
     { "quantize --run run --weight float", 1, "nothing to quantize: name a scheme that run does not have "
       "with --weight, --input or --layer" },
     { "export", 2, "--run is missing: the directory of a run, or a checkpoint" },
-    { "export --run run", 2, "--out is missing: the file to write" },
+    { "export --run run", 2, "-o FILE is missing: the file to write" },
     { "export --run run --out net --to onxx", 2, "--to 'onxx' is not one of " },
     { "export --run run --out absent/net", 1, "cannot write 'absent/net': No such file or directory" },
     { "infer --packed unknown.toml", 1, "unknown.toml: not a packed net" },

@@ -253,6 +253,23 @@ static void a_gradient_that_is_not_finite_shows(void **state)
         }
 }
 
+/* It has a code, which must not hide it, unless its quantizer does, as that of signs. */
+static void an_input_that_is_nan_shows(void **state)
+{
+    int integers = 0;
+    for (int x = 0; x < COUNT(inputs); x++) {
+        trial r;
+        open_trial(&r, shapes[1], weights[x % COUNT(weights)], inputs[x], gradients[x % COUNT(gradients)]);
+        r.x->value[0]   = NAN;
+        const qg_var *y = run_layer(&r, true);
+        const bool stays = isnan(y->in[0]->data[0]);
+        integers += in_integers(y) && stays;
+        if (stays && !isnan(y->data[0])) fail_msg("%s: y[0] is %g", r.what, (double)y->data[0]);
+        close_trial(&r);
+    }
+    assert_true(integers > COUNT(inputs) / 2);
+}
+
 /* --- beside floats ---------------------------------------------------------------------------- */
 
 /* A sum of k terms in floats strays from the exact sum by at most k 2^-24 of the sum of their
@@ -580,6 +597,7 @@ int main(void)
         cmocka_unit_test(gradients_that_nobody_needs_are_left_out),
         cmocka_unit_test_teardown(zeros_and_extreme_gradients_keep_to_the_definition, restore_variables),
         cmocka_unit_test(a_gradient_that_is_not_finite_shows),
+        cmocka_unit_test(an_input_that_is_nan_shows),
         cmocka_unit_test(floats_differ_by_their_roundings),
         cmocka_unit_test_teardown(the_longest_sums_do_not_overflow, restore_variables),
         cmocka_unit_test(operands_without_codes_are_floats),

@@ -228,7 +228,10 @@ static const verb_option bench_options[] = {
     { "data-dir" }, { "image", .first = true }, { "seconds", .first = true }, { "profile", .first = true }, { NULL }
 };
 
-static const verb_option packed_options[] = { { "batch", "images that pass through the net together", .first = true }, { NULL } };
+static const verb_option forward_options[] = {
+    { "normalise" }, { "batch", "images that pass through the net together", .first = true },
+    { "threads", .first = true }, { NULL }
+};
 
 static const verb_option scaling_options[] = {
     { "out", "a picture of the table, as SVG", .first = true }, { "image", .first = true },
@@ -241,16 +244,17 @@ static const verb_option seconds_options[] = { { "seconds" }, { NULL } };
 /* Tables of options. */
 #define TAKES(...) .options = (const verb_option *const[]){ __VA_ARGS__, common_options, NULL }
 #define STEPS      net_options, step_options
+#define FORWARD    net_options, forward_options
 
 static const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
       .usage = "bench train --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options),
       .run = bench_train, .shares = true },
     { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
-      .usage = "bench eval --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options),
+      .usage = "bench eval --model NAME [--weight SCHEME] [options]", TAKES(FORWARD, bench_options),
       .run = bench_eval, .shares = true },
     { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
-      .usage = "bench packed --model NAME [--weight SCHEME] [options]", TAKES(STEPS, bench_options, packed_options),
+      .usage = "bench packed --model NAME [--weight SCHEME] [options]", TAKES(FORWARD, bench_options),
       .run = bench_packed },
     { .name = "bench scaling", .about = "Measure training on 1, 2, 4 .. ranks and compare it with a model",
       .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", TAKES(STEPS, scaling_options),
