@@ -1,5 +1,6 @@
 /* The table of a net's layers, and its size in bytes. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/io/number.h"
 #include "core/io/paths.h"
@@ -67,20 +68,50 @@ static const char *scheme_name(qg_quant q, qg_role role, char *text, size_t byte
 
 static int bits_of(qg_quant q) { return q.scheme ? q.bits : FLOAT_BITS; }
 
-static void line(qg_layer *l, FILE *out)
+/* Cells of text of a line of the table; weight and input only of layers with weights. */
+enum { NAME, TYPE, WHAT, SHAPE, WEIGHT, INPUT, TEXTS };
+typedef struct texts {
+    char of[TEXTS][QG_SPELLING_BYTES];
+} texts;
+
+static texts texts_of(qg_layer *l)
 {
-    char shape[40], what[40] = "", w[QG_SPELLING_BYTES], x[QG_SPELLING_BYTES];
-    if (l->out.h == 1 && l->out.w == 1) snprintf(shape, sizeof shape, "%d", l->out.c);
-    else snprintf(shape, sizeof shape, "%d x %d x %d", l->out.h, l->out.w, l->out.c);
-    if (l->type->describe) l->type->describe(l, what, sizeof what);
+    texts          t      = { 0 };
+    const size_t   bytes  = sizeof t.of[0];
     const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
-    fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
-    if (weight_of(l)) {
-        const qg_quant read = input ? input->q : (qg_quant){ 0 };
-        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu", scheme_name(weight->q, QG_WEIGHT, w, sizeof w), bits_of(weight->q),
-                scheme_name(read, QG_INPUT, x, sizeof x), bits_of(read), weights(l), l->macs, qg_layer_packed_bytes(l));
+    snprintf(t.of[NAME], bytes, "%s", l->name);
+    snprintf(t.of[TYPE], bytes, "%s", l->type->name);
+    if (l->type->describe) l->type->describe(l, t.of[WHAT], bytes);
+    if (l->out.h == 1 && l->out.w == 1) snprintf(t.of[SHAPE], bytes, "%d", l->out.c);
+    else snprintf(t.of[SHAPE], bytes, "%d x %d x %d", l->out.h, l->out.w, l->out.c);
+    if (!weight_of(l)) return t;
+    (void)scheme_name(weight->q, QG_WEIGHT, t.of[WEIGHT], bytes);
+    (void)scheme_name(input ? input->q : (qg_quant){ 0 }, QG_INPUT, t.of[INPUT], bytes);
+    return t;
+}
+
+static void table(const qg_net *net, FILE *out)
+{
+    static const texts head = { { "layer", "type", "", "output", "weight", "input" } };
+    int                w[TEXTS] = { 0 };
+    for (int i = -1; i < net->layers; i++) {
+        const texts t = i < 0 ? head : texts_of(net->layer[i]);
+        for (int k = 0; k < TEXTS; k++)
+            if ((int)strlen(t.of[k]) > w[k]) w[k] = (int)strlen(t.of[k]);
     }
-    fputc('\n', out);
+    for (int i = -1; i < net->layers; i++) {
+        qg_layer   *l = i < 0 ? NULL : net->layer[i];
+        const texts t = l ? texts_of(l) : head;
+        for (int k = NAME; k < SHAPE; k++) fprintf(out, "%-*s  ", w[k], t.of[k]);
+        if (l && !weight_of(l)) fprintf(out, "%s\n", t.of[SHAPE]);
+        else fprintf(out, "%-*s  %-*s  ", w[SHAPE], t.of[SHAPE], w[WEIGHT], t.of[WEIGHT]);
+        if (!l) fprintf(out, "bits  %-*s  bits %9s %12s %10s\n", w[INPUT], t.of[INPUT], "weights", "mult-adds", "bytes");
+        if (!l || !weight_of(l)) continue;
+        const qg_slot *input = qg_layer_slot(l, QG_INPUT);
+        fprintf(out, "%4d  %-*s  %4d %9zu %12" PRIu64 " %10zu\n", bits_of(qg_layer_slot(l, QG_WEIGHT)->q),
+                w[INPUT], t.of[INPUT], input ? bits_of(input->q) : FLOAT_BITS, weights(l), l->macs,
+                qg_layer_packed_bytes(l));
+    }
 }
 
 /* "wp 1"; with one value per channel "min -0.3 .. -0.1 of 32". */
@@ -180,10 +211,8 @@ qg_status qg_net_summary(const qg_net *net, FILE *out)
     if (!net || !net->built || !out) return QG_OK;
     uint64_t macs  = 0;
     size_t   count = 0;
-    fprintf(out, "%-8s %-14s %-16s %-14s %-35s %4s %-35s %4s %9s %12s %10s\n", "layer", "type", "",
-            "output", "weight", "bits", "input", "bits", "weights", "mult-adds", "bytes");
+    table(net, out);
     for (int i = 0; i < net->layers; i++) {
-        line(net->layer[i], out);
         macs += net->layer[i]->macs;
         count += weights(net->layer[i]);
     }
