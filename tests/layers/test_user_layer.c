@@ -245,7 +245,7 @@ static void its_quantizer_is_in_the_summary(void **state)
     FILE   *out        = fmemopen(text, sizeof text, "w");
     qg_net_summary(net, out);
     fclose(out);
-    assert_non_null(strstr(text, "ttq                                    2 float                                 32         9"));
+    assert_non_null(strstr(text, "ttq        2  float    32         9 "));
     assert_non_null(strstr(text, "gain1.weight     ttq, 2 bits; learns wp "));
     assert_non_null(strstr(text, "9 weights, 14 parameters"));
     qg_net_free(net);
