@@ -1,7 +1,7 @@
 #!/bin/sh
 # Trains ternary, binary, 2-bit, 4-bit and 8-bit LeNet-5 on MNIST: every scheme alone and the usual pairs, three epochs each.
-# All rows use one recipe, except where their options say otherwise.  Prints a Markdown table.  Takes six minutes on two cores
-# with AVX-512, half an hour with AVX2.
+# All rows use one recipe, except where their options say otherwise.  Prints a Markdown table.  Takes less than ten minutes on
+# two cores with AVX-512, half an hour with AVX2.
 #     sh examples/every_scheme.sh [RUNS_DIR]
 set -eu
 dir=${1:-runs/every-scheme}

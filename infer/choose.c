@@ -13,8 +13,8 @@
 /* ns of a product of bits: for each pixel, and for each 8 channels of a plane of x; for each group of outputs
  * of a pixel, if it has one pass, else for the group and for each pass; and for each of its steps.  ns of a
  * product of bytes: for 1000 multiply-adds, of channels and outputs that are filled up, direct or by
- * Winograd's algorithm; for 1000 kernels that the latter transforms, as it does for
- * an image alone; and for each result.  Measured on a Zen 4 and on a Xeon with AMX, with
+ * Winograd's algorithm; for 1000 kernels that the latter transforms, as it does for an image alone; and for
+ * each result.  Measured on a Zen 4 and on a Xeon with AMX, kernels on a Zen 3, with
  *
  *     QGRAD_PRODUCTS=bits qgrad bench packed --model 16C1-BN-32C3-10 --weight bnn --input sign --profile
  *
@@ -73,8 +73,8 @@ static float gain_of(qg_isa isa, float forced, const qg__product *p)
                              parts(b.g.c, k->filled_channels) *
                              (float)(k->filled_outputs * k->filled_channels);
     const float group = passes == 1 ? k->single : k->group + (float)passes * k->pair;
-    const bool  patched = qg__int8_may_save(&b.g, b.g.c) && qg__int8_patches(&b.g) > QG__TOO_FEW_PATCHES;
-    const float weights = patched ? (float)(b.g.c * b.g.oc) * k->transformed / 1000 : 0;
+    const bool  patched = qg__int8_may_save(&b.g, b.g.c, 1);
+    const float weights = patched ? (float)b.g.c * (float)b.g.oc * k->transformed / 1000 : 0;
     const float pixel = k->pixel + groups * k->packed * parts(b.g.c, 8) * (float)b.xa.bits;
     const float bits  = groups * parts(b.g.oc, kernels->outputs) * (group + kernels->steps(&b) * k->step);
     const float bytes = groups * multiplied * (patched ? k->patched : k->direct) / 1000 +

@@ -158,7 +158,8 @@ static void forward_piece(void *context, int piece, int worker)
     (void)qg__evaluation_code(j->isa, &j->s->e, (size_t)i.n * pixels, x, codes);
     qg__product_run_finished(j->isa, p, i.n, codes, j->packed, &finish, results, scratch_of(j, worker));
     /* A NaN has the lowest code, but must reach the loss. */
-    for (size_t k = 0; !finite && k < (size_t)i.n * qg_row(j->y->shape); k++) results[k] = NAN;
+    if (!finite)
+        for (size_t k = 0; k < (size_t)i.n * qg_row(j->y->shape); k++) results[k] = NAN;
     for (int k = i.first; k < i.first + i.n; k++) qg__gather_sums(QG_KERNELS(qg__norm_kernels), j->y, k);
 }
 

@@ -90,6 +90,22 @@ static texts texts_of(qg_layer *l)
     return t;
 }
 
+static void cells(const texts *t, const int *width, int end, FILE *out)
+{
+    for (int k = 0; k < end; k++) fprintf(out, "%-*s  ", width[k], t->of[k]);
+}
+
+static void line(qg_layer *l, const int *width, FILE *out)
+{
+    const texts    t      = texts_of(l);
+    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+    cells(&t, width, weight_of(l) ? INPUT : SHAPE, out);
+    if (weight_of(l))
+        fprintf(out, "%4d  %-*s  %4d %9zu %12" PRIu64 " %10zu\n", bits_of(weight->q), width[INPUT], t.of[INPUT],
+                input ? bits_of(input->q) : FLOAT_BITS, weights(l), l->macs, qg_layer_packed_bytes(l));
+    else fprintf(out, "%s\n", t.of[SHAPE]);
+}
+
 static void table(const qg_net *net, FILE *out)
 {
     static const texts head = { { "layer", "type", "", "output", "weight", "input" } };
@@ -99,19 +115,9 @@ static void table(const qg_net *net, FILE *out)
         for (int k = 0; k < TEXTS; k++)
             if ((int)strlen(t.of[k]) > w[k]) w[k] = (int)strlen(t.of[k]);
     }
-    for (int i = -1; i < net->layers; i++) {
-        qg_layer   *l = i < 0 ? NULL : net->layer[i];
-        const texts t = l ? texts_of(l) : head;
-        for (int k = NAME; k < SHAPE; k++) fprintf(out, "%-*s  ", w[k], t.of[k]);
-        if (l && !weight_of(l)) fprintf(out, "%s\n", t.of[SHAPE]);
-        else fprintf(out, "%-*s  %-*s  ", w[SHAPE], t.of[SHAPE], w[WEIGHT], t.of[WEIGHT]);
-        if (!l) fprintf(out, "bits  %-*s  bits %9s %12s %10s\n", w[INPUT], t.of[INPUT], "weights", "mult-adds", "bytes");
-        if (!l || !weight_of(l)) continue;
-        const qg_slot *input = qg_layer_slot(l, QG_INPUT);
-        fprintf(out, "%4d  %-*s  %4d %9zu %12" PRIu64 " %10zu\n", bits_of(qg_layer_slot(l, QG_WEIGHT)->q),
-                w[INPUT], t.of[INPUT], input ? bits_of(input->q) : FLOAT_BITS, weights(l), l->macs,
-                qg_layer_packed_bytes(l));
-    }
+    cells(&head, w, INPUT, out);
+    fprintf(out, "bits  %-*s  bits %9s %12s %10s\n", w[INPUT], head.of[INPUT], "weights", "mult-adds", "bytes");
+    for (int i = 0; i < net->layers; i++) line(net->layer[i], w, out);
 }
 
 /* "wp 1"; with one value per channel "min -0.3 .. -0.1 of 32". */

@@ -351,14 +351,9 @@ static void run_dense(visit *at, int pixels, const int8_t *packed)
 /* Kernels of 3 x 3 and 5 x 5 with stride 1 run on patches (infer/kernels/winograd.h).  At each of the 36
  * points the patches are pixels of a product of 1 x 1, with the tiles above, but both operands are 16 bits
  * wide already: 12 products, 12 sums, 2 + 6 loads and nothing else for 192 multiplications. */
-static bool has_patches(const qg__plain_product *p)
+static bool has_patches(const qg__plain_product *p, int n)
 {
-    return CODES == 2 && p->g.c % CODES == 0 && saves_multiplications(&p->g);
-}
-
-static bool takes_patches(const qg__plain_product *p, int n)
-{
-    return has_patches(p) && (int64_t)n * qg__int8_patches(&p->g) > QG__TOO_FEW_PATCHES;
+    return CODES == 2 && p->g.c % CODES == 0 && saves_multiplications(&p->g, n);
 }
 
 /* The bytes of transformed weights, and of the products and results of a tile. */
@@ -478,7 +473,7 @@ static bool is_groups(const qg__plain_product *p, bool codes)
 /* Images that share scratch: all, if none of it depends on them, or as many as fill v. */
 static int images_at_once(const qg__plain_product *p, int n)
 {
-    if (takes_patches(p, n)) {
+    if (has_patches(p, n)) {
         const patches t = patches_of(&p->g, n);
         return least(n, over(t.most, t.rows * t.columns));
     }
@@ -501,7 +496,7 @@ static rooms rooms_of(const qg__plain_product *p, int images, bool codes)
         r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
         r.sums   = qg__lines_of(pixels * sizeof(int32_t));
     }
-    if (takes_patches(p, images)) r.groups = patch_bytes(&p->g, images);
+    if (has_patches(p, images)) r.groups = patch_bytes(&p->g, images);
     else if (!is_groups(p, codes)) r.groups = qg__lines_of(pixels * pixel);
     if (p->wa.bits && !codes) r.block = rounds_of(&p->g) * ROUND * OUTPUTS;
     return r;
@@ -566,7 +561,7 @@ static void run_images(const qg__plain_product *p, int n, bool codes, const uint
         run_dense(&at, (int)pixels, packed);
         return;
     }
-    if (takes_patches(p, n)) {
+    if (has_patches(p, n)) {
         run_patches(&at, n, x, packed, expanded, (uint8_t *)groups);
         return;
     }

@@ -88,17 +88,18 @@ QG_DECLARE_KERNELS(qg__plain_kernels, qg__real_kernels);
 QG_DECLARE_KERNELS(qg__plain_kernels, qg__each_code_kernels);
 QG_DECLARE_KERNELS(qg__plain_kernels, qg__each_real_kernels);
 
-/* Whether Winograd's algorithm may save multiplications of int8, of kernels of this shape and c channels. */
-static inline bool qg__int8_may_save(const qg__geometry *g, int c)
-{
-    enum { FEWEST_CHANNELS = 8 };
-    return g->stride == 1 && g->kh == g->kw && (g->kh == 3 || g->kh == 5) && c >= FEWEST_CHANNELS;
-}
-
-/* Its patches of 4 x 4 results of an image.  For as few as these, transforming the weights takes longer than
- * multiplications that it saves. */
+/* Patches of 4 x 4 results of an image, on which Winograd's algorithm computes products of int8.  For as few
+ * patches as these, transforming the weights takes longer than the multiplications that it saves. */
 enum { QG__TOO_FEW_PATCHES = 3 };
 static inline int qg__int8_patches(const qg__geometry *g) { return (g->oh + 3) / 4 * ((g->ow + 3) / 4); }
+
+/* Whether that may save time for n images, with kernels of this shape and c channels. */
+static inline bool qg__int8_may_save(const qg__geometry *g, int c, int n)
+{
+    enum { FEWEST_CHANNELS = 8 };
+    return g->stride == 1 && g->kh == g->kw && (g->kh == 3 || g->kh == 5) && c >= FEWEST_CHANNELS &&
+           (int64_t)n * qg__int8_patches(g) > QG__TOO_FEW_PATCHES;
+}
 
 /* For kernels of bits, whose run this is: calls part, with the arguments of run, for qg__images_at_once of
  * the n images at a time, since scratch has room for no more. */

@@ -208,10 +208,11 @@ static patches patches_of(const qg__geometry *g, int n)
     return t;
 }
 
-/* Whether patches take at most two thirds of the multiplications, and of the memory not much more than x. */
-static bool saves_multiplications(const qg__geometry *g)
+/* Whether patches of n images take at most two thirds of the multiplications, and of the memory not much more
+ * than x. */
+static bool saves_multiplications(const qg__geometry *g, int n)
 {
-    if (!qg__int8_may_save(g, g->c)) return false;
+    if (!qg__int8_may_save(g, g->c, n)) return false;
     const patches t = patches_of(g, 1);
     const int     side = t.axis == 1 ? SIDE : 2 * SIDE - 1;
     return (size_t)t.h * (size_t)t.w <= 4 * qg__pixels(g) + 64 &&

@@ -140,7 +140,8 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     write_bytes(at("bad.toml"), bad, sizeof bad - 1);
     assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: unknown key 'speed'");
     assert_refuses("train --config @/absent.toml --out @/none", 1, "absent.toml");
-    assert_refuses("train --config @ --out @/none", 2, "is a directory; the options of a run are in");
+    assert_refuses("train --config @ --out @/none", 2,
+                   "is a directory; the options of a run are in its config.toml");
     assert_refuses("train --model lenet5 --data-dir @/absent --out @/none", 1,
                    "datasets/fetch.sh mnist");
     assert_refuses("eval --run @/none", 1, "there is no run '");
