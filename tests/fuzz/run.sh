@@ -14,7 +14,7 @@ count=$(echo "$targets" | wc -l)
 share=$(((seconds * JOBS + count - 1) / count))
 
 # Files that the targets write are read back at once, so they are in memory where there is such a place.
-if [ -d /dev/shm ] && [ -w /dev/shm ]; then TMPDIR=$(mktemp -d /dev/shm/qg_fuzz_XXXXXX); else TMPDIR=$(mktemp -d); fi || exit 1
+TMPDIR=$(mktemp -d /dev/shm/qg_fuzz_XXXXXX 2>/dev/null || mktemp -d) || exit 1
 trap 'rm -rf "$TMPDIR"' EXIT
 trap 'exit 1' HUP INT TERM
 export TMPDIR build runs share
