@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""make bench: qgrad and PyTorch in turn, on the same nets, threads and machine; a report in Markdown.
+"""make bench: qgrad and PyTorch in turn, on the same nets, threads and machine; writes results/speed.md.
 
     bench.py [--rows REGEX] [--sections LIST] [--rounds N] [--seconds S] [--threads N]
-             [--peer PYTHON]... [--no-peer] [--busy] [--out FILE]
+             [--peer PYTHON]... [--no-peer] [--beside QGRAD] [--busy] [--out FILE]
 
 Every figure of the table is a median over rounds, each of which runs qgrad and every mode of every
 PyTorch one after the other: as it comes, and with channels_last, torch.compile and both, which also
@@ -36,31 +36,34 @@ FOREIGN = re.compile(r"OPENBLAS_|OMP_|KMP_|GOMP_|MKL_|MALLOC_|GLIBC_TUNABLES$|LD
 SGD = "--optimizer sgd --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
 BUSY = 0.05             # the share of the machine that others may take
 TURNS = 3               # of LeNet-5 in a round, each as much shorter: short steps notice short disturbances
-SECTIONS = ("table", "quantized", "forward", "batch", "threads", "cost", "profile")
+SECTIONS = ("table", "quantized", "forward", "batch", "threads", "cost", "memory", "program", "beside")
 
 # What a mode adds to the command and to the environment of PyTorch.
 MODES = {"default": ([], {}), "channels_last": (["--channels-last"], TUNED), "compile": (["--compile"], TUNED),
          "compile, channels_last": (["--compile", "--channels-last"], TUNED)}
 
+W1A2 = "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float"
+IN_INTEGERS = W1A2 + " --gradient dorefa:bits=6"
+
 # Name; net; batch; quantizers of qgrad and of the peer; floor and goal against (default, best) or (default, best,
-# channels_last); memory floor and goal.
+# channels_last); memory floor and goal.  What trains in integers has PyTorch's float net beside it.
 ROWS = [
     ("LeNet-5 float", "lenet5", 64, "", "float", (2.0, 1.6), (2.4, 1.9), (4, 5)),
     ("LeNet-5 TWN", "lenet5", 64, "--weight twn", "twn", (2.3, 1.8), (2.7, 2.1), (4, 5)),
-    ("LeNet-5 DoReFa W1A2", "lenet5", 64, "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float",
-     "dorefa", (2.5, 2.0), (3.0, 2.5), (4, 5)),
+    ("LeNet-5 DoReFa W1A2", "lenet5", 64, W1A2, "dorefa", (2.5, 2.0), (3.0, 2.5), (4, 5)),
     ("LeNet-5 int8", "lenet5", 64, "--weight fake_quant:range=learned --input fake_quant:range=learned", "int8",
      (3.0, 2.5), (4.0, 3.3), (4, 5)),
+    ("LeNet-5 W1A2G6 in integers", "lenet5", 64, IN_INTEGERS, "float", (None, 1.8), (None, 1.8), (4, 5)),
     ("ResNet-20 float", "resnet20", 128, "", "float", (1.6, 1.2), (1.9, 1.4), (2.5, 3)),
     ("ResNet-20 TTQ", "resnet20", 128, "--weight ttq --first-last float", "ttq",
      (1.6, 1.2), (1.9, 1.4), (2.5, 3)),
-    ("ResNet-20 DoReFa W1A2", "resnet20", 128,
-     "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float", "dorefa",
-     (None, 1.7), (None, 2.1), (2.5, 3)),
+    ("ResNet-20 DoReFa W1A2", "resnet20", 128, W1A2, "dorefa", (None, 1.7), (None, 2.1), (2.5, 3)),
+    ("ResNet-20 W1A2G6 in integers", "resnet20", 128, IN_INTEGERS, "float", (None, 2.0), (None, 2.0), (2.5, 3)),
     ("ResNet-18 float", "resnet18", 64, "", "float", (1.3, None, 1.3), (1.6, None, 1.6), (2, 2)),
     ("MobileNet float", "mobilenet", 128, "", "float", (1.5, None, 1.5), (2.5, None, 2.5), (2, 2)),
     ("VGG-7 float", "vgg7", 64, "", "float", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
     ("VGG-7 TWN", "vgg7", 64, "--weight twn", "twn", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
+    ("VGG-7 W1A2G6 in integers", "vgg7", 64, IN_INTEGERS, "float", (None, 2.0), (None, 2.0), (2, 2.5)),
 ]
 # Net, batch, quantizers for the sections about qgrad alone.
 NETS = [("LeNet-5 TWN", "lenet5", 64, "--weight twn"),
@@ -151,6 +154,7 @@ class Bench:
         self.raw = []           # every result, as printed
         self.out = []           # lines of the report
         self.disturbed = 0      # the largest share of the machine that went elsewhere during a run
+        self.short = []         # what missed its floor or its goal
         self.env = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
         self.mnist = os.path.isdir(o.data_dir)
 
@@ -165,8 +169,8 @@ class Bench:
             foreign = machine_busy() - machine - own
             self.disturbed = max(self.disturbed, foreign / (time.monotonic() - began) / os.cpu_count())
         self.raw.append({"command": shlex.join(command), "env": env, "result": result})
-        speed = "{images_per_second:10.1f} images/s" if "images_per_second" in result else "{gflops:10.1f} GFLOP/s "
-        print(" ", speed.format(**result), "", shlex.join(command), file=sys.stderr, flush=True)
+        speed = next((key for key in ("images_per_second", "gflops") if key in result), None)
+        print(f"  {result[speed]:10.1f} {speed}  " if speed else "  ", shlex.join(command), file=sys.stderr, flush=True)
         return result
 
     def run(self, command):
@@ -180,12 +184,12 @@ class Bench:
             return json.loads(p.stdout), children_busy() - own
         return self.watched(command, {}, call)
 
-    def qgrad(self, kind, net, batch, quant, *more, threads=None):
+    def qgrad(self, kind, net, batch, quant, *more, threads=None, program=None):
         if net != "lenet5":
             data = "--image 32x32x3"
         else:
             data = f"--data mnist --data-dir {shlex.quote(self.o.data_dir)}" if self.mnist else "--data synthetic"
-        return self.run([self.o.qgrad, "bench", kind, "--model", net, "--batch", str(batch), *shlex.split(data),
+        return self.run([program or self.o.qgrad, "bench", kind, "--model", net, "--batch", str(batch), *shlex.split(data),
                          *shlex.split(quant), *(SGD.split() if kind != "eval" else []), "--threads", str(threads or self.o.threads),
                          "--seconds", self.seconds(net), "--json", *more])
 
@@ -226,9 +230,9 @@ class Bench:
         return results
 
     def beside_peers(self, net, batch, quant, ours, *more):
-        """The results of ours, and {(peer, mode): results}, all in turns."""
+        """The results of ours, twice, and {(peer, mode): results}, all in turns."""
         services = self.services(net, batch, quant, *more)
-        runs = {"qgrad": ours}
+        runs = {"qgrad": ours, "again": ours}
         for (peer, mode), service in services.items():
             runs[peer, mode] = lambda service=service, mode=mode: self.ask(service, mode, net)
         try:
@@ -236,7 +240,7 @@ class Bench:
         finally:
             for service in services.values():
                 service.close()
-        return got.pop("qgrad"), got
+        return got.pop("qgrad"), got.pop("again"), got
 
 
 def failure(*results):
@@ -265,24 +269,37 @@ def best(peer, theirs):
 
 # --- the sections ---------------------------------------------------------------------------------
 
-def verdict(value, floor, goal):
-    if value is None or floor is None:
+def verdict(b, name, value, floor, goal):
+    """The bar that a value reaches; what it does not reach goes into the summary."""
+    if floor is None:
         return ""
+    if value < goal:
+        b.short.append(f"{name}: {value:.2f}, " + (f"floor {floor:g}" if value < floor else f"goal {goal:g}"))
     return "goal" if value >= goal else "floor" if value >= floor else "**missed**"
+
+
+def targets(b):
+    b.say("*Floors* are required, *goals* are the aim.  Speeds are multiples of PyTorch's in its default mode / in its "
+          "fastest mode (/ with channels_last); *memory* is the factor by which qgrad uses less than the smallest mode.\n\n"
+          "| training | floor | goal | memory, floor | goal |\n|---|---|---|---|---|")
+    for name, _, batch, _, _, floor, goal, space in ROWS:
+        if re.search(b.o.rows, name):
+            x = [" / ".join("-" if v is None else f"{v:g}" for v in bar) for bar in (floor, goal)]
+            b.say(f"| {name}, {batch} | {x[0]} | {x[1]} | {space[0]:g} | {space[1]:g} |")
 
 
 def table(b):
     head = ["net, batch", "qgrad images/s"]
     for peer in b.peers:
         head += [peer.name, "its mode", "x", "bar"]
-    head += ["limit images/s", "share of it", "meanwhile", "qgrad MiB"]
+    head += ["itself", "limit images/s", "share of it", "meanwhile", "qgrad MiB"]
     head += ["PyTorch MiB", "x less", "bar"] if b.peers else []
     b.say("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     modes = []
     for name, net, batch, quant, kind, floor, goal, space in ROWS:
         if not re.search(b.o.rows, name):
             continue
-        ours, theirs = b.beside_peers(net, batch, kind, lambda: b.qgrad("train", net, batch, quant))
+        ours, again, theirs = b.beside_peers(net, batch, kind, lambda: b.qgrad("train", net, batch, quant))
         if failure(ours):
             b.say(f"| {name}, {batch} | not measured: {failure(ours)} |" + " |" * (len(head) - 2))
             continue
@@ -293,25 +310,26 @@ def table(b):
                 cells += ["", "none was measured", "", ""]
                 continue
             x = rate(ours) / rate(theirs[peer, mode])
-            cells += [f"{rate(theirs[peer, mode]):.0f}", mode, f"{x:.2f}", verdict(x, floor[1], goal[1])]
+            cells += [f"{rate(theirs[peer, mode]):.0f}", mode, f"{x:.2f}",
+                      verdict(b, f"{name} against {peer.name}", x, floor[1], goal[1])]
         limit = 1e9 * b.peak["gflops"] / ours[0]["flops_per_image"]
-        cells += [f"{limit:.0f}", f"{100 * rate(ours) / limit:.0f} %", meanwhile(ours), f"{memory(ours):.0f}"]
+        cells += ["" if failure(again) else f"{rate(again) / rate(ours):.2f}", f"{limit:.0f}", f"{100 * rate(ours) / limit:.0f} %", meanwhile(ours), f"{memory(ours):.0f}"]
         sizes = [memory(r) for r in theirs.values() if not failure(r)]
         if sizes:
             x = min(sizes) / memory(ours)
-            cells += [f"{min(sizes):.0f}", f"{x:.1f}", verdict(x, *space)]
+            cells += [f"{min(sizes):.0f}", f"{x:.1f}", verdict(b, f"{name}, memory", x, *space)]
         b.say("| " + " | ".join(cells + [""] * (len(head) - len(cells))) + " |")
-        modes += mode_lines(name, batch, ours, theirs, floor, goal)
-    b.say("\nlimit: multiply-adds of the step's products at the measured peak, "
-          f"{b.peak['gflops']:.0f} GFLOP/s.  meanwhile: the same share of what bursts of multiply-adds between the steps "
-          "reached.  bar: floor or goal of the table in results/speed.md.  "
-          "PyTorch: its fastest mode; its MiB: the smallest of all modes.")
+        modes += mode_lines(b, name, batch, ours, theirs, floor, goal)
+    b.say("\n*itself*: a second run of qgrad in the same turns, so how far noise reaches.  *limit*: multiply-adds of the "
+          f"step's products at the measured peak, {b.peak['gflops']:.0f} GFLOP/s, which Winograd's algorithm may exceed.  "
+          "*meanwhile*: the same share of what bursts of multiply-adds between the steps reached.  PyTorch: its fastest "
+          "mode; its MiB: the smallest of all modes.")
     if modes:
         b.say("\n### Every mode of PyTorch\n\n| net, batch | version | mode | images/s | qgrad x | bar | MiB |\n" + "|---" * 7 + "|")
         b.out += modes
 
 
-def mode_lines(name, batch, ours, theirs, floor, goal):
+def mode_lines(b, name, batch, ours, theirs, floor, goal):
     lines = []
     for (peer, mode), results in theirs.items():
         line = f"| {name}, {batch} | {peer.name} | {mode} | "
@@ -320,7 +338,7 @@ def mode_lines(name, batch, ours, theirs, floor, goal):
             continue
         x = rate(ours) / rate(results)
         at = {"default": 0, "channels_last": 2}.get(mode, len(floor))
-        bar = verdict(x, floor[at], goal[at]) if at < len(floor) else ""
+        bar = verdict(b, f"{name} against {peer.name}, {mode}", x, floor[at], goal[at]) if at < len(floor) else ""
         lines.append(line + f"{rate(results):.0f} | {x:.2f} | {bar} | {memory(results):.0f} |")
     return lines
 
@@ -349,7 +367,7 @@ def nets(b, head, call):
 def forward(b):
     def line(name, net, batch, quant):
         kind = next(row[4] for row in ROWS if row[0] == name)
-        ours, theirs = b.beside_peers(net, batch, kind, lambda: b.qgrad("eval", net, batch, quant), "--forward")
+        ours, _, theirs = b.beside_peers(net, batch, kind, lambda: b.qgrad("eval", net, batch, quant), "--forward")
         if failure(ours):
             return [name, f"not measured: {failure(ours)}"] + [""] * (2 * len(b.peers) + 3)
         reached = rate(ours) * ours[0]["flops_per_image"] / 1e9
@@ -382,24 +400,37 @@ def scaling(b):
     nets(b, "| net, batch | 1 thread | 2 threads | scaling, at least 1.85 |", line)
 
 
-def profile(b):
+def beside(b):
+    """Every row with another qgrad in turn."""
+    if not b.o.beside:
+        b.say("No other program: `--beside QGRAD` names one.")
+        return
+    b.say(f"{shlex.quote(b.o.beside)} in turn: its images/s divided by those of {b.o.qgrad}.\n\n| net, batch | ratio |\n|---|---|")
     for name, net, batch, quant, *_ in ROWS:
-        if not re.search(b.o.rows, name):
-            continue
-        b.say(f"\n{name}, batch {batch}:\n")
-        try:
-            r = b.qgrad("train", net, batch, quant, "--profile")
-        except Failed as e:
-            b.say(f"not measured: {e}")
-            continue
-        total = sum(x["forward_ms"] + x["backward_ms"] for x in r["profile"])
-        b.say("| op | calls | forward ms | backward ms | forward GFLOP/s | backward GFLOP/s | share |")
-        b.say("|---" * 7 + "|")
-        for x in r["profile"]:
-            speed = [f"{x[k]:.0f}" if x[k] else "" for k in ("forward_gflops", "backward_gflops")]
-            b.say(f"| {x['op']} | {x['calls_per_step']:.0f} | {x['forward_ms']:.3f} | {x['backward_ms']:.3f} | "
-                  f"{speed[0]} | {speed[1]} | {100 * (x['forward_ms'] + x['backward_ms']) / total:.1f} % |")
-        b.say(f"\n{total:.3f} ms in all; the median step took {r['ms_per_step']:.3f} ms.")
+        if re.search(b.o.rows, name):
+            got = b.rounds(net, {p: lambda p=p: b.qgrad("train", net, batch, quant, program=p) for p in (b.o.qgrad, b.o.beside)})
+            why = failure(*got.values())
+            b.say(f"| {name}, {batch} | " + (f"not measured: {why}" if why else f"{rate(got[b.o.beside]) / rate(got[b.o.qgrad]):.3f}") + " |")
+
+
+def bandwidth(b):
+    b.say("Forward, 3x3, 88 images, bound by the memory: the target is 70 % of the triad's bandwidth.\n\n"
+          "| image | GB/s | share of the triad |\n|---|---|---|")
+    for _ in range(b.o.rounds):
+        r = b.run([b.o.qgrad, "bench", "memory", "--threads", str(b.o.threads), "--seconds", f"{b.o.seconds:g}", "--json"])
+        for image, speed in zip(("112x112x64", "56x56x256"), r["depthwise_gbytes_per_second"]):
+            b.say(f"| {image} | {speed:.1f} | {100 * speed / r['triad_gbytes_per_second']:.0f} % |")
+
+
+def program(b):
+    """The size of the program, and the time until it has started."""
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        subprocess.run([b.o.qgrad, "--version"], cwd=TOP, env=b.env, stdout=subprocess.DEVNULL, check=True)
+        times.append(time.monotonic() - began)
+    b.say(f"`qgrad --version` takes {1e3 * statistics.median(times):.1f} ms (median of {len(times)}).  The program has "
+          f"{os.path.getsize(b.o.qgrad):,} bytes.")
 
 
 # --- cost against work ----------------------------------------------------------------------------
@@ -455,9 +486,8 @@ def cost(b):
             return
         rows.append({"grows": grows, "work": 1e-6 * r["flops_per_image"], "ms": r["ms_per_step"] / batch})
         b.say(f"| {grows} | {width} | {depth} | {side} | {rows[-1]['work']:.3f} | {rows[-1]['ms']:.5f} | {r['gflops']:.1f} |")
-    path = os.path.splitext(b.o.out)[0] + "-cost.svg"
-    plot(rows, path)
-    b.say(f"\nA line of slope 1 is cost in proportion to work; drawn in {os.path.basename(path)}.")
+    plot(rows, os.path.join(os.path.dirname(b.o.out), "cost.svg"))
+    b.say("\nA line of slope 1 is cost in proportion to work ([figure](cost.svg)).")
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -466,7 +496,8 @@ TITLES = {
     "table": ("Training", table), "quantized": ("Quantized steps against float steps", quantized),
     "forward": ("Evaluation, forward only", forward), "batch": ("Batch size", batch_sweep),
     "threads": ("Threads", scaling), "cost": ("Cost against width, depth and area", cost),
-    "profile": ("Profiles", profile),
+    "memory": ("Depthwise convolutions", bandwidth), "program": ("The program", program),
+    "beside": ("Another build", beside),
 }
 
 
@@ -477,19 +508,41 @@ def text_of(command, fallback="unknown"):
         return fallback
 
 
+def cpu_model():
+    try:
+        with open("/proc/cpuinfo") as f:
+            info = f.read()
+    except OSError:
+        return platform.processor()
+    field = {k: m.group(1) for k in ("model name", "cpu family", "model") if (m := re.search(rf"^{k}\s*: (.*)$", info, re.M))}
+    return f"{field.get('model name', '?')} (family {field.get('cpu family', '?')}, model {field.get('model', '?')})"
+
+
+def measured(program):
+    """What a page says of its figures: commit, day and machine."""
+    commit = re.search(r"commit (\S+)", text_of([program, "--version"], ""))
+    return (f"commit {commit.group(1) if commit else text_of(['git', 'describe', '--always', '--dirty'])}, "
+            f"{time.strftime('%Y-%m-%d')}, {cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}")
+
+
 def head(b):
-    cpu = re.search(r"^Model name:\s*(.*)$", text_of(["lscpu"], ""), re.M)
-    commit = text_of(["git", "describe", "--always", "--dirty"])
-    b.say(f"qgrad {commit}, {time.strftime('%Y-%m-%d')}.  {cpu.group(1) if cpu else platform.machine()}, "
-          f"{os.cpu_count()} cores, Linux {platform.release()}; {b.o.threads} threads; kernels "
-          f"{b.peak['cpu_path']}; "
-          f"{', '.join(peer.name for peer in b.peers) or 'no PyTorch'}.  {b.o.rounds} rounds of "
-          f"{b.o.seconds:g} s, `{shlex.join(['tests/bench.py', *sys.argv[1:]])}`.\n")
+    b.say("# Speed of training\n\n[docs/performance.md](../docs/performance.md) explains how these figures are measured.  "
+          f"`{shlex.join(['tests/bench.py', *(os.path.basename(w) if os.path.isabs(w) else w for w in sys.argv[1:])])}` wrote this page: "
+          f"{measured(b.o.qgrad)}; {b.o.threads} threads; kernels {b.peak['cpu_path']}; "
+          f"{', '.join(peer.name for peer in b.peers) or 'no PyTorch'}; {b.o.rounds} rounds of {b.o.seconds:g} s.\n")
     if not b.mnist:
         b.say(f"No MNIST in {b.o.data_dir}: LeNet-5 ran on noise of its shape.\n")
     b.say("| threads | multiply-add GFLOP/s | triad GB/s |\n|---|---|---|")
     for r in b.peak["peak"]:
         b.say(f"| {r['threads']} | {r['gflops']:.0f} | {r['gbytes_per_second']:.1f} |")
+    b.say("\n## Targets\n")
+    targets(b)
+
+
+def summary(b):
+    """Says behind the targets what was not reached, now that it is known."""
+    lines = ["", "Not reached:" if b.short else "All of them were reached.", ""] + [f"- {line}" for line in b.short]
+    b.out[b.targets_end:b.targets_end] = lines
 
 
 def options():
@@ -502,6 +555,7 @@ def options():
     ap.add_argument("--peer", dest="peers", action="append", metavar="PYTHON",
                     help="a Python with PyTorch, any number of times; default: the one that runs this")
     ap.add_argument("--no-peer", dest="peers", action="store_const", const=[], help="qgrad alone")
+    ap.add_argument("--beside", metavar="QGRAD", help="another qgrad, for the section of that name")
     ap.add_argument("--busy", action="store_true", help="measure although the machine is not idle")
     ap.add_argument("--data-dir", default="datasets/mnist")
     ap.add_argument("--qgrad", default="build/qgrad")
@@ -547,15 +601,16 @@ def main():
     except Failed as e:
         sys.exit(f"bench.py: {e}")
     head(b)
+    b.targets_end = len(b.out)
     for section in SECTIONS:
         if section in o.sections.split(","):
             title, call = TITLES[section]
             print(title, file=sys.stderr)
-            b.say(f"\n### {title}\n")
+            b.say(f"\n## {title}\n")
             call(b)
-    if b.disturbed > BUSY or o.busy:
-        b.say(f"\nThe machine was not idle: other processes used up to {100 * b.disturbed:.0f} % of it during "
-              "a measurement.")
+    if b.peers:
+        summary(b)
+    b.say(f"\nOther processes used up to {100 * b.disturbed:.0f} % of the machine during a measurement.")
     save(o.out, b)
 
 

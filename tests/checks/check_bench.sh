@@ -6,11 +6,11 @@ python=${PYTHON:-/usr/bin/python3}
 report=$build/tests/bench.md
 rm -f "$report"
 QGRAD_CPU=none OPENBLAS_CORETYPE=none "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 \
-    --rows '^LeNet-5 TWN$' --sections table,forward,threads,profile --qgrad "${QGRAD:-$build/qgrad}" \
+    --rows '^LeNet-5 TWN$' --sections table,forward,threads,program,beside --beside "${QGRAD:-$build/qgrad}" --qgrad "${QGRAD:-$build/qgrad}" \
     --data-dir /nowhere --out "$report" >/dev/null || { echo "bench.py: error: exit status $?"; exit 1; }
 status=0
-for part in '^| LeNet-5 TWN, 64 | [1-9][0-9]* |' '^| conv2d | 2 |' \
-    '^| twn | 4 |' '^| 2 | [1-9][0-9]* |' '1 thread | 2 threads'; do
+for part in '^| LeNet-5 TWN, 64 | [1-9][0-9]* |' '^| LeNet-5 TWN, 64 | 2.3 / 1.8 | 2.7 / 2.1 | 4 | 5 |' \
+    '^| LeNet-5 TWN, 64 | [0-9.]* |$' '^| 2 | [1-9][0-9]* |' '1 thread | 2 threads' '^`qgrad --version` takes [0-9.]* ms'; do
     grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
 done
 # A Python whose PyTorch has no compiler, and is fastest with channels_last.
@@ -28,11 +28,12 @@ chmod +x "$peer"
     { echo "bench.py: error: exit status $? beside a peer"; status=1; }
 for part in '| PyTorch 9.8 | its mode | x | bar |' '^| LeNet-5 TWN, 64 | [0-9]* | 600 | channels_last | [0-9.]* |' \
     '^| LeNet-5 TWN, 64 | PyTorch 9.8 | default | 500 | [0-9.]* |' '^| LeNet-5 TWN, 64 | [0-9]* | 600 | channels_last | [0-9]* |' \
+    '^- LeNet-5 TWN, memory: 0.0[0-9]*, floor 4$' \
     '^| LeNet-5 TWN, 64 | PyTorch 9.8 | compile, channels_last | not measured: no compiler |'; do
     grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
 done
 grep -q '/nowhere/python has no PyTorch' "$report.log" || { echo "bench.py: error: a peer is missing and nothing says so"; status=1; }
-"$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 --rows '^LeNet-5 float$' --sections profile \
+"$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 --rows '^LeNet-5 float$' --sections table \
     --qgrad /bin/false --out "$report" 2>&1 | grep -q 'bench.py: exit status 1' ||
     { echo "bench.py: error: a program that fails goes unnoticed"; status=1; }
 # The engine beside peers that answer at once, and without any.
@@ -49,7 +50,8 @@ infer() {
 }
 infer --peer "$peer"
 for part in '^| float | [0-9,]* | [1-9][0-9]* |' '^| int8, all | [0-9,]* | [1-9][0-9]* |' '^| pytorch-fast |  | 2 |' \
-    '| float, batch 1, 1 | onnxruntime-int8, batch 1, 1 | pytorch-fast, batch 1, 1 | bar |' 'onnxruntime 9.8'; do
+    '| float, batch 1, 1 | onnxruntime-int8, batch 1, 1 | pytorch-fast, batch 1, 1 | bar |' 'onnxruntime 9.8' \
+    '^| W1A2 | `--weight dorefa:bits=1 --input dorefa:bits=2` |'; do
     grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
 done
 infer --peer /nowhere/python
