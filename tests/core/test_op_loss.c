@@ -294,6 +294,18 @@ static void mse_sums_in_double(void **state)
     close_pair(&f);
 }
 
+/* In double, in the order of the images: four squares of 2^-52 lift 4 + 2^-22 off the tie between two floats; the last of
+ * them would be lost beside 4. */
+static void mse_adds_images_in_order(void **state)
+{
+    static const float x[] = { 0x1p-26f, 0x1p-26f, 0x1p-26f, 0x1p-26f, 0x1p-11f, 2, 0, 0 };
+    pair f = open_pair((qg_shape){ 8, 1, 1, 1 });
+    for (int i = 0; i < 8; i++) f.x->value[i] = x[i], f.z->value[i] = 0;
+    const qg_var *y = qg_mse(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z));
+    assert_close(y->data, (float[]){ 0.5f + 0x1p-24f }, 1, 0);
+    close_pair(&f);
+}
+
 static void pairs_keep_nan(void **state)
 {
     for (int k = 0; k < 2; k++) {
@@ -369,6 +381,7 @@ int main(void)
         cmocka_unit_test(kl_of_equals_is_0_and_large_scores_do_not_overflow),
         cmocka_unit_test(mse_by_hand),
         cmocka_unit_test(mse_sums_in_double),
+        cmocka_unit_test(mse_adds_images_in_order),
         cmocka_unit_test(pairs_keep_nan),
         cmocka_unit_test(gradients_of_pairs),
         cmocka_unit_test(correct_rows_are_counted),

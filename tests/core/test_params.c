@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/params.h"
 
@@ -115,6 +116,30 @@ static void the_digest_sees_names_shapes_and_values(void **state)
     qg_params_release(&p);
 }
 
+static uint64_t fnv(uint64_t h, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+    return h;
+}
+
+/* As docs/arithmetic.md defines it, which is how others compare their digests. */
+static void the_digest_is_that_of_its_definition(void **state)
+{
+    qg_params     p        = three();
+    const int32_t shape[3][4] = { { 3, 3, 3, 1 }, { 1, 1, 1, 33 }, { 1, 1, 1, 1 } };
+    const char   *name[3]     = { "conv1.weight", "bn1.mean", "fc.bias" };
+    uint64_t      h           = 14695981039346656037u;
+    for (int i = 0; i < 3; i++) {
+        const size_t n = qg_count(p.item[i]->shape);
+        for (size_t k = 0; k < n; k++) p.item[i]->value[k] = (float)(i + 1) / (float)(k + 3);
+        h = fnv(h, name[i], strlen(name[i]) + 1);
+        h = fnv(h, shape[i], sizeof shape[i]);
+        h = fnv(h, p.item[i]->value, n * sizeof(float));
+    }
+    assert_true(qg_params_digest(&p) == h);
+    qg_params_release(&p);
+}
+
 static void gradients_are_cleared_and_values_stay(void **state)
 {
     qg_params      p = three();
@@ -152,6 +177,7 @@ int main(void)
         cmocka_unit_test(more_than_the_first_table_holds),
         cmocka_unit_test(bad_declarations_name_the_culprit),
         cmocka_unit_test(the_digest_sees_names_shapes_and_values),
+        cmocka_unit_test(the_digest_is_that_of_its_definition),
         cmocka_unit_test(gradients_are_cleared_and_values_stay),
         cmocka_unit_test(null_flows),
     };

@@ -97,6 +97,28 @@ static void test_crops_cover_every_offset(void **state)
     }
 }
 
+/* Which number of which key decides what, as docs/arithmetic.md has it. */
+static void test_draws_are_those_of_the_definition(void **state)
+{
+    enum { SEED = 3, PAD = 2 };
+    qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = SEED, .augment = { .pad = PAD, .flip = true } });
+    const float *images = epoch(l);
+    for (int j = 0; j < N; j++) {
+        const uint64_t key   = qg_rng_fork(qg_rng_fork(qg_rng_fork(SEED, 3), 0), (uint64_t)j);
+        const int      down  = (int)(qg_bits(key, 0) % (2 * PAD + 1)) - PAD;
+        const int      right = (int)(qg_bits(key, 1) % (2 * PAD + 1)) - PAD;
+        assert_true(is_crop(images + j * ROW, QG_BORDER_ZERO, down, right, qg_bits(key, 2) % 2));
+    }
+    qg_loader_free(l);
+    l      = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = SEED, .augment = { .cutout = 1 } });
+    images = epoch(l);
+    for (int j = 0; j < N; j++) {
+        const uint64_t key = qg_rng_fork(qg_rng_fork(qg_rng_fork(SEED, 3), 0), (uint64_t)j);
+        assert_int_equal(pixel(images + j * ROW, (int)(qg_bits(key, 3) % H), (int)(qg_bits(key, 4) % W), 0), 0);
+    }
+    qg_loader_free(l);
+}
+
 static void test_cutout(void **state)
 {
     enum { SIDE = 3 };
@@ -307,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crops_cover_every_offset), cmocka_unit_test(test_cutout),
+        cmocka_unit_test(test_draws_are_those_of_the_definition),
         cmocka_unit_test(test_rotations_and_sizes),
         cmocka_unit_test(test_zeros_are_the_mean),       cmocka_unit_test(test_keyed_by_image_and_epoch),
         cmocka_unit_test(test_threads_change_nothing),   cmocka_unit_test(test_refusals),

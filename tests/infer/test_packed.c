@@ -189,6 +189,21 @@ static void contradictions_are_refused(void **state)
     free(file), free(copy);
 }
 
+static void a_file_has_16384_steps_at_most(void **state)
+{
+    enum { MOST = 16384 };
+    static packed_step many[MOST + 1];
+    for (int i = 0; i <= MOST; i++)
+        many[i].r = (qg__packed_step){ .kind = QG__AVGPOOL, .x = i, .z = -1, .h = 1, .w = 1, .c = 1, .oh = 1, .ow = 1, .oc = 1,
+                                       .kh = 1, .kw = 1, .stride = 1, .flag = 1 };
+    for (int more = 0; more < 2; more++) {
+        size_t         n, size;
+        const uint8_t *file = packed_file(&(packed_net){ 1, 1, 1, 0, NULL, MOST + more, many, 0, NULL }, &n);
+        assert_int_equal(qg_infer_size(file, n, &size), more ? QG_INFER_EFORMAT : QG_INFER_OK);
+        free((void *)file);
+    }
+}
+
 /* Where numbers of a step begin in the file. */
 static size_t floats_at(int step)
 {
@@ -621,6 +636,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(zero_points_are_checked),
+        cmocka_unit_test(a_file_has_16384_steps_at_most),
         cmocka_unit_test(illegal_numbers_are_refused),
         cmocka_unit_test(illegal_rows_and_texts_are_refused),
         cmocka_unit_test(refuses_products_that_are_too_large),

@@ -55,6 +55,18 @@ static void integers_are_summed_exactly(void **state)
     assert_true(qg__sum_abs_above(MOST, x, 2.9f, &kept) == 3.0 * MOST && kept == MOST);
 }
 
+/* docs/arithmetic.md: sums l, l + 8, l + 16 and l + 24 of a run are added before those of l + 1, where 1 is not lost beside 2^60. */
+static void the_sums_of_a_run_are_added_by_fours(void **state)
+{
+    float x[32] = { 0x1p60f, 1 };
+    x[8] = -0x1p60f;
+    assert_true(QG_KERNELS(qg__reduce)->sum(32, x) == 1);
+    x[16] = 1;                              /* (2^60 - 2^60) + (1 + 0) */
+    assert_true(QG_KERNELS(qg__reduce)->sum(32, x) == 2);
+    x[8] = 0, x[16] = -0x1p60f, x[24] = 1;  /* (2^60 + 0) + (-2^60 + 1), where 1 is lost */
+    assert_true(QG_KERNELS(qg__reduce)->sum(32, x) == 1);
+}
+
 static void empty_nan_and_infinite(void **state)
 {
     size_t kept = 1;
@@ -326,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_against_a_loop),
         cmocka_unit_test(integers_are_summed_exactly),
+        cmocka_unit_test(the_sums_of_a_run_are_added_by_fours),
         cmocka_unit_test(empty_nan_and_infinite),
         cmocka_unit_test(terms_see_every_element_once),
         cmocka_unit_test_teardown(same_bits_on_every_machine_and_thread_count, restore_variables),
