@@ -294,8 +294,8 @@ static void mse_sums_in_double(void **state)
     close_pair(&f);
 }
 
-/* In double, in the order of the images: four squares of 2^-52 lift 4 + 2^-22 off the tie between two floats; the last of
- * them would be lost beside 4. */
+/* In double, in the order of the images: four squares of 2^-52 lift 4 + 2^-22 off the tie between two floats;
+ * after 4 they would be lost. */
 static void mse_adds_images_in_order(void **state)
 {
     static const float x[] = { 0x1p-26f, 0x1p-26f, 0x1p-26f, 0x1p-26f, 0x1p-11f, 2, 0, 0 };

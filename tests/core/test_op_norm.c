@@ -120,7 +120,13 @@ static void running_statistics_are_used_and_left_alone(void **state)
             const volatile float product = (float)a * f.x->value[at];       /* not contracted with the sum */
             assert_float_equal(y[at], product + (float)b, 0);
         }
-        assert_close(norm(&f, QG_TRAIN, (qg_norm_spec){ .frozen = true })->data, y, n, 5e-6);  /* values below 12 */
+        qg_var *frozen = norm(&f, QG_TRAIN, (qg_norm_spec){ .frozen = true });
+        assert_close(frozen->data, y, n, 5e-6);         /* values below 12 */
+        assert_ok(qg_backward(f.t, qg_sum(f.t, frozen, QG_AXES)));
+        for (size_t at = 0; at < n; at++) {             /* the statistics have no part in the slope */
+            const float inv = (float)(1 / sqrt((double)kept[c + at % c] + 1e-5));
+            assert_true(f.x->grad[at] == f.gamma->value[at % c] * inv);
+        }
         assert_memory_equal(f.mean->value, kept, c * sizeof *kept);
         assert_memory_equal(f.var->value, kept + c, c * sizeof *kept);
         free(kept);

@@ -137,7 +137,7 @@ static void verdicts_of_the_reference(void **state)
     }
 }
 
-/* A file of so many bytes, most of them in a hole, is refused for this reason, after a header of this length and "{}". */
+/* A file of so many bytes, most of them in a hole, whose header has this length and begins with "{}". */
 static void assert_refuses_huge(off_t bytes, uint64_t length, const char *why)
 {
     const char   *path      = "huge.safetensors.tmp";
@@ -158,7 +158,10 @@ static void assert_refuses_huge(off_t bytes, uint64_t length, const char *why)
 }
 
 /* Asking for the memory of 4 TB would be QG_EMEM. */
-static void a_huge_file_is_judged_by_its_header(void **state) { assert_refuses_huge((off_t)1 << 42, 2, "its header describes 0"); }
+static void a_huge_file_is_judged_by_its_header(void **state)
+{
+    assert_refuses_huge((off_t)1 << 42, 2, "its header describes 0");
+}
 
 static void a_huge_header_is_not_read(void **state)
 {

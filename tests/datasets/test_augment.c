@@ -101,8 +101,10 @@ static void test_crops_cover_every_offset(void **state)
 static void test_draws_are_those_of_the_definition(void **state)
 {
     enum { SEED = 3, PAD = 2 };
-    qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = SEED, .augment = { .pad = PAD, .flip = true } });
-    const float *images = epoch(l);
+    qg_loader_spec spec   = { .batch = N, .in_order = true, .seed = SEED };
+    spec.augment          = (qg_augment){ .pad = PAD, .flip = true };
+    qg_loader     *l      = coded(spec);
+    const float   *images = epoch(l);
     for (int j = 0; j < N; j++) {
         const uint64_t key   = qg_rng_fork(qg_rng_fork(qg_rng_fork(SEED, 3), 0), (uint64_t)j);
         const int      down  = (int)(qg_bits(key, 0) % (2 * PAD + 1)) - PAD;
@@ -110,11 +112,13 @@ static void test_draws_are_those_of_the_definition(void **state)
         assert_true(is_crop(images + j * ROW, QG_BORDER_ZERO, down, right, qg_bits(key, 2) % 2));
     }
     qg_loader_free(l);
-    l      = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = SEED, .augment = { .cutout = 1 } });
-    images = epoch(l);
+    spec.augment = (qg_augment){ .cutout = 1 };
+    l            = coded(spec);
+    images       = epoch(l);
     for (int j = 0; j < N; j++) {
         const uint64_t key = qg_rng_fork(qg_rng_fork(qg_rng_fork(SEED, 3), 0), (uint64_t)j);
-        assert_int_equal(pixel(images + j * ROW, (int)(qg_bits(key, 3) % H), (int)(qg_bits(key, 4) % W), 0), 0);
+        const int      row = (int)(qg_bits(key, 3) % H), column = (int)(qg_bits(key, 4) % W);
+        assert_int_equal(pixel(images + j * ROW, row, column, 0), 0);
     }
     qg_loader_free(l);
 }

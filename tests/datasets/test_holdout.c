@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
+#include "core/rng.h"
 #include "datasets/dataset.h"
 
 enum { N = 200, MOST_CLASSES = 8 };
@@ -91,6 +92,25 @@ static void the_seed_draws_them(void **state)
     assert_true(held_digest(4, 1) != held_digest(5, 1));
 }
 
+/* docs/arithmetic.md: each class gives the first ones of a permutation. */
+static void they_come_first_in_the_permutation(void **state)
+{
+    enum { SEED = 4 };
+    int             held[N], ignored[MOST_CLASSES] = { 0 };
+    int             left[]     = { 25, 15, 8, 2 };          /* of 25, 15, 8.25 and 1.75 */
+    bool            is_held[N] = { false };
+    uint32_t        order[N];
+    qg_loader_spec  spec  = { .batch = 7, .seed = SEED, .validation = { .images = 50 } };
+    qg_loader      *l     = numbered(uneven, 4, spec);
+    qg_loader      *all   = numbered(uneven, 4, (qg_loader_spec){ .batch = 7 });
+    const uint16_t *label = qg_loader_labels(all);
+    const int       n = served(qg_loader_validation(l), held, ignored);
+    for (int i = 0; i < n; i++) is_held[held[i]] = true;
+    qg__permutation(qg_rng_fork(SEED, 5), N, order);
+    for (int i = 0; i < N; i++) assert_int_equal(is_held[order[i]], left[label[order[i]]]-- > 0);
+    qg_loader_free(l), qg_loader_free(all);
+}
+
 /* The images are those of the file, whatever is held out. */
 static void the_digest_is_that_of_the_whole_set(void **state)
 {
@@ -165,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_class_gives_its_part),
         cmocka_unit_test(the_seed_draws_them),
+        cmocka_unit_test(they_come_first_in_the_permutation),
         cmocka_unit_test(the_digest_is_that_of_the_whole_set),
         cmocka_unit_test(the_statistics_are_those_of_the_rest),
         cmocka_unit_test(whitening_too),

@@ -194,8 +194,8 @@ static void a_file_has_16384_steps_at_most(void **state)
     enum { MOST = 16384 };
     static packed_step many[MOST + 1];
     for (int i = 0; i <= MOST; i++)
-        many[i].r = (qg__packed_step){ .kind = QG__AVGPOOL, .x = i, .z = -1, .h = 1, .w = 1, .c = 1, .oh = 1, .ow = 1, .oc = 1,
-                                       .kh = 1, .kw = 1, .stride = 1, .flag = 1 };
+        many[i].r = (qg__packed_step){ .kind = QG__AVGPOOL, .x = i, .z = -1, .h = 1, .w = 1, .c = 1, .oh = 1,
+                                       .ow = 1, .oc = 1, .kh = 1, .kw = 1, .stride = 1, .flag = 1 };
     for (int more = 0; more < 2; more++) {
         size_t         n, size;
         const uint8_t *file = packed_file(&(packed_net){ 1, 1, 1, 0, NULL, MOST + more, many, 0, NULL }, &n);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rng.h"
 #include "layers/layer.h"
 #include "layers/net.h"
 #include "optim/optim.h"
@@ -341,6 +342,27 @@ static void names_and_shapes_are_inferred(void **state)
 }
 
 /* Weights, bytes, fans and the summary of convolutions with groups.  Each output has a row of bits, a factor and an offset. */
+/* docs/arithmetic.md: a key for each name, a number for each weight. */
+static void weights_start_as_they_are_defined(void **state)
+{
+    for (int he = 0; he < 2; he++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 11,
+                                                .initial_weights = he ? QG_INITIAL_HE : QG_INITIAL_GLOROT });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .name = "stem", .out = 6, .kernel = 3 });
+        qg_params *p   = qg_net_build(net);
+        uint64_t   key = qg_rng_fork(11, 1);
+        assert_non_null(p);
+        for (const char *c = "stem"; *c; c++) key = qg_bits(key, (uint64_t)*c);
+        const qg_param *w     = qg_params_find(p, "stem.weight");
+        const float     bound = (float)sqrt(6.0 / (27 + 54)), deviation = (float)sqrt(2.0 / 27);
+        for (size_t i = 0; i < 6 * 27; i++) {
+            const float glorot = bound * (2 * qg_uniform(key, i) - 1);
+            assert_true(w->value[i] == (he ? deviation * qg_normal(key, i) : glorot));
+        }
+        qg_net_free(net);
+    }
+}
+
 static void groups_have_smaller_weights(void **state)
 {
     static const struct { int h, w, c; qg_shape weight; uint64_t macs; size_t bytes; double fans; const char *what; } rows[] = {
@@ -470,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_layer_that_nobody_reads_is_named),
         cmocka_unit_test(parameters_are_there_once_the_net_is_built),
         cmocka_unit_test(names_and_shapes_are_inferred),
+        cmocka_unit_test(weights_start_as_they_are_defined),
         cmocka_unit_test(groups_have_smaller_weights),
         cmocka_unit_test(the_summary_names_products_that_train_in_integers),
     };

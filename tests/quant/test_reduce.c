@@ -55,7 +55,7 @@ static void integers_are_summed_exactly(void **state)
     assert_true(qg__sum_abs_above(MOST, x, 2.9f, &kept) == 3.0 * MOST && kept == MOST);
 }
 
-/* docs/arithmetic.md: sums l, l + 8, l + 16 and l + 24 of a run are added before those of l + 1, where 1 is not lost beside 2^60. */
+/* docs/arithmetic.md: sums l, l + 8, l + 16 and l + 24 of a run are added first.  1 is lost beside 2^60. */
 static void the_sums_of_a_run_are_added_by_fours(void **state)
 {
     float x[32] = { 0x1p60f, 1 };

@@ -75,6 +75,20 @@ static void values_are_those_of_a_loop(void **state)
             }
 }
 
+/* Up with the probability of the fraction, so not where the draw is the fraction: a gradient of 0 stays 0. */
+static void a_draw_equal_to_the_fraction_rounds_down(void **state)
+{
+    rig c;
+    fill_rig(&c, stochastic(2, false, 100), (qg_shape){ 1, 1, 1, 4096 }, 3);
+    qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 5);
+    const uint64_t key = qg_tape_key(c.t);
+    for (size_t i = 0; i < c.n; i++) c.dy[i] = qg_uniform_fast(key, i);
+    c.dy[7] = 1;                            /* the range; 2 bits have one step to either side */
+    learn_rig(&c, 5);
+    for (size_t i = 0; i < c.n; i++) assert_true(c.x->grad[i] == (i == 7 ? 1 : 0));
+    close_rig(&c);
+}
+
 /* As bytes, of all the codes there are.  The scale of zeros is 0, that of a NaN is NaN. */
 static void codes_times_a_scale_are_the_values(void **state)
 {
@@ -277,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_a_loop),
+        cmocka_unit_test(a_draw_equal_to_the_fraction_rounds_down),
         cmocka_unit_test(codes_times_a_scale_are_the_values),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(the_mean_is_exact),
