@@ -27,4 +27,4 @@ $(BUILD)/prefix: FORCE
 $(BUILD)/core/io/paths.o: $(BUILD)/prefix
 $(BUILD)/core/io/paths.o: override CPPFLAGS += -DQGRAD_PREFIX='"$(PREFIX)"'
 # Flags that name a directory would make builds in another one differ.
-$(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out -I% -W% -f%-prefix-map% -D_POSIX%,$(CFLAGS)))"'
+$(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out -I% -W% -ffile-prefix-map=% -fdebug-prefix-map=% -D_POSIX%,$(CFLAGS)))"'

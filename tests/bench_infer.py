@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""make bench-infer: the engine beside float convolutions, ONNX Runtime and PyTorch; writes results/engine.md.
+"""make bench-infer: the engine beside float convolutions, ONNX Runtime and PyTorch; the page results/engine.md.
 
     bench_infer.py [--sections kernels,nets,dense,avx2] [--nets LIST] [--rounds N] [--seconds S] [--peer PYTHON] [--busy]
                    [--qgrad FILE] [--out FILE]
@@ -22,7 +22,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from bench import BUSY, FOREIGN, TOP, Failed, Service, failure, measured, save, taken_by_others     # noqa: E402
+from bench import BUSY, TOP, Failed, Service, failure, measured, own_env, save, summary_of, taken_by_others     # noqa: E402
 
 PEER = "tests/peer/infer_peer.py"
 CASES = "1x1,1x2,64x1,64x2"                             # batch x threads
@@ -54,8 +54,8 @@ AVX2_TARGETS = {"binary x binary": 6, "ternary x binary": 5, "binary x 2 bits (W
 class Bench:
     def __init__(self, o):
         self.o, self.raw, self.out = o, [], []
-        self.short = []                                 # what missed its floor or its goal
-        self.env = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
+        self.reached, self.short = 0, []                # targets that were reached; those that were not
+        self.env = own_env()
         self.peers = self.find_peers()
         self.cases = [tuple(int(n) for n in case.split("x")) for case in o.cases.split(",")]
 
@@ -130,13 +130,15 @@ def kernels(b):
           f"{got['avx2'][0]['method']}:\n\n| | us | x OpenBLAS | target |\n|---|---|---|---|")
     for name, t in us["avx2"].items():
         x, target = us["avx2"][blas] / t, AVX2_TARGETS.get(name)
-        b.say(f"| {name} | {t:.1f} | {x:.2f} | {bar_of(b, f'{name} on AVX2', x, target, target) if target else ''} |")
+        bar = bar_of(b, f"{name} on AVX2", x, target, target).split(": ")[1] if target else ""
+        b.say(f"| {name} | {t:.1f} | {x:.2f} | {f'{target}, {bar}' if target else ''} |")
 
 
 def bar_of(b, name, x, floor, goal):
     """The bar that a ratio reaches; what it does not reach goes into the summary."""
     if x is None:
         return ""
+    b.reached += x >= goal
     if x < goal:
         b.short.append(f"{name}: {x:.2f}, " + (f"floor {floor:g}" if x < floor else f"goal {goal:g}"))
     return f"{x:.2f}: " + ("goal" if x >= goal else "floor" if x >= floor else "**missed**")
@@ -306,7 +308,7 @@ def avx2(b):
             b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 1))
             continue
         x = least_of(results, name, {case: rate_of(results, case, "float") for case in b.cases})
-        bar = bar_of(b, "VGG-7 on AVX2, binary, float ends", x, 3, 3) if name == "binary, float ends" else ""
+        bar = "3, " + bar_of(b, "VGG-7 on AVX2, binary, float ends", x, 3, 3).split(": ")[1] if name == "binary, float ends" else ""
         b.say(f"| {name} | " + " | ".join(f"{rate_of(results, case, name):.0f}" for case in b.cases) + f" | {x:.2f} | {bar} |")
 
 
@@ -354,7 +356,7 @@ def main():
         title, run = SECTIONS[section]
         b.say(f"\n## {title}\n")
         run(b)
-    b.out[end:end] = ["", "Not reached:" if b.short else "All of them were reached.", ""] + [f"- {line}" for line in b.short]
+    b.out[end:end] = summary_of(b.reached, b.short)
     after = taken_by_others()
     b.say(f"\nTook {(time.monotonic() - began) / 60:.1f} minutes; other processes used {100 * after:.0f} % of the machine at the end.")
     save(o.out, b)

@@ -81,8 +81,8 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
     char              name[QG_SPELLING_BYTES];
     const qg_code_set set = qg__code_set_of(slot->q);
     const char       *what = "the scale of its input";
-    const char       *why  = " depends on the images of a batch, which an exported net cannot express; that of "
-                             "fake_quant:range=observed does not";
+    const char       *why  = " depends on the images of a batch, which an exported net cannot express; use "
+                             "fake_quant:range=observed, whose scale does not";
     qg_scheme_spelling(slot->q.scheme, QG_INPUT, name, sizeof name);
     if (slot->q.per_channel)
         what = "its input has a scale per channel", why = ", which an exported net cannot express";

@@ -6,11 +6,12 @@ python=${PYTHON:-/usr/bin/python3}
 report=$build/tests/bench.md
 rm -f "$report"
 QGRAD_CPU=none OPENBLAS_CORETYPE=none "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 \
-    --rows '^LeNet-5 TWN$' --sections table,forward,threads,program,beside --beside "${QGRAD:-$build/qgrad}" --qgrad "${QGRAD:-$build/qgrad}" \
+    --rows '^LeNet-5 TWN$' --sections table,quantized,forward,batch,threads,program,beside --beside "${QGRAD:-$build/qgrad}" --qgrad "${QGRAD:-$build/qgrad}" \
     --data-dir /nowhere --out "$report" >/dev/null || { echo "bench.py: error: exit status $?"; exit 1; }
 status=0
 for part in '^| LeNet-5 TWN, 64 | [1-9][0-9]* |' '^| LeNet-5 TWN, 64 | 2.3 / 1.8 | 2.7 / 2.1 | 4 | 5 |' \
-    '^| LeNet-5 TWN, 64 | [0-9.]* |$' '^| 2 | [1-9][0-9]* |' '1 thread | 2 threads' '^`qgrad --version` takes [0-9.]* ms'; do
+    '^| LeNet-5 TWN, 64 | [0-9.]* |$' '^| 2 | [1-9][0-9]* |' '1 thread | 2 threads' '^`qgrad --version` takes [0-9.]* ms' \
+    '^| images/s at batch | 1 | 8 |' "commit $("${QGRAD:-$build/qgrad}" --version | sed -n 's/^commit *//p'),"; do
     grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
 done
 # A Python whose PyTorch has no compiler, and is fastest with channels_last.

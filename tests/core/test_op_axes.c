@@ -83,7 +83,7 @@ static void sums_are_in_double(void **state)
     qg_tape_free(t);
 }
 
-/* Of 16 images each slice has one: 1 is lost beside 2^60, which leaves again. */
+/* Of 16 images each slice has one: 1 is lost in 2^60 before -2^60 is added. */
 static void slices_are_added_in_order(void **state)
 {
     float    x[16] = { 1, 0x1p60f, -0x1p60f };

@@ -534,8 +534,8 @@ static void what_no_file_can_express_is_refused(void **state)
         { qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }),
           "fc1: its input has a scale per channel (fake_quant), which an exported net cannot express" },
         { qg_qdq((qg_qdq_spec){ 0 }),
-          "fc1: the scale of its input (qdq) depends on the images of a batch, which an exported net cannot express; that of "
-          "fake_quant:range=observed does not" },
+          "fc1: the scale of its input (qdq) depends on the images of a batch, which an exported net cannot express; use "
+          "fake_quant:range=observed, whose scale does not" },
     };
     unsigned char *file;
     size_t         bytes;

@@ -341,7 +341,6 @@ static void names_and_shapes_are_inferred(void **state)
     qg_net_free(net);
 }
 
-/* Weights, bytes, fans and the summary of convolutions with groups.  Each output has a row of bits, a factor and an offset. */
 /* docs/arithmetic.md: a key for each name, a number for each weight. */
 static void weights_start_as_they_are_defined(void **state)
 {
@@ -363,6 +362,7 @@ static void weights_start_as_they_are_defined(void **state)
     }
 }
 
+/* Weights, bytes, fans and the summary of convolutions with groups.  Each output has a row of bits, a factor and an offset. */
 static void groups_have_smaller_weights(void **state)
 {
     static const struct { int h, w, c; qg_shape weight; uint64_t macs; size_t bytes; double fans; const char *what; } rows[] = {
