@@ -129,7 +129,7 @@ demo: deps   ## builds, fetches MNIST and trains a ternary net
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
 	$(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
-demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in half an hour to an hour
+demo-cifar: deps   ## builds, fetches CIFAR-10 and trains a ternary net, in 25 minutes to an hour
 	+@$(SUB) all
 	@sh datasets/fetch.sh cifar10 && $(BUILD)/qgrad train --recipe demo-cifar --out runs/demo-cifar --force
 

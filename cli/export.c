@@ -1,4 +1,5 @@
 /* qgrad export: a run's net as a file for other programs. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +26,22 @@ typedef struct exporter {
 
 static qg_export_format format_of(const exporter *e) { return (qg_export_format)config_word(e->asked, "to"); }
 
-/* The format that the name of a file asks for. */
+/* The format that the name of a file asks for; NULL: one that export does not write. */
 static const char *format_for(const char *path)
 {
-    const char *dot = strrchr(path, '.');
-    return !dot ? "packed" : !strcasecmp(dot, ".onnx") ? "onnx" : !strcasecmp(dot, ".c") ? "c" : "packed";
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    if (!dot || !strcasecmp(dot, ".qg") || !isalpha((unsigned char)dot[1])) return "packed";
+    return !strcasecmp(dot, ".onnx") ? "onnx" : !strcasecmp(dot, ".c") ? "c" : NULL;
+}
+
+/* Without --to. */
+static qg_status choose_format(exporter *e)
+{
+    const char *path = config_text(e->asked, "out"), *format = format_for(path);
+    if (!format)
+        return qg_fail(QG_EARG, "-o %s: names end in .qg, .onnx or .c; for another one pass --to packed, "
+                       "onnx or c", path);
+    return config_set(e->asked, "to", format);
 }
 
 static qg_status configure(exporter *e, bool *usage)
@@ -37,7 +49,7 @@ static qg_status configure(exporter *e, bool *usage)
     *usage = true;
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "-o FILE is missing: the file to write");
-    if (!config_text(e->asked, "to") && config_set(e->asked, "to", format_for(config_text(e->asked, "out")))) return qg_errcode();
+    if (!config_text(e->asked, "to") && choose_format(e)) return qg_errcode();
     if (format_of(e) != QG_EXPORT_ONNX && !strcmp(config_text(e->asked, "input-layout"), "nchw"))
         return qg_fail(QG_EARG, "--input-layout nchw needs --to onnx");
     *usage = false;

@@ -56,13 +56,15 @@ static void print_json(const importing *i, const char *digest)
     qg__json_end(&j);
 }
 
-/* Weights of another layout, or other statistics of images, show in nothing else. */
+/* Weights of another layout, or other statistics of images, show in nothing else.  A trained net is a tenth of
+ * the way from chance to perfection or further; one with other images is mostly not. */
 static void warn_of_chance(const importing *i)
 {
-    const double one = 1.0 / qg_run_classes(i->made);
-    if (!i->result.tested || i->result.accuracy > one + 2 * qg_proportion_error(one, i->result.tested)) return;
-    fprintf(stderr, "qgrad: warning: %.2f %% is no better than one class for all; were images normalised in the training (--normalise), "
-            "or is the order of classes or layers another one (--map)?\n", 100 * i->result.accuracy);
+    const double one = 1.0 / qg_run_classes(i->made), tenth = one + 0.1 * (1 - one);
+    if (!i->result.tested || i->result.accuracy > tenth) return;
+    fprintf(stderr, "qgrad: warning: %.2f %% is hardly better than chance; were images normalised in the "
+            "training (--normalise), are the axes others (--layout), or the order of classes or layers "
+            "(--map)?\n", 100 * i->result.accuracy);
 }
 
 static qg_status require(const config *asked)
@@ -94,6 +96,9 @@ static int import(importing *i)
                                                  .map = config_text(asked, "map") },
                            &i->result);
     if (i->result.misfit) return options_report("qgrad import", true);
+    if (status == QG_ESHAPE)
+        status = qg_fail(status, "%s; the padding of --model (32C5p0), --layout or --map may be another",
+                         qg_errmsg());
     i->made = status ? NULL : qg_run_open(i->dir, QG_RUN_LAST);
     if (!i->made || !qg_run_net(i->made)) return qg_print_error("qgrad import");
     warn_of_chance(i);

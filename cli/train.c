@@ -114,9 +114,41 @@ static bool quantizes_weights(const qg_net *net)
     return false;
 }
 
+/* The first quantizer that waits for longer than the run takes; NULL: none does. */
+static const qg_slot *never_starts(const training *t, uint64_t steps, qg_layer **of)
+{
+    for (int i = 0; i < qg_net_layers(t->of->net); i++)
+        for (int r = 0; r < QG_ROLES; r++) {
+            *of = qg_net_layer(t->of->net, i);
+            const qg_slot *slot = qg_layer_slot(*of, qg_roles[r]);
+            if (slot && slot->q.scheme && slot->q.after >= steps && slot->q.after > 0) return slot;
+        }
+    return NULL;
+}
+
+/* Images that are normalised in another way than those that the weights of --init know. */
+static void warn_of_normalisation(const training *t)
+{
+    const char *init = config_text(t->asked, "init"), *now = get(t, "normalise");
+    qg_run     *from = init && !t->goes_on ? qg_run_open(init, QG_RUN_LAST) : NULL;
+    const char *was  = from ? qg_run_get(from, "normalise") : NULL;
+    if (was && strcmp(was, now))
+        print_safe(stderr, "qgrad: warning: the images of %s were normalised by %s (--normalise), and "
+                   "these are by %s\n", init, was, now);
+    qg_run_close(from);
+}
+
 /* What a run that begins now may not be meant to do. */
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
+    const uint64_t steps = p->epochs * p->batches;
+    qg_layer      *waits;
+    const qg_slot *slot = steps ? never_starts(t, steps, &waits) : NULL;
+    if (slot)
+        print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, but the run has %llu; it "
+                   "trains and is tested without this quantizer\n", waits->name, (unsigned long long)slot->q.after,
+                   (unsigned long long)steps);
+    warn_of_normalisation(t);
     const int epochs = t->of->fit.epochs;
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",

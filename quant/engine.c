@@ -443,7 +443,7 @@ qg_status qg__form_encode(qg_quant q, qg_tensor x, const float *const *learned, 
     const qg__hooks hooks = qg__scheme_hooks(q.scheme);
     const char     *lacks = q.role == QG_WEIGHT ? "its learned values are not set" : "no batch has been seen";
     if (hooks.ready && !hooks.ready(q, learned))
-        return qg_fail(QG_ESTATE, "%s: %s, so there are no codes", q.scheme->name, lacks);
+        return qg_fail(QG_ESTATE, "%s: %s, so there are no codes; train it first", q.scheme->name, lacks);
     for (size_t i = 0; i < c.depth; i++) {
         const qg_constants k = qg__form_constants(q, qg__span_at(isa, c, i, x.data), learned);
         const qg_status    s = check_constants(q, i, &k);

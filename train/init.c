@@ -270,6 +270,7 @@ qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, con
     qg_archive *a;
     status = qg__safetensors_open(QG_BY_PATH, path, &a);
     if (status) return status;
+    report->foreign  = !qg_archive_noted(a, "format");
     const transfer t = { net, trained, a, path, except };
     status           = check_excepted(&t);
     if (!status) status = check(&t, report);

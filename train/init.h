@@ -14,6 +14,7 @@ typedef struct qg__init_report {
     char kept[QG__INIT_NOTE];       /* "conv2.weight.wp, ..": learned by quantizers, and not taken */
     char unused[QG__INIT_NOTE];     /* of quantizers that the file's net had, and this one has not */
     char misfit[QG__INIT_MISFIT];   /* "conv1,fc2": the layers that do not fit, after QG_ESHAPE; empty: too many */
+    bool foreign;                   /* another program wrote the file */
 } qg__init_report;
 
 /* Fills a built net from a run (its last.safetensors) or from a safetensors file, by name: weights, biases, batch

@@ -311,8 +311,12 @@ qg_status qg__run_create(qg__run *r)
 
 qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum)
 {
-    if (!recipe || !format || strcmp(format, QG__RUN_FORMAT))
-        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
+    if (!recipe || !format)
+        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train; qgrad import reads nets of other "
+                       "programs", path);
+    if (strcmp(format, QG__RUN_FORMAT))
+        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train: its format is '%s', not "
+                       "'%s'", path, format, QG__RUN_FORMAT);
     return checksum ? QG_OK : qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
 }
 

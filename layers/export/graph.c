@@ -87,8 +87,8 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
     if (slot->q.per_channel)
         what = "its input has a scale per channel", why = ", which an exported net cannot express";
     else if (set.count > QG__MOST_CODES)
-        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but an exported net at most %d", l->name, set.count, name,
-                       QG__MOST_CODES);
+        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but an exported net at most %d, those of 8 bits", l->name,
+                       set.count, name, QG__MOST_CODES);
     else if (!qg_has_codes(slot->q))
         what = "the quantizer of its input", why = " has no codes, which an exported net needs";
     else if (is_empty(slot))

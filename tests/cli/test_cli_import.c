@@ -89,6 +89,10 @@ static void test_the_net_comes_back(void **state)
     assert_string_equal(last_text("digest"), digest);
     assert_true(last_number("images") == 0);
     assert_refuses("eval @/blind", 1, "the data set folder needs --data-dir");
+    assert_refuses(FLOATS "--epochs 1 --init @/net.safetensors --out @/none", 1,
+                   "; qgrad import makes a run of a net of another program");
+    assert_refuses("eval @/net.safetensors", 1,
+                   "is not a checkpoint of qgrad train; qgrad import reads nets of other programs");
     assert_status("eval @/blind --data mnist --data-dir @/set --json", 0);
     assert_true(last_number("test_loss") == found);
 }
@@ -101,7 +105,7 @@ static void test_it_is_a_run_as_any_other(void **state)
         0);
     const double accuracy = last_number("test_accuracy");
     assert_status(IMPORT "--data mnist --data-dir @/set --normalise channel:mean=-100,deviation=0.01 --out @/wrong", 0);
-    assert_stderr("is no better than one class for all; were images normalised in the training (--normalise)");
+    assert_stderr("is hardly better than chance; were images normalised in the training (--normalise)");
     run_shell("rm -r @/wrong");
     assert_status("runs @ --json", 0);
     assert_stdout("finished");
@@ -109,8 +113,8 @@ static void test_it_is_a_run_as_any_other(void **state)
     assert_status("summary --config @/new/config.toml --json", 0);
     assert_status("report @/new", 0);
     assert_int_equal(access(at("new/report.html"), R_OK), 0);
-    assert_status("export --run @/new -o @/net.qgrad --json", 0);
-    assert_status("infer @/net.qgrad --data mnist --data-dir @/set --json", 0);
+    assert_status("export --run @/new -o @/net.qg --json", 0);
+    assert_status("infer @/net.qg --data mnist --data-dir @/set --json", 0);
     assert_true(last_number("test_accuracy") == accuracy);
     assert_status("quantize @/new --calibrate 100 --json --out @/8bit", 0);
     assert_true(last_number("test_accuracy_before") == accuracy);
@@ -157,7 +161,8 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(IMPORT "--image 16x16x1 --out @/float", 1, "float already exists");
     assert_refuses(
         IMPORT "--image 20x20x1 --out @/new", 1,
-        "net.safetensors: does not fit the net: fc1.weight [40,192] is [40,432] in the net");
+        "net.safetensors: does not fit the net: fc1.weight [40,192] is [40,432] in the net, fc1.weight; the padding of "
+        "--model (32C5p0), --layout or --map may be another");
     assert_int_equal(access(at("new"), F_OK), -1);
     assert_int_equal(access(at("new.part"), F_OK), -1);
 }

@@ -176,6 +176,7 @@ static const struct {
     { "export", 2, "--run is missing: the directory of a run, or a checkpoint" },
     { "export --run run", 2, "-o FILE is missing: the file to write" },
     { "export --run run --out net --to onxx", 2, "--to 'onxx' is not one of " },
+    { "export --run run --out net.onxx", 2, "-o net.onxx: names end in .qg, .onnx or .c; for another one pass --to packed, onnx or c" },
     { "export --run run --out absent/net", 1, "cannot write 'absent/net': No such file or directory" },
     { "infer --packed unknown.toml", 1, "unknown.toml: not a packed net" },
     { "inspect", 2, "the run directory is missing; usage: qgrad inspect DIR" },

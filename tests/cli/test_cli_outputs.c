@@ -12,7 +12,7 @@
                 "--link latency=1,gbits=1 "
 
 /* The verbs that write a file of their user's choice, up to its name. */
-static const char *const writers[] = { "export --run @/run -o ", "report @/run --out ", SCALING "--out " };
+static const char *const writers[] = { "export --run @/run --to packed -o ", "report @/run --out ", SCALING "--out " };
 
 enum { WRITERS = sizeof writers / sizeof *writers };
 

@@ -402,7 +402,9 @@ static void test_runs_of_earlier_versions_are_read_but_not_continued(void **stat
     forget_checksum(at("harmed/best.safetensors"));
     assert_refuses("train --resume --out @/harmed", 1, "best.safetensors: is damaged: its checksum is missing");
     run_shell("sed -i 's/qgrad 2/qgrad 7/' @/harmed/best.safetensors");
-    assert_refuses("train --resume --out @/harmed", 1, "best.safetensors: is not a checkpoint of this version");
+    assert_refuses("train --resume --out @/harmed", 1,
+                   "best.safetensors: is not a checkpoint of this version of qgrad train: its format is 'qgrad 7', not "
+                   "'qgrad 2'");
 }
 
 static void test_places_that_no_run_reaches_are_refused(void **state)

@@ -23,7 +23,8 @@ enum { BATCH = 32, EPOCHS = 2, SEED = 3 };
 
 #define LENET5 "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 32 --epochs 2 --seed 3 --threads 1 "
 #define RUN    "train " SET "--weight twn --batch 32 --epochs 2 "
-#define SMALL  "train --model 4C2p0-R-MP3-10 --data sample --weight twn --epochs 0 --json "
+#define NET    "train --model 4C2p0-R-MP3-10 --data sample --weight twn --json "
+#define SMALL  NET "--epochs 0 "
 
 /* --- the loop ----------------------------------------------------------------------------- */
 
@@ -143,6 +144,21 @@ static void test_schemes_that_no_layer_uses(void **state)
     assert_stderr("qgrad: warning: no layer has weights for twn; --first-last quantized includes");
     assert_int_equal(qgrad_inside(SMALL "--out @/some"), 0);
     assert_null(strstr(last.err, "warning"));
+    assert_int_equal(qgrad_inside(NET "--quantize-weights-after 5epochs --epochs 1 --out @/late"), 0);
+    assert_stderr("qgrad: warning: a quantizer of ");
+    assert_stderr("; it trains and is tested without this quantizer");
+    assert_int_equal(qgrad_inside(NET "--quantize-weights-after 1epoch --epochs 2 --out @/half"), 0);
+    assert_null(strstr(last.err, "a quantizer of"));
+}
+
+/* Weights that have learned from images that were normalised in another way. */
+static void test_other_images_than_those_of_init(void **state)
+{
+    assert_int_equal(qgrad_inside(NET "--normalise channel --epochs 1 --out @/taught"), 0);
+    assert_int_equal(qgrad_inside(NET "--init @/taught --epochs 1 --out @/same --normalise channel"), 0);
+    assert_null(strstr(last.err, "were normalised"));
+    assert_int_equal(qgrad_inside(NET "--init @/taught --epochs 1 --out @/other"), 0);
+    assert_stderr("/taught were normalised by channel (--normalise), and these are by unit");
 }
 
 /* A run goes on without the lock that a file system does not have, and says so. */
@@ -403,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_sgd_with_all_its_options),
         cmocka_unit_test(test_adam_with_all_its_options),
         cmocka_unit_test(test_schemes_that_no_layer_uses),
+        cmocka_unit_test(test_other_images_than_those_of_init),
         cmocka_unit_test(test_file_systems_without_locks),
         cmocka_unit_test(test_killed_wherever_files_change_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_a_disk_that_does_not_flush_stops_a_run_that_goes_on),
