@@ -260,9 +260,13 @@ qg_status qg__folder_same_classes(const char *a, const char *b)
     if (!status) status = list_only(&g, b, true, &g.classes);
     for (int i = 0; !status && i < f.classes.n && i < g.classes.n; i++) {
         const char *x = f.classes.name[i]->d_name, *y = g.classes.name[i]->d_name;
-        if (strcmp(x, y))
-            status = qg_fail(QG_EFORMAT, "'%s' has the class '%s' where '%s' has '%s'%s", b, y, a, x,
-                             by_letters(&x, &y) ? "" : ", which differs only in case");
+        const int   order = strcmp(x, y);           /* that of the lists */
+        if (order && !by_letters(&x, &y))
+            status = qg_fail(QG_EFORMAT, "'%s' has the class '%s' where '%s' has '%s', which differs only in "
+                             "case", b, y, a, x);
+        else if (order)
+            status = qg_fail(QG_EFORMAT, "'%s' has no class '%s', which '%s' has", order < 0 ? b : a,
+                             order < 0 ? x : y, order < 0 ? a : b);
     }
     if (!status && f.classes.n != g.classes.n)
         status = qg_fail(QG_EFORMAT, "'%s' has %d class%s, '%s' has %d", b, g.classes.n,

@@ -252,8 +252,10 @@ static qg_status refuse_comma(const qg_key *key, const char *at, size_t n)
     const char *value = at + strcspn(at, "=,");
     if (key->words || *value != '=' || at[n] != ',' || !strchr("0123456789", at[n + 1]) || !at[n + 1]) return QG_OK;
     value++;
-    return qg_fail(QG_EARG, "%s is '%.*s' with a comma; write numbers with a point, as in 0.05", key->name,
-                   (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value);
+    const bool list = key->most && key->is & QG_KEY_WHOLE;
+    return qg_fail(QG_EARG, "%s is '%.*s' with a comma; %s", key->name,
+                   (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value,
+                   list ? "write several numbers as 0+1+2" : "write numbers with a point, as in 0.05");
 }
 
 static qg_status refuse_missing(const qg_key *key)

@@ -89,6 +89,7 @@ static const struct {
     { LENET "--weight TWN", 2, "; did you mean twn?" },
     { LENET "--weight twn:per_channel=yes", 2, "; did you mean per-channel?" },
     { LENET "--weight twn:per-channel=true", 2, "per-channel 'true' is not one of no|yes; did you mean yes?" },
+    { "train --model lenet5 --data mnist:classes=0,1,2", 2, "--data: mnist: classes is '0,1' with a comma; write several numbers as 0+1+2" },
     { LENET "--weight ttq:threshold=0,05", 2, "--weight: ttq: threshold is '0,05' with a comma; write numbers with a point" },
     { LENET "--weight ttq:treshold=0.1", 2, "--weight: ttq: unknown option 'treshold'; available: as, threshold, rule" },
     { LENET "--weight fake_quant:bits=99", 2, "--weight: fake_quant: bits is 99, not in 2..16" },
