@@ -416,7 +416,9 @@ def scaling(b):
 
 def beside(b):
     """Every row with another qgrad in turn."""
-    b.say(f"`{b.o.beside}` in turn: its images/s divided by those of `{b.o.qgrad}`.\n\n| net, batch | ratio |\n|---|---|")
+    flags = re.findall(r"-f[^ ]*stack-protector[^ ]*|-D_FORTIFY[^ ]*", text_of([b.o.beside, "--version"], ""))
+    b.say(f"Another program in turn, of {measured(b.o.beside).split(',')[0]} and {'with ' + ' '.join(flags) if flags else 'not hardened'}: "
+          "its images/s divided by those of this one.\n\n| net, batch | ratio |\n|---|---|")
     for name, net, batch, quant, *_ in ROWS:
         if re.search(b.o.rows, name):
             got = b.rounds(net, {k: lambda p=p: b.qgrad("train", net, batch, quant, program=p)

@@ -120,7 +120,7 @@ $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuz
 # Beside PyTorch: Debian's if PYTHON has it (python3-torch), and the current release if it is installed.
 PYTHON  ?= /usr/bin/python3
 CURRENT  = $(firstword $(wildcard $(BUILD)/torch/bin/python3 $(BUILD)/originals/bin/python3) $(BUILD)/torch/bin/python3)
-bench: deps   ## the speed of training, forty minutes on an idle machine; BENCH="--rows LeNet --rounds 1" is quicker
+bench: deps   ## the speed of training, 45 minutes on an idle machine; BENCH="--rows LeNet --rounds 1" is quicker
 	+@$(SUB) all
 	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --out $(BUILD)/bench.md $(BENCH)
 bench-infer: deps   ## the speed of the engine, ten minutes, beside others if make infer-peers has installed them
