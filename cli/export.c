@@ -29,8 +29,11 @@ static qg_export_format format_of(const exporter *e) { return (qg_export_format)
 /* The format that the name of a file asks for; NULL: one that export does not write. */
 static const char *format_for(const char *path)
 {
+    static const char *const packed[] = { ".qg", ".qgrad", ".bin" };
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
-    if (!dot || !strcasecmp(dot, ".qg") || !isalpha((unsigned char)dot[1])) return "packed";
+    if (!dot || !isalpha((unsigned char)dot[1])) return "packed";
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (!strcasecmp(dot, packed[i])) return "packed";
     return !strcasecmp(dot, ".onnx") ? "onnx" : !strcasecmp(dot, ".c") ? "c" : NULL;
 }
 

@@ -161,7 +161,7 @@ class Run(_c.Handle):
         default as the suffix .onnx or .c says, else packed.  With input_layout "nchw", an ONNX net takes floats in 0..1,
         [n][c][h][w].  A file that is there is replaced only if it is empty or of the same format.  Returns the path."""
         suffix = os.path.splitext(os.fsdecode(path))[1][1:].lower()
-        if not to and suffix[:1].isalpha() and suffix not in (*FORMATS, "qg"):
+        if not to and suffix[:1].isalpha() and suffix not in (*FORMATS, "qg", "qgrad", "bin"):
             raise ValueError("%r: names end in .qg, .onnx or .c; for another one pass to=" % os.fsdecode(path))
         to = to or (suffix if suffix in FORMATS else "packed")
         if to not in FORMATS:
