@@ -195,7 +195,8 @@ def test_runs():
     refuses(ValueError, "to is 'tflite'", run.export, "net", "tflite")
     with open("notes.txt", "w") as f:
         f.write("mine")
-    refuses(FileExistsError, "'notes.txt' is no packed net", run.export, "notes.txt")
+    refuses(ValueError, "'net.tflite': names end in .qg, .onnx or .c", run.export, "net.tflite")
+    refuses(FileExistsError, "'notes.txt' is no packed net", run.export, "notes.txt", "packed")
     assert open("notes.txt").read() == "mine"
     refuses(ValueError, "with to='onnx' nchw", run.export, "net", input_layout="nchw")
     refuses(ValueError, "cannot express how its images are normalised", fit(out="white", normalise="whiten").export, "net")
