@@ -114,16 +114,19 @@ static bool quantizes_weights(const qg_net *net)
     return false;
 }
 
-/* The first quantizer that waits for longer than the run takes; NULL: none does. */
-static const qg_slot *never_starts(const training *t, uint64_t steps, qg_layer **of)
+/* A quantizer that waits for longer than the run takes. */
+static void warn_of_waiting(const training *t, uint64_t steps)
 {
-    for (int i = 0; i < qg_net_layers(t->of->net); i++)
+    for (int i = 0; i < qg_net_layers(t->of->net) && steps; i++)
         for (int r = 0; r < QG_ROLES; r++) {
-            *of = qg_net_layer(t->of->net, i);
-            const qg_slot *slot = qg_layer_slot(*of, qg_roles[r]);
-            if (slot && slot->q.scheme && slot->q.after >= steps && slot->q.after > 0) return slot;
+            qg_layer      *l    = qg_net_layer(t->of->net, i);
+            const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
+            if (!slot || !slot->q.scheme || slot->q.after < steps) continue;
+            print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, but the run has %llu; it "
+                       "trains and is tested without this quantizer\n", l->name,
+                       (unsigned long long)slot->q.after, (unsigned long long)steps);
+            return;
         }
-    return NULL;
 }
 
 /* Images that are normalised in another way than those that the weights of --init know. */
@@ -141,15 +144,9 @@ static void warn_of_normalisation(const training *t)
 /* What a run that begins now may not be meant to do. */
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
-    const uint64_t steps = p->epochs * p->batches;
-    qg_layer      *waits;
-    const qg_slot *slot = steps ? never_starts(t, steps, &waits) : NULL;
-    if (slot)
-        print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, but the run has %llu; it "
-                   "trains and is tested without this quantizer\n", waits->name, (unsigned long long)slot->q.after,
-                   (unsigned long long)steps);
-    warn_of_normalisation(t);
     const int epochs = t->of->fit.epochs;
+    warn_of_waiting(t, p->epochs * p->batches);
+    warn_of_normalisation(t);
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);

@@ -565,11 +565,6 @@ def summary_of(reached, short):
     return ["", said, ""] + [f"- {line}" for line in short]
 
 
-def summary(b):
-    """Says behind the targets what was not reached, now that it is known."""
-    b.out[b.targets_end:b.targets_end] = summary_of(b.reached, b.short)
-
-
 def options():
     ap = argparse.ArgumentParser(description="qgrad and PyTorch in turn; a report in Markdown")
     ap.add_argument("--rows", default="", metavar="REGEX", help="only the rows whose name matches")
@@ -633,7 +628,7 @@ def main():
             print(title, file=sys.stderr)
             b.say(f"\n## {title}\n")
             call(b)
-    summary(b)
+    b.out[b.targets_end:b.targets_end] = summary_of(b.reached, b.short)      # known now, and stands behind the targets
     b.say(f"\nOther processes used up to {100 * b.disturbed:.0f} % of the machine during a measurement.")
     save(o.out, b)
 

@@ -22,7 +22,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from bench import BUSY, TOP, Failed, Service, failure, measured, own_env, save, summary_of, taken_by_others     # noqa: E402
+from bench import BUSY, TOP, Failed, Service, failure, measured, own_env, save, summary_of, taken_by_others, verdict     # noqa: E402
 
 PEER = "tests/peer/infer_peer.py"
 CASES = "1x1,1x2,64x1,64x2"                             # batch x threads
@@ -130,18 +130,13 @@ def kernels(b):
           f"{got['avx2'][0]['method']}:\n\n| | us | x OpenBLAS | target |\n|---|---|---|---|")
     for name, t in us["avx2"].items():
         x, target = us["avx2"][blas] / t, AVX2_TARGETS.get(name)
-        bar = bar_of(b, f"{name} on AVX2", x, target, target).split(": ")[1] if target else ""
+        bar = verdict(b, f"{name} on AVX2", x, target, target) if target else ""
         b.say(f"| {name} | {t:.1f} | {x:.2f} | {f'{target}, {bar}' if target else ''} |")
 
 
 def bar_of(b, name, x, floor, goal):
-    """The bar that a ratio reaches; what it does not reach goes into the summary."""
-    if x is None:
-        return ""
-    b.reached += x >= goal
-    if x < goal:
-        b.short.append(f"{name}: {x:.2f}, " + (f"floor {floor:g}" if x < floor else f"goal {goal:g}"))
-    return f"{x:.2f}: " + ("goal" if x >= goal else "floor" if x >= floor else "**missed**")
+    """A ratio and the bar that it reaches."""
+    return "" if x is None else f"{x:.2f}: {verdict(b, name, x, floor, goal)}"
 
 
 # --- nets -----------------------------------------------------------------------------------------
@@ -229,7 +224,7 @@ def net_table(b, net):
         cells = [ratio(rate_of(results, case, name), bar[case]) for case in b.cases]
         for h in heads[1:]:
             cells += [ratio(rate_of(results, case, name), rate_of(results, case, h)) if name.startswith("int8") else "" for case in b.cases]
-        b.say(f"| {name} | " + " | ".join(cells) + f" | {verdict(b, net, name, results, bar)} |")
+        b.say(f"| {name} | " + " | ".join(cells) + f" | {net_bar(b, net, name, results, bar)} |")
     b.say("\nfloat: the faster of qgrad's engine with float weights and ONNX Runtime."
           + (f"  PyTorch's engines at batch 8, one thread: {', '.join(f'{p} {r:.0f}' for p, r in rates.items())} images/s; "
              "the fastest is in the table." if rates else ""))
@@ -241,7 +236,7 @@ def least_of(results, name, other):
     return min((a / o for a, o in pairs if a and o), default=None)
 
 
-def verdict(b, net, name, results, bar):
+def net_bar(b, net, name, results, bar):
     """Floors: binary VGG-7 six times float, int8 level with ONNX Runtime's, ternary never slower than float."""
     if net == "VGG-7" and name == "binary, float ends":
         other, floor, goal = bar, 6, 10
@@ -308,7 +303,7 @@ def avx2(b):
             b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 1))
             continue
         x = least_of(results, name, {case: rate_of(results, case, "float") for case in b.cases})
-        bar = "3, " + bar_of(b, "VGG-7 on AVX2, binary, float ends", x, 3, 3).split(": ")[1] if name == "binary, float ends" else ""
+        bar = "3, " + verdict(b, "VGG-7 on AVX2, binary, float ends", x, 3, 3) if name == "binary, float ends" else ""
         b.say(f"| {name} | " + " | ".join(f"{rate_of(results, case, name):.0f}" for case in b.cases) + f" | {x:.2f} | {bar} |")
 
 

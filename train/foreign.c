@@ -200,18 +200,22 @@ static bool fits(const foreign *f, const part *p, const module *m)
     return true;
 }
 
+/* Both batch norms, or both products. */
+static bool are_of_one_kind(const part *p, const module *m)
+{
+    return !p->slot[MEAN] == !m->slot[MEAN] && p->slot[WEIGHT] && m->slot[WEIGHT];
+}
+
 /* Whether they are of one kind and size, though another array may be missing. */
 static bool resembles(const foreign *f, const part *p, const module *m)
 {
-    return !p->slot[MEAN] == !m->slot[MEAN] && p->slot[WEIGHT] && m->slot[WEIGHT] &&
-           fits_slot(f, p, WEIGHT, m->slot[WEIGHT]);
+    return are_of_one_kind(p, m) && fits_slot(f, p, WEIGHT, m->slot[WEIGHT]);
 }
 
-/* Whether they are of one kind, so that a message can say how they differ. */
-static bool is_of_one_kind(const foreign *f, const part *p, const module *m)
+/* Whether a message can say how they differ. */
+static bool compares(const foreign *f, const part *p, const module *m)
 {
-    return !p->slot[MEAN] == !m->slot[MEAN] && p->slot[WEIGHT] && m->slot[WEIGHT] &&
-           m->slot[WEIGHT]->array.rank == wanted(f, p, WEIGHT, false).rank;
+    return are_of_one_kind(p, m) && m->slot[WEIGHT]->array.rank == wanted(f, p, WEIGHT, false).rank;
 }
 
 /* --- pairs ---------------------------------------------------------------------------------- */
@@ -319,7 +323,7 @@ static qg_status match(foreign *f)
     pair_by_name(f);
     pair_by_order(f, fits);
     pair_by_order(f, resembles);
-    pair_by_order(f, is_of_one_kind);
+    pair_by_order(f, compares);
     for (size_t i = 0; i < f->parts; i++) compare(f, &f->part[i], f->part[i].from);
     for (size_t i = 0; i < f->modules; i++)
         if (!f->module[i].taken) compare(f, NULL, &f->module[i]);

@@ -309,11 +309,15 @@ qg_status qg__run_create(qg__run *r)
 
 /* --- loading ------------------------------------------------------------------------------ */
 
+qg_status qg__run_no_checkpoint(const char *path)
+{
+    return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train; qgrad import reads nets of other "
+                   "programs", path);
+}
+
 qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum)
 {
-    if (!recipe || !format)
-        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train; qgrad import reads nets of other "
-                       "programs", path);
+    if (!recipe || !format) return qg__run_no_checkpoint(path);
     if (strcmp(format, QG__RUN_FORMAT))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train: its format is '%s', not "
                        "'%s'", path, format, QG__RUN_FORMAT);

@@ -96,6 +96,10 @@ qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 
 #define QG__RUN_FORMAT "qgrad 2"
 
+/* Fails with QG_EFORMAT: the file at path is none. */
+QG_MUST_CHECK
+qg_status qg__run_no_checkpoint(const char *path);
+
 /* Checks that a file with these notes, NULL where it lacks one, is a checkpoint with a checksum.  Fails with QG_EFORMAT. */
 QG_MUST_CHECK
 qg_status qg__run_check_format(const char *path, const char *format, const char *recipe, const char *checksum);

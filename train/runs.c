@@ -54,9 +54,7 @@ static qg_status take_noted(qg_run *r, const char *path)
     qg_status status = qg__safetensors_open(QG_BY_PATH, path, &r->header);     /* the notes are in the header */
     if (status) return status;
     const char *said = qg_run_note(r, "recipe"), *kind = qg_run_note(r, "kind");
-    if (!said)
-        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train; qgrad import reads nets of other "
-                       "programs", path);
+    if (!said) return qg__run_no_checkpoint(path);
     if (qg__identity_of_program(said)) take_program(r, said);
     else status = read_noted(&stored, said, path);
     r->file = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;

@@ -158,7 +158,7 @@ class Run(_c.Handle):
 
     def export(self, path, to: Optional[str] = None, input_layout: str = "nhwc") -> str:
         """Writes the net as a file for Net and the engine ("packed"), for ONNX Runtime ("onnx"), or as a file of C ("c"); by
-        default as the suffix .onnx or .c says, else packed.  With input_layout "nchw", an ONNX net takes floats in 0..1,
+        default as the suffix .qg, .onnx or .c says, packed without one.  With input_layout "nchw", an ONNX net takes floats in 0..1,
         [n][c][h][w].  A file that is there is replaced only if it is empty or of the same format.  Returns the path."""
         suffix = os.path.splitext(os.fsdecode(path))[1][1:].lower()
         if not to and suffix[:1].isalpha() and suffix not in (*FORMATS, "qg", "qgrad", "bin"):

@@ -2,11 +2,8 @@
 # Runs of an earlier version (tests/earlier) are read, evaluated, exported and trained from.  They have another arithmetic, so those that
 # are complete print their results, and none is continued.
 set -eu
-build=${BUILD:-build}
-here=$(pwd)
-qgrad=$here/${QGRAD:-build/qgrad} own_net=$here/$build/tests/own_net
-case ${QGRAD:-} in /*) qgrad=$QGRAD ;; esac
-case $build in /*) own_net=$build/tests/own_net ;; esac
+. ./tests/support/paths.sh
+own_net=$build/tests/own_net
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cp -R tests/earlier/. "$dir"

@@ -2,11 +2,8 @@
 # docs/formats.md has every file, array, note, key, column and member that some runs write, with type and file, and no other ones.
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: not checked"; exit 0; }
-build=${BUILD:-build}
-here=$(pwd)
-qgrad=$here/${QGRAD:-build/qgrad} own_net=$here/$build/tests/own_net
-case ${QGRAD:-} in /*) qgrad=$QGRAD ;; esac
-case $build in /*) own_net=$build/tests/own_net ;; esac
+. ./tests/support/paths.sh
+own_net=$build/tests/own_net
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 ln -s "$here/datasets" "$dir/datasets"

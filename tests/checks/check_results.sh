@@ -1,8 +1,7 @@
 #!/bin/sh
 # results/README.md agrees with the logs beside it, the net of every recipe can be built, and the script that
 # trains them can be stopped and resumed.
-here=$(pwd)
-case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
+. ./tests/support/paths.sh
 status=0
 fail() { echo "check_results: error: $*"; status=1; }
 
