@@ -47,15 +47,13 @@ static qg_status choose_format(exporter *e)
     return config_set(e->asked, "to", format);
 }
 
-static qg_status configure(exporter *e, bool *usage)
+static qg_status configure(exporter *e)
 {
-    *usage = true;
     if (!config_text(e->asked, "run")) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
     if (!config_text(e->asked, "out")) return qg_fail(QG_EARG, "-o FILE is missing: the file to write");
     if (!config_text(e->asked, "to") && choose_format(e)) return qg_errcode();
     if (format_of(e) != QG_EXPORT_ONNX && !strcmp(config_text(e->asked, "input-layout"), "nchw"))
         return qg_fail(QG_EARG, "--input-layout nchw needs --to onnx");
-    *usage = false;
     const qg_status status = output_check(config_text(e->asked, "out"), kinds[format_of(e)]);
     if (status) return status;
     e->run = run_open(e->asked);
@@ -114,10 +112,7 @@ static void print(const exporter *e)
 
 static int export_run(exporter *e)
 {
-    bool      usage;
-    qg_status status = configure(e, &usage);
-    if (status) return options_report("qgrad export", usage);
-    if (qg_run_export_of(e->run, &e->of) || write_file(e)) return qg_print_error("qgrad export");
+    if (configure(e) || qg_run_export_of(e->run, &e->of) || write_file(e)) return report_failure("qgrad export");
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }

@@ -38,9 +38,8 @@ static qg_status set_default(config *asked, const char *name)
     return config_text(asked, name) ? QG_OK : config_set(asked, name, o->fallback);
 }
 
-static qg_status configure(inference *v, bool *usage)
+static qg_status configure(inference *v)
 {
-    *usage  = true;
     v->path = config_text(v->asked, "packed");
     if (!v->path) return qg_fail(QG_EARG, "FILE is missing: the packed file that qgrad export wrote");
     return set_default(v->asked, "batch");
@@ -288,14 +287,12 @@ static void print(const inference *v)
 
 static int infer(inference *v)
 {
-    bool      usage;
-    qg_status status = configure(v, &usage);
-    if (status) return options_report("qgrad infer", usage);
-    status = open(v);
+    qg_status status = configure(v);
+    if (!status) status = open(v);
     if (!status) status = run(v);
     if (!status && config_text(v->asked, "run")) status = compare(v);
     if (!status && config_flag(v->asked, "profile")) status = profile(v);
-    if (status) return qg_print_error("qgrad infer");
+    if (status) return report_failure("qgrad infer");
     print(v);
     return EXIT_DONE;
 }

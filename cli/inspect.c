@@ -428,10 +428,10 @@ static int inspect(inspection *e, const char *dir)
     }
     if (!dir) dir = asked;
     e->run = qg_run_open(dir, config_flag(e->asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
-    if (!e->run) return qg_print_error("qgrad inspect");
+    if (!e->run) return report_failure("qgrad inspect");
     e->tape = qg_run_net(e->run) ? qg_tape_new() : NULL;
     const qg_status status = e->tape ? print_all(e) : qg_errcode();
-    return status ? qg_print_error("qgrad inspect") : EXIT_DONE;
+    return status ? report_failure("qgrad inspect") : EXIT_DONE;
 }
 
 static int inspect_main(config *asked)

@@ -355,10 +355,10 @@ static int plot_main(config *asked)
     if (csv && json) return refuse("--csv and --json exclude each other");
     if (view && (csv || json)) return refuse("--figure selects a picture, and tables have all columns");
     if (view && !scheme) return refuse("--figure needs a scheme");
-    if (out && !scheme) return write_all(out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (out && !scheme) return write_all(out) ? report_failure("qgrad plot") : EXIT_DONE;
     if (!scheme) return refuse("the scheme is missing; qgrad explain lists them");
     qg_status s = parse(scheme, config_word(asked, "role"), &q, &role);
-    if (s) return options_report("qgrad plot", true);
+    if (s) return report_failure("qgrad plot");
     if (role == QG_GRADIENT && view == SLOPE)
         return refuse("gradients have no slope: --figure slope is for weights and inputs");
     curves *c = malloc(sizeof *c);
@@ -370,7 +370,7 @@ static int plot_main(config *asked)
     else if (!s && json) write_json(c, stdout);
     else if (!s) s = print_svg(c, stdout);
     free(c);
-    return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;
+    return s ? report_failure("qgrad plot") : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

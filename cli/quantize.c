@@ -32,10 +32,9 @@ static qg_status choose_directory(quantization *z)
     return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists; choose another directory with --out", z->dir);
 }
 
-static qg_status configure(quantization *z, bool *usage)
+static qg_status configure(quantization *z)
 {
-    *usage = !config_text(z->asked, "run");
-    z->of  = run_open(z->asked);
+    z->of = run_open(z->asked);
     return z->of ? choose_directory(z) : qg_errcode();
 }
 
@@ -88,18 +87,16 @@ static qg_status print_json(const quantization *z, const char *digest)
 
 static int quantize(quantization *z)
 {
-    bool      usage;
     char      digest[17];
-    qg_status status = configure(z, &usage);
-    if (status) return options_report("qgrad quantize", usage);
+    qg_status status = configure(z);
+    if (status) return report_failure("qgrad quantize");
     const config *asked = z->asked;
     status = qg_run_quantize(z->of, (qg_run_quantize_spec){ z->dir, asked->recipe, config_integer(asked, "calibrate") }, &z->result);
-    if (z->result.misfit) return options_report("qgrad quantize", true);
     z->made = status ? NULL : qg_run_open(z->dir, QG_RUN_LAST);
-    if (!z->made || !qg_run_net(z->made)) return qg_print_error("qgrad quantize");
+    if (!z->made || !qg_run_net(z->made)) return report_failure("qgrad quantize");
     run_digest(z->made, digest);
     status = config_flag(asked, "json") ? print_json(z, digest) : print_text(z, digest);
-    return status ? qg_print_error("qgrad quantize") : EXIT_DONE;
+    return status ? report_failure("qgrad quantize") : EXIT_DONE;
 }
 
 static int quantize_main(config *asked)

@@ -131,30 +131,27 @@ static qg_shape image_of(const config *asked, int *classes)
     return named || model == &qg_model_text ? image : model->image;
 }
 
-static qg_status make_net(config *asked, bool *usage, qg_net **net)
+static qg_status make_net(config *asked, qg_net **net)
 {
     int       classes;
-    qg_status status = config_read(asked, usage);
+    qg_status status = config_read(asked);
     if (status) return status;
-    *usage = true;
     if (!qg_recipe_get(asked->recipe, "model")) return qg_errcode();
     const qg_shape image = image_of(asked, &classes);
     if (!image.h) return qg_fail(QG_EARG, "the size of the images is unknown; pass --image");
-    *net   = qg_recipe_net(asked->recipe, image, classes);
-    *usage = qg_errcode() == QG_EARG;               /* and not the size of the images */
+    *net = qg_recipe_net(asked->recipe, image, classes);
     return *net ? QG_OK : qg_errcode();
 }
 
 static int summary_main(config *asked)
 {
-    bool    usage;
     qg_net *net = NULL;
-    if (make_net(asked, &usage, &net)) return options_report("qgrad summary", usage);
+    if (make_net(asked, &net)) return report_failure("qgrad summary");
     const bool      json   = config_flag(asked, "json");
     const qg_status status = json ? print_json(asked->recipe, net) : qg_net_summary(net, stdout);
     if (!status && !json) print_delays(asked->recipe, stdout);
     qg_net_free(net);
-    return status ? qg_print_error("qgrad summary") : EXIT_DONE;
+    return status ? report_failure("qgrad summary") : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

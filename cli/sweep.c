@@ -142,9 +142,8 @@ static char *copy(const char *text)
 static qg_status examine(const sweep *s, job *j, config *one)
 {
     char      dir[QG__PATH_BYTES];
-    bool      usage;
     qg_status status = lists_pick(s->asked, j->combination, one);
-    if (!status) status = config_read(one, &usage);
+    if (!status) status = config_read(one);
     if (!status) status = qg_recipe_check(one->recipe);
     if (!status) status = place_of_combination(s->out, s->asked, j->combination, one, dir);
     if (status) return status;
@@ -563,7 +562,7 @@ static int run(sweep *s)
 {
     const config *a      = s->asked;
     qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
-    if (status) return options_report(NAME, status == QG_EARG);
+    if (status) return report_failure(NAME);
     if (config_flag(a, "list")) {
         list(s);
         return count(s, FAILED) ? EXIT_FAILED : EXIT_DONE;
@@ -572,7 +571,7 @@ static int run(sweep *s)
     const int jobs = config_integer(a, "jobs");
     if (!lists_count(a, option_find("threads"))) s->threads = qg_threads() > jobs ? qg_threads() / jobs : 1;
     train_all(s);
-    if (report(s)) return qg_print_error(NAME);
+    if (report(s)) return report_failure(NAME);
     return status_of(s);
 }
 

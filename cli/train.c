@@ -69,19 +69,17 @@ static qg_status look_at_run(training *t)
     return run ? QG_OK : qg_errcode();
 }
 
-/* What is wrong with the command line is found before any image is read.  *usage: that is what is wrong. */
-static qg_status configure(training *t, bool *usage)
+/* What is wrong with the command line is found before any image is read. */
+static qg_status configure(training *t)
 {
     config    *asked   = t->asked;
     const bool resumes = config_flag(asked, "resume"), named = config_text(asked, "out");
-    *usage             = true;
     if (resumes && config_flag(asked, "force")) return qg_fail(QG_EARG, "--resume and --force exclude each other");
-    qg_status status = config_read(asked, usage);
+    qg_status status = config_read(asked);
     if (status) return status;
-    *usage = true;
     if (!named) status = qg_recipe_check(asked->recipe);
     if (!status) status = choose_directory(t);
-    if (!status && look_at_run(t)) return *usage = false, qg_errcode();
+    if (!status && look_at_run(t)) return qg_errcode();
     if (!status && named && !t->goes_on) status = qg_recipe_check(asked->recipe);
     if (status && resumes && named && !config_text(asked, "model"))
         return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
@@ -288,7 +286,6 @@ static int fail(int code)
 
 static int train(training *t)
 {
-    bool          usage = true;
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
     if (!status && qg_ranks() == 1 && qg_ranks_started() > 1)
@@ -296,9 +293,9 @@ static int train(training *t)
                 qg_ranks_started());
     const char *sync = config_text(t->asked, "norm-sync");
     if (!status && sync && !strcmp(sync, "on")) status = config_set(t->asked, "norm-sync", NULL);   /* as a run that does not say so */
-    if (!status) status = configure(t, &usage);
+    if (!status) status = configure(t);
     if (status && qg_ranks() > 1) return fail(EXIT_USAGE);
-    if (status) return options_report("qgrad train", usage);
+    if (status) return report_failure("qgrad train");
     status = build(t);
     stop_begin();               /* until here, reading and whitening images included, there is nothing to save */
     if (!status) status = take_place(t);
@@ -307,7 +304,7 @@ static int train(training *t)
     if (status) qg__path_unmake(AT_FDCWD, t->paths.dir, t->made);
     progress_clear(&t->progress);
     if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
-    if (status) return qg_print_error("qgrad train");
+    if (status) return report_failure("qgrad train");
     t->follower.codes = false;
     if (result.complete && t->follower.found.split) warn_of_page(t, follow_run(&t->follower, t->paths.dir));
     if (qg_rank() == 0) print_outcome(t, &result);

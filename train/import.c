@@ -178,7 +178,7 @@ qg_status qg_run_import(qg_run_import_spec spec, qg_run_imported *result)
     import    m = { .spec = &spec, .made = qg__made_begin() };
     if (!result) return qg_fail(QG_EARG, "import: the result is missing");
     qg_status status = configure(&m);
-    *result          = (qg_run_imported){ .misfit = status == QG_EARG };
+    *result          = (qg_run_imported){ .tested = 0 };
     if (!status) qg_set_threads(m.made.recipe.threads), status = make(&m);
     if (status) free(m.names);
     else *result = (qg_run_imported){ .names = m.names, .tested = m.made.measured.images,

@@ -424,9 +424,10 @@ const qg_recipe_key *qg__recipe_key(const char *name)
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++)
         if (!strcmp(qg_recipe_keys[i].name, name)) return &qg_recipe_keys[i];
-    char names[1024] = "";
+    char names[1024] = "", hint[QG__NEAREST_BYTES];
     for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
-    return qg__refuse(QG_EARG, "unknown key '%s'; available: %s", name, names);
+    return qg__refuse(QG_EARG, "unknown key '%s'; available: %s%s", name, names,
+                      qg__list_nearest(names, name, strlen(name), hint));
 }
 
 bool qg__recipe_key_counts(const qg_recipe_key *o) { return o->kind == QG_RECIPE_INTEGER && strchr(o->value, '|'); }

@@ -182,7 +182,6 @@ typedef struct qg_run_quantized {
     uint64_t tested;                            /* test images */
     double   accuracy_before, accuracy;         /* on these */
     double   loss_before, loss;
-    bool     misfit;    /* failed with QG_EARG: the changes are not legal for this run */
 } qg_run_quantized;
 
 /* Makes a new run without steps from r: with its weights, with quantizers where it had none, calibrated
@@ -222,7 +221,6 @@ typedef struct qg_run_imported {
     char    *names;             /* lines LAYER MODULE, as in a map; NULL: failed */
     uint64_t tested;            /* test images; 0: not measured */
     double   accuracy, loss;    /* on these */
-    bool     misfit;            /* failed with QG_EARG: the recipe or the spec is not legal */
 } qg_run_imported;
 
 /* Makes a new run without epochs, whose net has float weights that another program trained.  It can

@@ -224,11 +224,10 @@ qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
     return named && !qg__path_exists(path) ? unknown(named, path) : QG_OK;
 }
 
-qg_status config_read(config *asked, bool *usage)
+qg_status config_read(config *asked)
 {
-    char      path[QG__PATH_BYTES];
-    qg_status status = config_path(asked, path);
-    *usage           = status != QG_OK;
+    char            path[QG__PATH_BYTES];
+    const qg_status status = config_path(asked, path);
     if (!asked->recipe) asked->recipe = qg_recipe_new();
     if (status || !*path || asked->has_read) return status;
     asked->has_read = true;

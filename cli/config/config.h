@@ -52,9 +52,9 @@ qg_shape    config_image(const config *c);                              /* --ima
 void        config_free(config *c);
 
 /* Adds to the recipe what the file of --config or --recipe says, unless that was done before: then it describes the training that
- * is asked for.  *usage tells whether an error is in the command line or in the file. */
+ * is asked for. */
 QG_MUST_CHECK
-qg_status   config_read(config *asked, bool *usage);
+qg_status   config_read(config *asked);
 
 /* The path of the file that --config or --recipe names, as qg__share_find finds it; empty if neither is given.  Fails with
  * QG_EARG if both are given, or if the recipe does not exist; the message lists the available recipes. */

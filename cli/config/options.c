@@ -38,9 +38,6 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     return EXIT_USAGE;
 }
 
-/* Lack of memory is not the user's error. */
-static bool is_usage(bool usage) { return usage && qg_errcode() != QG_EMEM; }
-
 static bool is_option(const char *text, size_t n)
 {
     for (int i = 0; i < OPTIONS; i++)
@@ -62,10 +59,12 @@ static bool names_option(const char *message)
     return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && is_option(message, n);
 }
 
-int options_report(const char *program, bool usage)
+static int exit_status(void) { return qg_errcode() == QG_EARG ? EXIT_USAGE : EXIT_FAILED; }
+
+int report_failure(const char *program)
 {
-    print_safe(stderr, "%s: %s%s\n", program, is_usage(usage) && names_option(qg_errmsg()) ? "--" : "", qg_errmsg());
-    return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
+    print_safe(stderr, "%s: %s%s\n", program, names_option(qg_errmsg()) ? "--" : "", qg_errmsg());
+    return exit_status();
 }
 
 /* What an option had before the command line set it again, which is not what people mean. */
@@ -115,7 +114,7 @@ static int set_defaults(const verb *v, config *asked)
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = option_at(i);
         if (!is_of(o, v) || option_is_of_recipe(o) || !o->fallback || config_text_of(asked, o)) continue;
-        if (config_set(asked, o->name, o->fallback)) return qg_print_error("qgrad");
+        if (config_set(asked, o->name, o->fallback)) return report_failure("qgrad");
     }
     return -1;
 }
@@ -321,9 +320,9 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
         const bool another = c >= FIRST && is_another(option_at(c - FIRST), culprit);
         if (another) return usage_error(v, "unknown option", culprit);
         if (c != 'h' && take(v, asked, option_at(c - FIRST), optarg ? optarg : "true", e)) {
-            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
+            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, exit_status() == EXIT_USAGE ? "--" : "", qg_errmsg(),
                     is_list(v, option_at(c - FIRST), optarg) ? "; qgrad sweep takes lists" : "");
-            return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
+            return exit_status();
         }
         if (c == 'h' || config_flag(asked, "help")) {
             options_help(v, optind < argc && !strcmp(argv[optind], "all"), stdout);
@@ -374,7 +373,7 @@ static int set_operand(const verb *v, config *asked, const char *text)
     if (!config_set(asked, o->name, text)) return -1;
     char name[64];
     snprintf(name, sizeof name, "qgrad %s", v->name);
-    return options_report(name, true);
+    return report_failure(name);
 }
 
 int verb_run(const verb *v, const char *program, int argc, char **argv)

@@ -65,8 +65,9 @@ int           verb_run(const verb *v, const char *program, int argc, char **argv
 /* Whether mpirun has started several ranks of a verb that does not share its work; tells them so. */
 bool          verb_refuses_ranks(const verb *v);
 
-/* Prints the last failure and returns its exit status: EXIT_USAGE if it is one of usage, unless memory was short. */
-int           options_report(const char *program, bool usage);
+/* Prints the last failure and returns its exit status: EXIT_USAGE after QG_EARG, whoever has found the argument
+ * to be wrong, else EXIT_FAILED. */
+int           report_failure(const char *program);
 
 /* Reads a verb's options into asked; argv[0] is the verb.  Of an option that is given twice the last value counts, with a
  * warning if they differ.  Returns -1 to continue, else the exit status: --help was

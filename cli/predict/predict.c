@@ -199,11 +199,11 @@ static qg_status check_options(const prediction *p)
 
 static int predict(prediction *p)
 {
-    if (check_options(p)) return options_report("qgrad predict", true);
+    if (check_options(p)) return report_failure("qgrad predict");
     qg_status status = find_files(p);
     if (!status) status = scorer_begin(&p->scorer, p->asked);
     if (!status) status = allocate(p);
-    if (status) return qg_print_error("qgrad predict");
+    if (status) return report_failure("qgrad predict");
     predict_all(p);
     return p->failed ? EXIT_FAILED : EXIT_DONE;
 }

@@ -114,7 +114,7 @@ static int report(const config *asked, reported *r)
                      .mistakes = r->found };
     if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (!s && config_text(asked, "charts")) s = page_write_charts(&p, config_text(asked, "charts"));
-    if (s) return options_report("qgrad report", s == QG_EARG);
+    if (s) return report_failure("qgrad report");
     if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +15,14 @@
 static const struct {
     const char *name, *start;
     bool        kept;
+    const char *ending;                         /* of the name, if it has one; NULL: any */
 } kinds[] = {
     [OUTPUT_PACKED]    = { "a packed net", "\211qgnet\r\n", false },
     [OUTPUT_ONNX]      = { "an ONNX file of qgrad", "\010\007\022\005qgrad", false },     /* IR version, producer */
     [OUTPUT_C]         = { "a net in C", "/* A net in C99, written by qgrad export --to c.\n", false },
-    [OUTPUT_PICTURE]   = { "a picture of qgrad", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", false },
-    [OUTPUT_PAGE]      = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=", false },
+    [OUTPUT_PICTURE]   = { "a picture of qgrad", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", false, ".svg" },
+    [OUTPUT_PAGE]      = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=",
+                           false, ".html" },
     [OUTPUT_KEPT_PAGE] = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=", true },
 };
 
@@ -41,9 +44,22 @@ static bool is_stream(output_kind kind, const struct stat *s)
     return !kinds[kind].kept && (passes || stream_of(s) >= 0);
 }
 
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Whether the name promises another format. */
+static bool ends_otherwise(const char *path, output_kind kind)
+{
+    const char *dot = strrchr(name_of(path), '.');
+    return kinds[kind].ending && dot && strcasecmp(dot, kinds[kind].ending);
+}
+
 static bool is_name_of_run(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = name_of(path);
     for (run_file f = 0; f < RUN_FILES; f++)
         if (!strcmp(name, run_file_names[f])) return true;
     return false;
@@ -68,8 +84,11 @@ qg_status output_check(const char *path, output_kind kind)
     struct stat  s;
     if (is_name_of_run(path)) return qg_fail(QG_ESTATE, "'%s' is the name of a file of a run; choose another name", path);
     const bool found = !stat(path, &s);
-    if (!found && (errno == ENOENT || errno == ENOTDIR)) return QG_OK;      /* the writer tells which directory is missing */
+    const int  why   = errno;
     if (found && is_stream(kind, &s)) return QG_OK;
+    if (ends_otherwise(path, kind))
+        return qg_fail(QG_EARG, "'%s': the name of %s ends in %s", path, kinds[kind].name, kinds[kind].ending);
+    if (!found && (why == ENOENT || why == ENOTDIR)) return QG_OK;          /* the writer tells which directory is missing */
     const ssize_t n = found ? read_start(path, begins, length) : -1;
     if (n < 0) return qg_fail(QG_EIO, "cannot read '%s', which would be replaced: %s", path, strerror(errno));
     if (n == 0 || ((size_t)n == length && !memcmp(begins, start, length))) return QG_OK;

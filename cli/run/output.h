@@ -20,7 +20,8 @@ typedef enum output_kind {
 /* Whether output_write may write path: it does not exist, is empty or begins as a file of this kind does, which means what
  * path leads to if it is a symbolic link.  A name of a run's files is never written.  A pipe or a character device is,
  * but as a kept page, since others may have put it there.
- * Fails with QG_ESTATE: something else is there, or the name is a run's; QG_EIO. */
+ * Fails with QG_ESTATE: something else is there, or the name is a run's; QG_EARG: the name of a picture or page ends as
+ * that of another format; QG_EIO. */
 QG_MUST_CHECK
 qg_status output_check(const char *path, output_kind kind);
 

@@ -52,13 +52,12 @@ static void append_path(char *text, size_t bytes, const char *name, const char *
 static qg_status baseline(const config *asked, config *plain)
 {
     static const char *const kept[] = { "recipe", "config", "model" };
-    bool      usage;
     qg_status status = QG_OK;
     for (int i = 0; i < 3 && !status; i++) {
         const char *text = config_text(asked, kept[i]);
         if (text && !(i == 2 && config_text(asked, "recipe"))) status = config_set(plain, kept[i], text);
     }
-    return status ? status : config_read(plain, &usage);
+    return status ? status : config_read(plain);
 }
 
 /* Whether a name contains the option anyway. */

@@ -234,5 +234,5 @@ void report_result(const report *r, FILE *out)
 
 void report_json(const report *r, FILE *out)
 {
-    if (qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out)) qg_print_error("qgrad train");
+    if (qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out)) report_failure("qgrad train");
 }

@@ -51,8 +51,7 @@ ExportSpec = _struct([("format", c_int), ("step", c_uint64), ("numbers", c_int),
                       ("floats_only", c_bool), ("nchw", c_bool), ("notes", c_int), ("note", c_void_p)])
 RunExport = _struct([("digest", c_char * 17), ("note", Note * 5), ("spec", ExportSpec)])
 QuantizeSpec = _struct([("dir", c_char_p), ("changes", c_void_p), ("images", c_int)])
-Quantized = _struct([("images", c_int), ("tested", c_uint64)] + _of(c_double, "accuracy_before accuracy loss_before loss") +
-                    [("misfit", c_bool)])
+Quantized = _struct([("images", c_int), ("tested", c_uint64)] + _of(c_double, "accuracy_before accuracy loss_before loss"))
 InferShape = _struct(_of(c_int, "h w c"))
 
 # The structs of the headers that these are; tests/python compares their layouts with a C compiler's.

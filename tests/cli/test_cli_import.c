@@ -88,7 +88,7 @@ static void test_the_net_comes_back(void **state)
     assert_status(IMPORT "--image 16x16x1 --out @/blind", 0);
     assert_string_equal(last_text("digest"), digest);
     assert_true(last_number("images") == 0);
-    assert_refuses("eval @/blind", 1, "the data set folder needs --data-dir");
+    assert_refuses("eval @/blind", 2, "the data set folder needs --data-dir");
     assert_refuses(FLOATS "--epochs 1 --init @/net.safetensors --out @/none", 1,
                    "; qgrad import makes a run of a net of another program");
     assert_refuses("eval @/net.safetensors", 1,
@@ -119,7 +119,7 @@ static void test_it_is_a_run_as_any_other(void **state)
     assert_status("quantize @/new --calibrate 100 --json --out @/8bit", 0);
     assert_true(last_number("test_accuracy_before") == accuracy);
     assert_status(FLOATS "--init @/new --weight twn --epochs 1 --out @/tuned", 0);
-    assert_refuses("train --resume --out @/new --normalise channel", 1,
+    assert_refuses("train --resume --out @/new --normalise channel", 2,
                    "normalise is channel:mean=0.5,deviation=0.25 in the run");
     assert_status("train --resume --out @/new --epochs 2 --json", 0);
     assert_true(last_truth("complete") && last_number("epochs") == 2);
@@ -151,8 +151,8 @@ static void test_mistakes_are_named(void **state)
                    "normalise: channel needs the images of a data set");
     assert_refuses(IMPORT
                    "--image 16x16x1 --normalise channel:mean=0.1+0.2,deviation=1+1 --out @/new",
-                   1, "channel: mean has 2 numbers, but the images have 1 channel");
-    assert_refuses(IMPORT "--image 28x28x1 --data mnist --data-dir @/set --out @/new", 1,
+                   2, "channel: mean has 2 numbers, but the images have 1 channel");
+    assert_refuses(IMPORT "--image 28x28x1 --data mnist --data-dir @/set --out @/new", 2,
                    "image: 28x28x1 was asked for, but the images of mnist are 16x16x1");
     assert_refuses(IMPORT "--classes 9 --data mnist --data-dir @/set --out @/new", 2,
                    "classes: they are those of the data set");

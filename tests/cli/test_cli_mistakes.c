@@ -22,6 +22,7 @@ static int set_up_mistakes(void **state)
     assert_status("train --model lenet5 --data-dir set --batch 24 --epochs 1 --out run --json", 0);
     write_bytes(at("unknown.toml"), unknown, sizeof unknown - 1);
     write_bytes(at("word.toml"), word, sizeof word - 1);
+    run_shell("echo 'epoch = 3' >near.toml");
     run_shell("mkdir -p good/train/a good/train/b good/test/a good/test/b");
     write_bytes(at("good/train/a/1.bmp"), pixel, sizeof pixel);
     run_shell("cp good/train/a/1.bmp good/train/b && cp good/train/a/1.bmp good/test/a && cp good/train/a/1.bmp good/test/b");
@@ -71,8 +72,8 @@ static const struct {
     { LENET "--schedule step", 2, "--schedule: step: needs at= or every=" },
     { LENET "--schedule step:at=0.8+0.5", 2, "--schedule: step: at has 0.5 after 0.8; its numbers must increase" },
     { LENET "--validation 100%", 2, "--validation: '100%' is neither a number of images nor a percentage below 100%" },
-    { LENET "--validation 240", 1, "validation: 240 of 240 images, but the classes can spare at most" },
-    { "train --model 60C5-10 --data-dir set --whiten-patches conv1", 1, "whiten-patches: conv1 has 60 outputs, more than 50" },
+    { LENET "--validation 240", 2, "validation: 240 of 240 images, but the classes can spare at most" },
+    { "train --model 60C5-10 --data-dir set --whiten-patches conv1", 2, "whiten-patches: conv1 has 60 outputs, more than 50" },
     { LENET "--augment flp", 2, "--augment: augmentation: unknown option 'flp'; available: rotate" },
     { LENET "--budget 5min", 2, "--budget: '5min' is not a duration; write 90s, 50m, 1h" },
 
@@ -133,7 +134,7 @@ static const struct {
 
     /* Runs, and files that a training starts from. */
     { LENET "--batch 24 --epochs 1 --out run", 1, "run already contains a run; resume continues it, force renames it" },
-    { "train --resume --out run --lr 0.5", 1, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options" },
+    { "train --resume --out run --lr 0.5", 2, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options" },
     { "train --resume --out absent", 2, "absent contains no run to resume, and --model is missing" },
     { "train --resume --out lost", 1, "lost cannot be resumed: its last.safetensors is missing" },
     { LENET "--resume --force", 2, "--resume and --force exclude each other" },
@@ -142,10 +143,12 @@ static const struct {
     { LENET "--weight lsq --init run --model mlp", 1, "--init: " },
     { LENET "--init short.safetensors", 1, "--init: 'short.safetensors' is truncated: " },
     { "infer short.qg", 1, "short.qg: not a packed net, or one that is truncated" },
-    { LENET "--distil temperature=4", 1, "distil: the teacher is missing; pass its run with --teacher" },
+    { LENET "--distil temperature=4", 2, "distil: the teacher is missing; pass its run with --teacher" },
     { "train --recipe lenet", 2, "recipe: examples/recipes/lenet.toml does not exist; available: plain, twn" },
-    { "train --config unknown.toml", 1, "unknown.toml:2: unknown key 'learning-rate'; available: model" },
-    { "train --config word.toml", 1, "word.toml:3: lr takes a value without quotes" },
+    { "train --config unknown.toml", 2, "unknown.toml:2: unknown key 'learning-rate'; available: model" },
+    { "train --config near.toml", 2, "near.toml:1: unknown key 'epoch'; available: model" },
+    { "train --config near.toml", 2, "; did you mean epochs?" },
+    { "train --config word.toml", 2, "word.toml:3: lr takes a value without quotes" },
     { "runs absent", 1, "absent: No such file or directory" },
     { "runs run --sort colour", 2, "sort: there is no column 'colour'; available: run, state" },
 
@@ -168,11 +171,11 @@ static const struct {
     { "train --resume --out far --epochs 2", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "quantize --run far --weight twn --out q", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "infer --packed far.qg --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of" },
-    { "infer --packed far.qg", 1, "the data set folder needs --data-dir, the directory that contains train and test" },
+    { "infer --packed far.qg", 2, "the data set folder needs --data-dir, the directory that contains train and test" },
     { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
     { "eval --run bent --best", 1, "bent/best.safetensors" },
     { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },
-    { "quantize --run run --weight float", 1, "nothing to quantize: name a scheme that run does not have "
+    { "quantize --run run --weight float", 2, "nothing to quantize: name a scheme that run does not have "
       "with --weight, --input or --layer" },
     { "export", 2, "--run is missing: the directory of a run, or a checkpoint" },
     { "export --run run", 2, "-o FILE is missing: the file to write" },
@@ -182,9 +185,11 @@ static const struct {
     { "infer --packed unknown.toml", 1, "unknown.toml: not a packed net" },
     { "inspect", 2, "the run directory is missing; usage: qgrad inspect DIR" },
     { "explain Twn", 2, "; did you mean twn?" },
+    { "plot twn --out twn.png", 2, "'twn.png': the name of a picture of qgrad ends in .svg" },
+    { "report run --out page.pdf", 2, "'page.pdf': the name of a page of qgrad report ends in .html" },
     { "plot twn --out twn.svg --csv", 2, "--out writes pictures, and takes neither --csv nor --json" },
     { "explain twm", 2, "unknown scheme 'twm'; available: float, twn" },
-    { "results --add run", 1, "run: was not trained with --recipe, so it has no row in the table" },
+    { "results --add run", 2, "run: was not trained with --recipe, so it has no row in the table" },
 };
 
 /* No mistake leaves a directory behind, or changes a run. */

@@ -104,7 +104,7 @@ static void assert_goes_on(const char *train, const char *name, const char *whol
 static void test_a_run_keeps_its_model(void **state)
 {
     assert_goes_on(MLP "--weight binaryconnect:start=unit,glorot-lr=adam ", "mlp", "mlp-whole");
-    assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp was requested");
+    assert_refuses("train --resume --out @/mlp --model mlp", 2, "model is mlp:depth=2,width=33 in the run, but mlp was requested");
     assert_status("train --resume --out @/mlp --model mlp:depth=2,width=33 --json", 0);
     assert_status("eval --run @/mlp --json", 0);
     assert_string_equal(last_text("model"), "mlp:depth=2,width=33");
@@ -117,7 +117,7 @@ static void test_a_run_keeps_its_model(void **state)
 static void test_a_net_as_text_is_a_model(void **state)
 {
     assert_goes_on(TEXT "--weight twn --layer conv2:weight=float ", "text", "text-whole");
-    assert_refuses("train --resume --out @/text --model 8C5-10", 1, "model is " NET " in the run, but 8C5-10 was requested");
+    assert_refuses("train --resume --out @/text --model 8C5-10", 2, "model is " NET " in the run, but 8C5-10 was requested");
     assert_status("eval --run @/text --json", 0);
     assert_string_equal(last_text("model"), NET);
     assert_status("inspect @/text", 0);

@@ -274,10 +274,10 @@ static void test_a_plain_net_needs_no_program(void **state)
     assert_status("export --run @/plain --out @/plain.qg", 0);
     assert_status("inspect @/plain", 0);
     assert_status("report @/plain --out @/plain.html", 0);
-    assert_refuses("eval --run @/plain", 1, "a program trained it with qg_fit, which does not say on which images; pass --data");
-    assert_refuses("eval --run @/plain --data sample --weight twn", 1, "weight: a program trained ");
+    assert_refuses("eval --run @/plain", 2, "a program trained it with qg_fit, which does not say on which images; pass --data");
+    assert_refuses("eval --run @/plain --data sample --weight twn", 2, "weight: a program trained ");
     assert_refuses("eval --run @/plain --data sample", 1, "images are [64,28,28,1], the net was declared for [n,12,12,1]");
-    assert_refuses("quantize --run @/plain --weight twn", 1, "so it has no recipe to add quantizers to");
+    assert_refuses("quantize --run @/plain --weight twn", 2, "so it has no recipe to add quantizers to");
 }
 
 /* --- what it cannot do, and what files may say ----------------------------------------------- */
@@ -288,7 +288,7 @@ static void test_the_others_need_its_program(void **state)
                                          "quantize --run @/mine --weight twn" };
     qg_net_free(train("mine", false, 0, 1, 0));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        assert_refuses(lines[i], 1, "only the program that trained it with qg_fit can declare its net: ");
+        assert_refuses(lines[i], 2, "only the program that trained it with qg_fit can declare its net: ");
         assert_stderr("conv2: the scheme halved of its weight or the surrogate is not the library's");
         assert_stderr("'qgrad report' and 'qgrad inspect' show it");
     }
@@ -326,12 +326,12 @@ static void test_what_a_checkpoint_notes_is_checked(void **state)
         { "a.b.input dorefa:bits=2\n", "a.b: has no weights\n  input      dorefa, 2 bits" },
         { "noise\n\n \na.b.weight float\n", "a.b: float, not quantized" },
     };
-    static const struct { const char *operands, *says; } bad[] = {
-        { NULL, "a.safetensors: has no weights" },
-        { "", "a.safetensors: has no weights" },
-        { "weight twn\n", "has no weights" },
-        { "c.weight twn\n", "has no weights" },
-        { "a.b.weight twn\nc.input sign\na.b.input lsq\n", "the name 'a.b' is taken" },
+    static const struct { const char *operands; int status; const char *says; } bad[] = {
+        { NULL, 1, "a.safetensors: has no weights" },
+        { "", 1, "a.safetensors: has no weights" },
+        { "weight twn\n", 1, "has no weights" },
+        { "c.weight twn\n", 1, "has no weights" },
+        { "a.b.weight twn\nc.input sign\na.b.input lsq\n", 2, "the name 'a.b' is taken" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_checkpoint("a.safetensors", rows[i].operands);
@@ -342,7 +342,7 @@ static void test_what_a_checkpoint_notes_is_checked(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_checkpoint("a.safetensors", bad[i].operands);
-        assert_refuses("inspect @/a.safetensors", 1, bad[i].says);
+        assert_refuses("inspect @/a.safetensors", bad[i].status, bad[i].says);
     }
 }
 

@@ -193,7 +193,7 @@ static void test_checkpoints_averages_and_normalisation(void **state)
     assert_status("quantize --run @/float/best.safetensors --data-dir @/set " INT8 "--calibrate 30 --json --out @/one", 0);
     assert_evaluates("one", "");
     assert_status(FLOATS "--ema 0.9 --normalise channel --augment pad=2,flip --out @/mean", 0);
-    assert_refuses("quantize --run @/mean " INT8 "--out @/none", 1, "which only best.safetensors has; pass --best");
+    assert_refuses("quantize --run @/mean " INT8 "--out @/none", 2, "which only best.safetensors has; pass --best");
     assert_status("eval --run @/mean --best --json", 0);
     const double was = last_number("test_accuracy");
     assert_status("quantize --run @/mean --best " INT8 "--calibrate 30 --json --out @/two", 0);
@@ -220,7 +220,7 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(QUANTIZE "--weight xnor --layer conv9:weight=twn", 2, "available: conv1, conv2, fc1, fc2");
     assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; options: --weight, --input");
     assert_refuses(QUANTIZE INT8 "--calibrate 0", 2, "--calibrate 0 is not in 1..");
-    assert_refuses(QUANTIZE INT8 "--calibrate 241", 1, "241 images were asked for, but mnist has 240 for training");
+    assert_refuses(QUANTIZE INT8 "--calibrate 241", 2, "241 images were asked for, but mnist has 240 for training");
     assert_true(!exists("float-quantized") && !exists("float-quantized.part"));
     assert_status(QUANTIZE INT8, 0);
     assert_true(last_number("calibrate") == 240);           /* all, as there are fewer than 512 */
@@ -229,21 +229,21 @@ static void test_mistakes_are_named(void **state)
 static void test_what_is_quantized_stays_so(void **state)
 {
     assert_status(FLOATS "--weight twn --out @/twn", 0);
-    assert_refuses("quantize --run @/twn " INT8 "--out @/none", 1,
+    assert_refuses("quantize --run @/twn " INT8 "--out @/none", 2,
                    "twn is already quantized: conv1.weight was trained as twn, which cannot become fake_quant:");
-    assert_refuses("quantize --run @/twn --weight twn --out @/none", 1, "nothing to quantize");
+    assert_refuses("quantize --run @/twn --weight twn --out @/none", 2, "nothing to quantize");
     assert_status("quantize --run @/twn --input fake_quant:range=observed --calibrate 100 --json --out @/both", 0);
     assert_evaluates("both", "");
-    assert_refuses("quantize --run @/both --calibrate 10 --out @/none", 1,
+    assert_refuses("quantize --run @/both --calibrate 10 --out @/none", 2,
                    "nothing to quantize: name a scheme that ");
-    assert_refuses(QUANTIZE "--weight bop --calibrate 10 --out @/none", 1, "has no latent weights, so only -1 and +1 are allowed");
+    assert_refuses(QUANTIZE "--weight bop --calibrate 10 --out @/none", 2, "has no latent weights, so only -1 and +1 are allowed");
     assert_true(!exists("none") && !exists("none.part"));
 }
 
 static void test_other_images_are_refused(void **state)
 {
     run_shell("cp -r @/set @/other && printf x | dd of=@/other/train-images-idx3-ubyte bs=1 seek=100 conv=notrunc status=none");
-    assert_refuses(QUANTIZE INT8 "--data-dir @/other", 1, "other: the images have digest ");
+    assert_refuses(QUANTIZE INT8 "--data-dir @/other", 2, "other: the images have digest ");
     assert_stderr("but the run was trained on ");
 }
 

@@ -46,7 +46,7 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
     write_recipe("steep", "optimizer = \"sgd\"\nlr = 0.02\nmomentum = 0.5\n");
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 3);
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 3);
-    assert_refuses("train --recipe steep --out other --resume", 1, "optimizer is adam in the run, but sgd was requested");
+    assert_refuses("train --recipe steep --out other --resume", 2, "optimizer is adam in the run, but sgd was requested");
 }
 
 static void test_recipes_that_are_not_there(void **state)
@@ -57,7 +57,7 @@ static void test_recipes_that_are_not_there(void **state)
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "exclude each other");
     assert_refuses("train --reported 99", 2, "unknown option '--reported'");
     write_recipe("vague", "provenance = \"hearsay\"\n");
-    assert_refuses("train --recipe vague", 1, "vague.toml:9: provenance 'hearsay' is not one of paper|code|replication|memory");
+    assert_refuses("train --recipe vague", 2, "vague.toml:9: provenance 'hearsay' is not one of paper|code|replication|memory");
 }
 
 /* --- result.json -------------------------------------------------------------------------- */
@@ -134,19 +134,19 @@ static void test_init_takes_all_weights_of_a_run(void **state)
 /* A resumed run needs the weights of --init only until its first checkpoint, and accepts no others. */
 static void test_init_belongs_to_the_run(void **state)
 {
-    assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "pass their location with --init");
-    assert_refuses("train --resume --out ttq --init ttq", 1, "but the run started with");
-    assert_refuses("train --resume --out float --init float", 1, "the run started without initial weights");
+    assert_refuses("train --config ttq/config.toml --out ttq-2", 2, "pass their location with --init");
+    assert_refuses("train --resume --out ttq --init ttq", 2, "but the run started with");
+    assert_refuses("train --resume --out float --init float", 2, "the run started without initial weights");
     assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 3);
     assert_status("train --resume --out cut --json", 0);
     assert_same_run("ttq", "cut");
     assert_int_equal(mkdir("begun", 0700), 0);                  /* as if killed before the first checkpoint */
     copy("ttq/config.toml", "begun/config.toml");
-    assert_refuses("train --resume --out begun", 1, "pass their location with --init");
+    assert_refuses("train --resume --out begun", 2, "pass their location with --init");
     assert_status("train --resume --out begun --init float --json", 0);
     assert_same_run("ttq", "begun");
     write_recipe("tuned", "init-recipe = \"plain\"\n");
-    assert_refuses("train --recipe tuned", 1, "pass --init runs/plain/seed-3");
+    assert_refuses("train --recipe tuned", 2, "pass --init runs/plain/seed-3");
 }
 
 static qg_archive *weights_of(const char *path, const char *name, const qg_named_array **e)
@@ -190,7 +190,7 @@ static void test_init_lists_every_mismatch(void **state)
     assert_refuses("train --model resnet20 --data synthetic --init float --out none", 1,
                    "conv1.weight: shape mismatch: checkpoint [10,5,5,1], model [16,3,3,1], bn1.gamma: shape mismatch: checkpoint [10]");
     assert_stderr("conv3.weight [16,3,3,16] is missing");
-    assert_refuses("train --recipe plain --weight bop --optimizer bop --init float --out none", 1,
+    assert_refuses("train --recipe plain --weight bop --optimizer bop --init float --out none", 2,
                    "conv1.weight has no latent weights");
     assert_refuses("train --recipe plain --init absent --out none", 1, "absent");
     assert_refuses("train --recipe plain --init twn.toml --out none", 1, "twn.toml");

@@ -76,9 +76,9 @@ static void test_resuming_a_finished_run_prints_it(void **state)
 static void test_resuming_with_other_options_is_refused(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
-    assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
+    assert_refuses("train --resume --out @/fixed --lr 0.5", 2,
                    "lr is 0.01 in the run, but 0.5 was requested");
-    assert_refuses("train --resume --out @/fixed --batch 9", 1, "batch is 24 in the run, but 9 was requested");
+    assert_refuses("train --resume --out @/fixed --batch 9", 2, "batch is 24 in the run, but 9 was requested");
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }
 
@@ -91,7 +91,7 @@ static void test_resuming_with_the_same_in_other_words(void **state)
                   "--budget 0 --out @/words --json", 3);
     assert_status("train --resume --out @/words --layer conv1:weight=float --budget 0 --json", 3);
     assert_status("train --resume --out @/words --layer conv2:weight=binary --weight-decay 0 --budget 0 --json", 3);
-    assert_refuses("train --resume --out @/words --layer fc1:weight=binary", 1, "layer is conv1:weight=float conv2:");
+    assert_refuses("train --resume --out @/words --layer fc1:weight=binary", 2, "layer is conv1:weight=float conv2:");
     assert_status("train --resume --out @/words --config @/plain.toml --json", 0);
 }
 
@@ -433,7 +433,7 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
     assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 3);
     run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.2-0.tmp && echo x > last.safetensors.1-0.tmp && sed -i /data-digest/d config.toml");
     /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
-    assert_refuses("train --resume --out @/older", 1, "belongs to a run with data-digest");
+    assert_refuses("train --resume --out @/older", 2, "belongs to a run with data-digest");
     run_shell("cp @/newer/config.toml @/older/");
     assert_status("train --resume --out @/older --json", 0);
     assert_same_run("newer", "older");
@@ -508,11 +508,11 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
     run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
-    assert_refuses("eval --run @/ternary", 1,
+    assert_refuses("eval --run @/ternary", 2,
                    "last.safetensors: belongs to a run with optimizer adam, but config.toml has sgd");
-    assert_refuses("eval --run @/ternary --best", 1,
+    assert_refuses("eval --run @/ternary --best", 2,
                    "belongs to a run with lr 0.001, but config.toml has 0.01");
-    assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
+    assert_refuses("train --resume --out @/ternary", 2, "last.safetensors");
 }
 
 #define ENDED(name) cmocka_unit_test_teardown(name, end_background)
@@ -529,14 +529,14 @@ static void test_options_of_training_resume_to_the_same_bytes(void **state)
     assert_true(last_number("test_accuracy") == accuracy);      /* of the averages */
     assert_status("eval --json --run @/rich --best", 0);
     assert_true(last_number("test_accuracy") == best);
-    assert_refuses("eval --run @/rich --weight float", 1, "only best.safetensors has; pass --best");
+    assert_refuses("eval --run @/rich --weight float", 2, "only best.safetensors has; pass --best");
     assert_status("eval --run @/rich --weight float --best", 0);
     assert_status("inspect @/rich", 0);
     assert_stdout("from step 13 on");
     assert_status(RICH "--out @/rich-parts --budget 0 --json", 3);
     finish_in_sittings("rich-parts", 60);
     assert_same_run("rich", "rich-parts");
-    assert_refuses("train --resume --out @/rich --ema 0.99", 1, "ema is 0.9 in the run, but 0.99 was requested");
+    assert_refuses("train --resume --out @/rich --ema 0.99", 2, "ema is 0.9 in the run, but 0.99 was requested");
     assert_refuses(TRAIN "--epochs 1 --loss squared-hinge --label-smoothing 0.1 --out @/none", 2, "label-smoothing is");
     assert_refuses(TRAIN "--epochs 1 --weight float --quantize-weights-after 3 --out @/none", 2, "no weight is quantized");
     assert_status(TRAIN "--weight float --epochs 1 --init @/rich --out @/from-rich --json", 0);
@@ -571,7 +571,7 @@ static void test_delays_may_count_epochs(void **state)
     finish_in_sittings("parts", 60);
     assert_same_run("by-epochs", "parts");
     assert_runs(epochs, "parts", "--resume");
-    assert_refuses("train --resume --out @/parts --quantize-after 2epochs", 1, "quantize-after is 1epochs in the run, but 2epochs was requested");
+    assert_refuses("train --resume --out @/parts --quantize-after 2epochs", 2, "quantize-after is 1epochs in the run, but 2epochs was requested");
 
     /* Another batch has other steps; a file with a delay stays legal for it. */
     assert_runs("train --config @/by-epochs/config.toml --data-dir @/set --batch 48 --out @/halved --json");
@@ -612,7 +612,7 @@ static void test_an_extended_run_is_the_longer_run(void **state)
     assert_same_run("named", "begun");
     assert_status(LONG "--epochs 9 --patience 1 --out @/tired", 0);
     assert_true(last_number("epochs") < 9);
-    assert_refuses("train --resume --epochs 12 --out @/tired", 1, "epochs: patience 1 ended the run in");
+    assert_refuses("train --resume --epochs 12 --out @/tired", 2, "epochs: patience 1 ended the run in");
     assert_status("train --resume --epochs 12 --patience 2 --out @/tired --json", 0);
     assert_status(LONG "--epochs 12 --patience 2 --out @/rested", 0);
     assert_same_run("tired", "rested");
@@ -626,14 +626,14 @@ static void test_a_run_that_cannot_be_extended_stays_as_it_was(void **state)
     assert_status(TRAIN "--epochs 2 --schedule cosine --out @/cosine --json", 0);
     assert_status(TRAIN "--epochs 2 --weight binary:surrogate=annealed-tanh --out @/annealed --json", 0);
     run_shell("mkdir @/before && cp -r @/cosine @/annealed @/before");
-    assert_refuses("train --resume --epochs 4 --out @/cosine", 1, "with 4 epochs and schedule cosine its step 2 would");
-    assert_refuses("train --resume --epochs 1 --out @/cosine", 1,
+    assert_refuses("train --resume --epochs 4 --out @/cosine", 2, "with 4 epochs and schedule cosine its step 2 would");
+    assert_refuses("train --resume --epochs 1 --out @/cosine", 2,
                    "epochs is 2 in the run, but 1 was requested; a run can be extended, but not shortened");
-    assert_refuses("train --resume --patience 2 --out @/cosine", 1, "patience: the run in");
-    assert_refuses("train --resume --schedule constant --out @/cosine", 1, "schedule constant its step 2 would");
-    assert_refuses("train --resume --config @/more.toml --out @/cosine", 1,
+    assert_refuses("train --resume --patience 2 --out @/cosine", 2, "patience: the run in");
+    assert_refuses("train --resume --schedule constant --out @/cosine", 2, "schedule constant its step 2 would");
+    assert_refuses("train --resume --config @/more.toml --out @/cosine", 2,
                    "epochs is 2 in the run, but 4 was requested; a run keeps");
-    assert_refuses("train --resume --epochs 4 --out @/annealed", 1, "a surrogate of it is annealed over 2 epochs");
+    assert_refuses("train --resume --epochs 4 --out @/annealed", 2, "a surrogate of it is annealed over 2 epochs");
     assert_status("train --resume --config @/words.toml --out @/cosine --json", 0);
     run_shell("diff -r @/before/cosine @/cosine && diff -r @/before/annealed @/annealed");
 }

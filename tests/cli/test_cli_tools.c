@@ -308,7 +308,7 @@ static void what_is_no_run_is_refused(void **state)
 {
     assert_refuses("inspect", 2, "the run directory is missing");
     assert_refuses("inspect @/run --run @/run", 2, "two run directories");
-    assert_refuses("inspect ''", 1, "the path of a directory is empty");
+    assert_refuses("inspect ''", 2, "the path of a directory is empty");
     assert_refuses("inspect @/nothing", 1, "there is no run");
     assert_refuses("inspect @/run --run", 2, "--run needs a value");
 }

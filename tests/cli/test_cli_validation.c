@@ -17,8 +17,8 @@ static void test_what_is_no_number_of_images_is_refused(void **state)
         snprintf(line, sizeof line, TRAIN "--validation %s", bad[i]);
         assert_refuses(line, 2, "is neither a number of images nor a percentage below 100%; write 5000 or 10%");
     }
-    assert_refuses(TRAIN "--validation 240 --out @/none", 1, "validation: 240 of 240 images, but the classes can spare at most 230");
-    assert_refuses(TRAIN "--validation 0.1% --out @/none", 1, "validation: a fraction of 0.001 of 240 images is none");
+    assert_refuses(TRAIN "--validation 240 --out @/none", 2, "validation: 240 of 240 images, but the classes can spare at most 230");
+    assert_refuses(TRAIN "--validation 0.1% --out @/none", 2, "validation: a fraction of 0.001 of 240 images is none");
 }
 
 /* A whole run: on two threads, and in pieces; and its test accuracies are those of its files. */
@@ -44,7 +44,7 @@ static void test_resumed_runs_hold_out_the_same_images(void **state)
     assert_status("inspect --run @/parts", 0);
     assert_status("train --resume --out @/whole --json", 0);
     assert_true(last_number("test_accuracy") == test && last_number("best_test_accuracy") == best);
-    assert_refuses("train --resume --out @/whole --validation 60", 1, "validation is 25% in the run, but 60 was requested");
+    assert_refuses("train --resume --out @/whole --validation 60", 2, "validation is 25% in the run, but 60 was requested");
     assert_status(TRAIN "--epochs 1 --init @/whole --validation 60 --out @/tuned --json", 0);
     assert_true(last_number("validation_images") == 60);
 }

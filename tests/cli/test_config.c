@@ -529,7 +529,6 @@ static void test_the_run_sets_paces_and_delays(void **state)
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
     config      asked = { .recipe = NULL };
-    bool        usage;
     const char *path  = scratch_file();
     FILE       *f     = fopen(path, "w");
     assert_non_null(f);
@@ -537,7 +536,7 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
     assert_int_equal(fclose(f), 0);
     assert_ok(config_set(&asked, "config", path));
     assert_ok(config_set(&asked, "optimizer", "bop"));
-    assert_ok(config_read(&asked, &usage));
+    assert_ok(config_read(&asked));
     assert_null(qg_recipe_get(asked.recipe, "momentum"));
     assert_string_equal(qg_recipe_get(asked.recipe, "lr"), "0.01");
     assert_string_equal(qg_recipe_get(asked.recipe, "gamma"), "0.0001");

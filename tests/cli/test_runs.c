@@ -212,7 +212,6 @@ static void test_a_run_is_quantized(void **state)
     snprintf(dir, sizeof dir, "%s", at("here"));
     qg_run_quantize_spec spec = { .dir = dir, .changes = changes, .images = 20 };
     assert_ok(qg_run_quantize(r, spec, &q));
-    assert_false(q.misfit);
     assert_int_equal(q.images, 20);
     assert_true(q.accuracy >= 0 && q.accuracy <= 1 && isfinite(q.loss_before) && isfinite(q.loss));
     run_shell("for f in config.toml last.safetensors best.safetensors metrics.csv; do cmp @/verb/$f @/here/$f; done");
@@ -224,7 +223,6 @@ static void test_a_run_is_quantized(void **state)
     snprintf(dir, sizeof dir, "%s", at("other"));
     assert_ok(qg_recipe_set(changes, "layer", "conv9:weight=ttq"));
     assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
-    assert_true(q.misfit);
     qg_recipe_free(changes);
     qg_run_close(r);
 }

@@ -49,10 +49,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_mute(false);
     MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);
     if (status < 0) {
-        bool usage;
         read_again(&asked);
         /* Not with the path of a file, which could be any on this machine. */
-        if (!config_text(&asked, "config") && !config_text(&asked, "recipe") && fuzz_ok(config_read(&asked, &usage)))
+        if (!config_text(&asked, "config") && !config_text(&asked, "recipe") && fuzz_ok(config_read(&asked)))
             (void)fuzz_ok(qg_recipe_check(asked.recipe));
     }
     config_free(&asked);

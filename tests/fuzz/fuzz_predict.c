@@ -71,7 +71,7 @@ static void predict(const char *net, char *picture, uint8_t how, demand d, qg_sh
     fuzz_mute(true);
     const int status = predict_verb.run(&asked);
     fuzz_mute(false);
-    MUST(status == EXIT_DONE || status == EXIT_FAILED);
+    MUST(status == EXIT_DONE || status == EXIT_FAILED || status == EXIT_USAGE);
     if (status == EXIT_DONE) MUST(d == SMALL && !qg__image_wanted(net, image));
     if (d == SMALL) score_twice(&asked, picture);
     config_free(&asked);

@@ -175,17 +175,15 @@ static void print_bench(const bench *b)
 
 static int run_bench(bench *b)
 {
-    bool      usage  = true;
     qg_status status = qg_ranks_begin(NULL, NULL);
     if (!status) status = bench_choose_data(b->asked);
-    if (!status) status = config_read(b->asked, &usage);
+    if (!status) status = config_read(b->asked);
     if (!status) {
-        usage     = true;
         b->config = qg__recipe_full(b->asked->recipe);
         status    = !b->config ? qg_errcode() : b->forward ? qg__recipe_check(b->config) : qg__recipe_trains(b->config);
     }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
-    if (status) return options_report("qgrad bench", usage);
+    if (status) return report_failure("qgrad bench");
     b->recipe = *b->config;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     b->engine_batch = b->recipe.batch;
@@ -193,7 +191,7 @@ static int run_bench(bench *b)
     status = bench_build(b);
     if (!status) status = b->packed ? measure_packed(b) : bench_measure(b);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return qg_print_error("qgrad bench");
+    if (status) return report_failure("qgrad bench");
     if (qg_rank() == 0) print_bench(b);
     qg_ranks_end();
     return EXIT_DONE;

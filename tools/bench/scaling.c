@@ -341,7 +341,6 @@ static qg_status read_links(scaling *s)
 
 static int run(scaling *s)
 {
-    bool       usage   = true;
     qg_status  status  = qg_ranks_begin(NULL, NULL);
     if (!status) status = read_links(s);
     const bool project = s->links.count > 0;
@@ -350,17 +349,14 @@ static int run(scaling *s)
     if (!status && qg_ranks() > 1 && project) status = qg_fail(QG_EARG, "--link projects from one process, without mpirun");
     const int most = project ? QG_MAX_RANKS : qg_ranks();
     if (!status) status = bench_choose_data(s->asked);
-    if (!status) status = config_read(s->asked, &usage);
-    if (!status) usage = true;
+    if (!status) status = config_read(s->asked);
     if (!status && !(s->config = qg__recipe_full(s->asked->recipe))) status = qg_errcode();
     if (!status) status = qg__recipe_trains(s->config);
     if (!status) status = check_batch(s->config, most, project);
-    if (!status && config_text(s->asked, "out") && qg_rank() == 0) {
-        usage  = false;
+    if (!status && config_text(s->asked, "out") && qg_rank() == 0)
         status = output_check(config_text(s->asked, "out"), OUTPUT_PICTURE);
-    }
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
-    if (status) return options_report("qgrad bench", usage);
+    if (status) return report_failure("qgrad bench");
     status = fill(s, &s->strong, false, most, project);
     if (!status) status = fill(s, &s->weak, true, most, project);
     if (!project) qg__ranks_among(most);
@@ -369,7 +365,7 @@ static int run(scaling *s)
     const char *out = config_text(s->asked, "out");
     if (!status && out && qg_rank() == 0) status = output_print(out, OUTPUT_PICTURE, scaling_print_svg, s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return qg_print_error("qgrad bench");
+    if (status) return report_failure("qgrad bench");
     if (qg_rank() == 0 && !output_is_stdout(out)) (config_flag(s->asked, "json") ? scaling_print_json : scaling_print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;

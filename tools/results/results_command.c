@@ -39,9 +39,8 @@ static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked
  * others exist and what their defaults are, so this takes two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
-    bool      usage;
     qg_status status = config_set(asked, "recipe", run->row);
-    if (!status) status = config_read(asked, &usage);
+    if (!status) status = config_read(asked);
     for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked);
     const qg_recipe     *c = status ? NULL : qg__recipe_full(asked->recipe);
     const qg_recipe_key *o = c ? qg__recipe_difference(c, &run->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN) : NULL;
