@@ -47,7 +47,8 @@ void report_head(const report *r, FILE *out)
     print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", data, x.n, validation,
                qg_loader_shape(r->of->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", get(r, "normalise"), get(r, "augment"));
-    fprintf(out, "steps    %d per epoch, of %s image%s each\n", qg_loader_batches(train), batch, strcmp(batch, "1") ? "s" : "");
+    fprintf(out, "steps    %d per epoch, of %s image%s each, by %s: lr %s, schedule %s\n", qg_loader_batches(train), batch,
+            strcmp(batch, "1") ? "s" : "", get(r, "optimizer"), get(r, "lr"), get(r, "schedule"));
     fprintf(out, "machine  %d thread%s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
     print_safe(out, "run      %s\n\n", r->paths->dir);
     qg_net_summary(r->of->net, out);

@@ -579,7 +579,7 @@ static void test_delays_may_count_epochs(void **state)
     assert_runs("train --config @/by-epochs/config.toml --data-dir @/set --validation 40 --out @/fewer --json");
     run_shell("grep -qx 'epoch-steps = 9' @/fewer/config.toml");
     assert_status("train --config @/by-epochs/config.toml --data-dir @/set --epochs 1 --out @/said", 0);
-    assert_stdout("\nsteps    10 per epoch, of 24 images each\n");
+    assert_stdout("\nsteps    10 per epoch, of 24 images each, by sgd: lr ");
     assert_stdout("after 20 steps");
 }
 
