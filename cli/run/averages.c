@@ -118,7 +118,12 @@ qg_status averages_print(const averages *a, FILE *out)
     for (int m = 0; m < AVERAGES; m++)
         if (is_known(a, m)) table_title(&t, measure[m].title, true);
     for (int i = 0; i < a->count; i++) add_row(a, &a->item[i], &t);
-    return table_print(&t, out);
+    const qg_status status = table_print(&t, out);
+    bool            any    = false;
+    for (int i = 0; i < a->count; i++) any |= !isnan(a->item[i].deviation[AVERAGES_TEST]);
+    if (any && !status)
+        fputs("± is the standard deviation of single runs; that of a mean of n is sqrt(n) times smaller.\n", out);
+    return status;
 }
 
 static void put_number(double x, FILE *out)
