@@ -184,6 +184,12 @@ static qg_status compare_with(inference *v, qg_run *r)
     const int    all    = qg_loader_shape(v->test).n;
     if (!qg_shape_equal(qg_run_image(r), v->packed.image) || qg_run_classes(r) != v->packed.scores)
         return qg_fail(QG_EARG, "%s: has other images or classes than %s", config_text(v->asked, "run"), v->path);
+    const char *noted = qg_infer_note(v->packed.net, "digest");
+    char        digest[17];
+    run_digest(r, digest);
+    if (noted && strcmp(noted, digest))
+        print_safe(stderr, "qgrad infer: warning: %s was not exported from %s: digest %s, not %s\n", v->path,
+                   config_text(v->asked, "run"), noted, digest);
     float    *there  = malloc((size_t)v->most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", v->most);
     for (int at = 0; at < all && !status; at += v->most) {

@@ -122,7 +122,8 @@ qg_status averages_print(const averages *a, FILE *out)
     bool            any    = false;
     for (int i = 0; i < a->count; i++) any |= !isnan(a->item[i].deviation[AVERAGES_TEST]);
     if (any && !status)
-        fputs("± is the standard deviation of single runs; that of a mean of n is sqrt(n) times smaller.\n", out);
+        fputs("± is the standard deviation of single runs; that of a mean of n is "
+              "sqrt(n) times smaller.\n", out);
     return status;
 }
 

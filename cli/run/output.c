@@ -87,7 +87,8 @@ qg_status output_check(const char *path, output_kind kind)
     const int  why   = errno;
     if (found && is_stream(kind, &s)) return QG_OK;
     if (ends_otherwise(path, kind))
-        return qg_fail(QG_EARG, "'%s': the name of %s ends in %s", path, kinds[kind].name, kinds[kind].ending);
+        return qg_fail(QG_EARG, "'%s': the name of %s ends in %s", path, kinds[kind].name,
+                       kinds[kind].ending);
     if (!found && (why == ENOENT || why == ENOTDIR)) return QG_OK;          /* the writer tells which directory is missing */
     const ssize_t n = found ? read_start(path, begins, length) : -1;
     if (n < 0) return qg_fail(QG_EIO, "cannot read '%s', which would be replaced: %s", path, strerror(errno));

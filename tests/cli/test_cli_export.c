@@ -54,6 +54,11 @@ static void test_profiles_and_texts(void **state)
     assert_stdout(" as float: ");
     assert_status("infer --packed @/net.qg --data-dir @/set --profile --run @/run --best", 0);
     assert_stdout("\nevaluation     600 of 600 scores equal, the others within 0; 60 of 60 labels equal\n");
+    assert_string_equal(last.err, "");
+    assert_status(TRAIN "--epochs 1 --seed 2 --out @/other", 0);
+    assert_status("infer --packed @/net.qg --data-dir @/set --run @/other", 0);
+    assert_stderr("net.qg was not exported from ");
+    assert_status("infer --packed @/net.qg --data-dir @/set --profile --run @/run --best", 0);
     assert_stdout(", 6 steps\ndata           mnist, 60 test images\ntest accuracy  ");
     assert_stdout("layer            step ");
     assert_stdout("\nrelu1            product, 2 bits x floats");
