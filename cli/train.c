@@ -75,6 +75,10 @@ static qg_status configure(training *t)
     config    *asked   = t->asked;
     const bool resumes = config_flag(asked, "resume"), named = config_text(asked, "out");
     if (resumes && config_flag(asked, "force")) return qg_fail(QG_EARG, "--resume and --force exclude each other");
+    if (resumes && !named && !config_text(asked, "model") && !config_text(asked, "recipe") &&
+        !config_text(asked, "config"))
+        return qg_fail(QG_EARG, "--resume: which run? pass its directory with --out (qgrad runs lists them), or "
+                       "the options that it began with");
     qg_status status = config_read(asked);
     if (status) return status;
     if (!named) status = qg_recipe_check(asked->recipe);

@@ -63,7 +63,7 @@ static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t
     const qg__alphabet a    = p->wa;
     const size_t       c    = (size_t)p->g.c, lane = (size_t)(o % OUTPUTS);
     const size_t       bits = (size_t)bits_of_weight(p);
-    const int          step = w_step(p), zero = w_zero(p);
+    const int          step = w_step(p), zero = w_zero(p), shift = qg__step(a) - 1;
     uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
     uint32_t          *sum  = (uint32_t *)(void *)(to + code_bytes(p)) + lane;
     if (lane == 0 && first == 0) memset(to, 0, packed_bytes(p));
@@ -72,9 +72,10 @@ static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t
         const int    value = (int)values[i];
         const size_t at    = tap * groups_of(p->g.c) * CODES + k;
         if (bits == 8) {
-            to[at / CODES * GROUP_BYTES + lane * CODES + at % CODES] = (uint8_t)((value + zero) / step);
+            const int code = step == 1 ? value + zero : (value + zero) / step;
+            to[at / CODES * GROUP_BYTES + lane * CODES + at % CODES] = (uint8_t)code;
         } else {
-            const unsigned code  = (unsigned)((value - qg__lowest(a)) / qg__step(a));
+            const unsigned code  = (unsigned)(value - qg__lowest(a)) >> shift;
             const size_t   field = at / QUAD * VECTORS + lane / VL;
             to[field * bits / 8 * BYTES + lane % VL * QUAD + at % QUAD] |=
                 (uint8_t)(code << field * bits % 8);

@@ -46,6 +46,13 @@ static size_t weight_bytes(const qg__plain_product *p)
 /* A number is lowest + step * code. */
 static qg__codes numbers_of(const qg__plain_product *p) { return p->wa.bits ? qg__codes_of(p->wa) : p->w; }
 
+/* The quotient is an integer below 256 up to roundings.  A division of integers would take several times as
+ * long, and evaluation packs the weights for each batch. */
+static unsigned code_of(qg__codes numbers, float value)
+{
+    return (unsigned)((value - (float)numbers.lowest) / (float)numbers.step + 0.5f);
+}
+
 static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed)
 {
@@ -57,14 +64,12 @@ static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t
     float          *reals   = (float *)(void *)block + lane;
     uint32_t       *word    = (uint32_t *)(void *)block + lane;
     if (lane == 0 && first == 0) memset(block, 0, block_bytes(p, vectors));
-    for (size_t i = 0, k = first; i < n; i++, k++) {
-        if (weights == FLOATS) {
-            reals[k * lanes] = values[i];
-            continue;
-        }
-        const unsigned code = (unsigned)(((int)values[i] - numbers.lowest) / numbers.step);
-        if (weights == CODES_8) block[k * lanes + (size_t)lane] = (uint8_t)code;
-        else word[k / channels * lanes] |= code << k % channels * weights;
+    size_t at = first / channels, k = first % channels;
+    for (size_t i = 0; i < n; i++) {
+        if (weights == FLOATS) reals[at * lanes] = values[i];
+        else if (weights == CODES_8) block[at * lanes + (size_t)lane] = (uint8_t)code_of(numbers, values[i]);
+        else word[at * lanes] |= code_of(numbers, values[i]) << k * weights;
+        if (++k == channels) k = 0, at++;
     }
 }
 
