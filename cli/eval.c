@@ -257,7 +257,7 @@ static int evaluate(evaluation *e)
     qg_status status = load(e);
     const qg_run_evaluate_spec spec = { .worst = worst, .tta = config_flag(asked, "tta"), .net = e->other };
     if (!status) status = qg_run_evaluate(e->run, e->test, spec, &e->all);
-    if (status) return report_failure("qgrad eval");
+    if (status) return print_failure(asked);
     print(e);
     return EXIT_DONE;
 }

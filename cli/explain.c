@@ -198,8 +198,9 @@ static int print_markdown(void)
     return EXIT_DONE;
 }
 
-static int refuse(const char *name)
+static int refuse_scheme(const config *asked)
 {
+    const char  *name   = asked->word;
     const size_t n      = strcspn(name, ":");
     qg_status    status = QG_OK;
     scheme_text  s;
@@ -208,8 +209,7 @@ static int refuse(const char *name)
         if (strlen(s.name) == n && !strncmp(s.name, name, n)) status = qg_quant_parse(name, s.use, &q);
     }
     if (!status) (void)scheme_unknown(name);
-    print_safe(stderr, "qgrad explain: %s\n", qg_errmsg());
-    return EXIT_USAGE;
+    return print_failure(asked);
 }
 
 static int explain_main(config *asked)
@@ -218,12 +218,9 @@ static int explain_main(config *asked)
     const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
     scheme_text s;
     int         found = 0;
-    if (as_page && (name || as_json)) {
-        fprintf(stderr, "qgrad explain: --markdown takes neither a scheme nor --json\n");
-        return EXIT_USAGE;
-    }
+    if (as_page && (name || as_json)) return refuse(asked, "--markdown takes neither a scheme nor --json");
     for (int i = 0; scheme_at(i, &s); i++) found += is_called(&s, name);
-    if (!found) return refuse(name);
+    if (!found) return refuse_scheme(asked);
     if (as_page) return print_markdown();
     if (as_json) print_json(name);
     for (int i = 0; !name && !as_json && scheme_at(i, &s); i++)

@@ -1,5 +1,4 @@
 /* qgrad export: a run's net as a file for other programs. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,11 +29,11 @@ static qg_export_format format_of(const exporter *e) { return (qg_export_format)
 static const char *format_for(const char *path)
 {
     static const char *const packed[] = { ".qg", ".qgrad", ".bin" };
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
-    if (!dot || !isalpha((unsigned char)dot[1])) return "packed";
+    const char *suffix = output_suffix(path);
+    if (!suffix) return "packed";
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-        if (!strcasecmp(dot, packed[i])) return "packed";
-    return !strcasecmp(dot, ".onnx") ? "onnx" : !strcasecmp(dot, ".c") ? "c" : NULL;
+        if (!strcasecmp(suffix, packed[i])) return "packed";
+    return !strcasecmp(suffix, ".onnx") ? "onnx" : !strcasecmp(suffix, ".c") ? "c" : NULL;
 }
 
 /* Without --to. */
@@ -112,7 +111,7 @@ static void print(const exporter *e)
 
 static int export_run(exporter *e)
 {
-    if (configure(e) || qg_run_export_of(e->run, &e->of) || write_file(e)) return report_failure("qgrad export");
+    if (configure(e) || qg_run_export_of(e->run, &e->of) || write_file(e)) return print_failure(e->asked);
     if (!output_is_stdout(config_text(e->asked, "out"))) print(e);
     return EXIT_DONE;
 }

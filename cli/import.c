@@ -84,7 +84,7 @@ static int import(importing *i)
     char          digest[17];
     qg_status     status = require(asked);
     if (!status) status = run_directory("out", config_text(asked, "out"), i->dir);
-    if (status) return report_failure("qgrad import");
+    if (status) return print_failure(i->asked);
     status = qg_run_import((qg_run_import_spec){ .dir = i->dir,
                                                  .weights = config_text(asked, "weights"),
                                                  .recipe = asked->recipe,
@@ -99,12 +99,12 @@ static int import(importing *i)
         status = qg_fail(status, "%s; the padding of --model (32C5p0), --layout or --map may be another",
                          qg_errmsg());
     i->made = status ? NULL : qg_run_open(i->dir, QG_RUN_LAST);
-    if (!i->made || !qg_run_net(i->made)) return report_failure("qgrad import");
+    if (!i->made || !qg_run_net(i->made)) return print_failure(i->asked);
     warn_of_chance(i);
     run_digest(i->made, digest);
     if (config_flag(asked, "json")) print_json(i, digest);
     else status = print_text(i, digest);
-    return status ? report_failure("qgrad import") : EXIT_DONE;
+    return status ? print_failure(i->asked) : EXIT_DONE;
 }
 
 static int import_main(config *asked)

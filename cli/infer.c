@@ -65,8 +65,9 @@ static qg_status choose_data(inference *v)
     const char *noted = config_text(v->asked, "data") ? NULL : qg_infer_note(v->packed.net, "data");
     qg_status   status = noted ? config_set(v->asked, "data", noted) : QG_OK;
     if (!status && noted && run_data_names_files(noted)) status = QG_EARG;
-    if (!status) status = set_default(v->asked, "data");
     if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);
+    status = set_default(v->asked, "data");
+    if (status) return status;
     v->data = run_data_name(config_text(v->asked, "data"), v->name);
     if (config_text(v->asked, "cache") && strcmp(v->data, "folder"))
         return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", v->data);
@@ -124,7 +125,7 @@ static qg_status open(inference *v)
     if (status) return status;
     const qg_loader_spec how = { .batch = batch, .in_order = true, .cache_bytes = config_bytes(asked, "cache") };
     v->test = qg_data_test(config_text(asked, "data"), config_text(asked, "data-dir"), how);
-    if (!v->test) return QG_EIO;
+    if (!v->test) return qg_errcode();
     report_warning(v->test);
     status = check_images(v);
     if (!status) status = packed_prepare(&v->packed, batch);
@@ -188,8 +189,8 @@ static qg_status compare_with(inference *v, qg_run *r)
     char        digest[17];
     run_digest(r, digest);
     if (noted && strcmp(noted, digest))
-        print_safe(stderr, "qgrad infer: warning: %s was not exported from %s: digest %s, not %s\n", v->path,
-                   config_text(v->asked, "run"), noted, digest);
+        print_safe(stderr, "qgrad infer: warning: the weights of %s have digest %s, and those of %s %s; was it "
+                   "exported from another run, or with --best?\n", v->path, noted, qg_run_file(r), digest);
     float    *there  = malloc((size_t)v->most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", v->most);
     for (int at = 0; at < all && !status; at += v->most) {
@@ -298,7 +299,7 @@ static int infer(inference *v)
     if (!status) status = run(v);
     if (!status && config_text(v->asked, "run")) status = compare(v);
     if (!status && config_flag(v->asked, "profile")) status = profile(v);
-    if (status) return report_failure("qgrad infer");
+    if (status) return print_failure(v->asked);
     print(v);
     return EXIT_DONE;
 }

@@ -420,18 +420,15 @@ static qg_status print_all(inspection *e)
 static int inspect(inspection *e, const char *dir)
 {
     const char *asked = config_text(e->asked, "run");
-    if (!dir == !asked) {
-        fprintf(stderr, "qgrad inspect: %s\n",
-                dir ? "two run directories were given; pass only one"
-                    : "the run directory is missing; usage: qgrad inspect DIR");
-        return EXIT_USAGE;
-    }
+    if (!dir == !asked)
+        return refuse(e->asked, dir ? "two run directories were given; pass only one"
+                                    : "the run directory is missing; usage: qgrad inspect DIR");
     if (!dir) dir = asked;
     e->run = qg_run_open(dir, config_flag(e->asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
-    if (!e->run) return report_failure("qgrad inspect");
+    if (!e->run) return print_failure(e->asked);
     e->tape = qg_run_net(e->run) ? qg_tape_new() : NULL;
     const qg_status status = e->tape ? print_all(e) : qg_errcode();
-    return status ? report_failure("qgrad inspect") : EXIT_DONE;
+    return status ? print_failure(e->asked) : EXIT_DONE;
 }
 
 static int inspect_main(config *asked)

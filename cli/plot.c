@@ -338,12 +338,6 @@ static qg_status write_all(const char *dir)
     return status;
 }
 
-static int refuse(const char *why)
-{
-    fprintf(stderr, "qgrad plot: %s\n", why);
-    return EXIT_USAGE;
-}
-
 static int plot_main(config *asked)
 {
     const char  *out  = config_text(asked, "out"), *scheme = asked->word;
@@ -351,16 +345,17 @@ static int plot_main(config *asked)
     const figure view = (figure)config_word(asked, "figure");
     qg_quant     q;
     qg_role      role;
-    if (out && (csv || json)) return refuse("--out writes pictures, and takes neither --csv nor --json");
-    if (csv && json) return refuse("--csv and --json exclude each other");
-    if (view && (csv || json)) return refuse("--figure selects a picture, and tables have all columns");
-    if (view && !scheme) return refuse("--figure needs a scheme");
-    if (out && !scheme) return write_all(out) ? report_failure("qgrad plot") : EXIT_DONE;
-    if (!scheme) return refuse("the scheme is missing; qgrad explain lists them");
+    if (out && (csv || json))
+        return refuse(asked, "--out writes pictures, and takes neither --csv nor --json");
+    if (csv && json) return refuse(asked, "--csv and --json exclude each other");
+    if (view && (csv || json)) return refuse(asked, "--figure selects a picture, and tables have all columns");
+    if (view && !scheme) return refuse(asked, "--figure needs a scheme");
+    if (out && !scheme) return write_all(out) ? print_failure(asked) : EXIT_DONE;
+    if (!scheme) return refuse(asked, "the scheme is missing; qgrad explain lists them");
     qg_status s = parse(scheme, config_word(asked, "role"), &q, &role);
-    if (s) return report_failure("qgrad plot");
+    if (s) return print_failure(asked);
     if (role == QG_GRADIENT && view == SLOPE)
-        return refuse("gradients have no slope: --figure slope is for weights and inputs");
+        return refuse(asked, "gradients have no slope: --figure slope is for weights and inputs");
     curves *c = malloc(sizeof *c);
     s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     if (c) *c = (curves){ .text = scheme, .role = role, .figure = view };
@@ -370,7 +365,7 @@ static int plot_main(config *asked)
     else if (!s && json) write_json(c, stdout);
     else if (!s) s = print_svg(c, stdout);
     free(c);
-    return s ? report_failure("qgrad plot") : EXIT_DONE;
+    return s ? print_failure(asked) : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

@@ -89,14 +89,14 @@ static int quantize(quantization *z)
 {
     char      digest[17];
     qg_status status = configure(z);
-    if (status) return report_failure("qgrad quantize");
+    if (status) return print_failure(z->asked);
     const config *asked = z->asked;
     status = qg_run_quantize(z->of, (qg_run_quantize_spec){ z->dir, asked->recipe, config_integer(asked, "calibrate") }, &z->result);
     z->made = status ? NULL : qg_run_open(z->dir, QG_RUN_LAST);
-    if (!z->made || !qg_run_net(z->made)) return report_failure("qgrad quantize");
+    if (!z->made || !qg_run_net(z->made)) return print_failure(z->asked);
     run_digest(z->made, digest);
     status = config_flag(asked, "json") ? print_json(z, digest) : print_text(z, digest);
-    return status ? report_failure("qgrad quantize") : EXIT_DONE;
+    return status ? print_failure(z->asked) : EXIT_DONE;
 }
 
 static int quantize_main(config *asked)

@@ -36,7 +36,7 @@ static int runs_main(config *asked)
     qg_status   status = find(&all, where, asked);
     if (!status) status = print(&all, where, asked);
     listing_free(&all);
-    return status ? report_failure("qgrad runs") : EXIT_DONE;
+    return status ? print_failure(asked) : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

@@ -146,12 +146,12 @@ static qg_status make_net(config *asked, qg_net **net)
 static int summary_main(config *asked)
 {
     qg_net *net = NULL;
-    if (make_net(asked, &net)) return report_failure("qgrad summary");
+    if (make_net(asked, &net)) return print_failure(asked);
     const bool      json   = config_flag(asked, "json");
     const qg_status status = json ? print_json(asked->recipe, net) : qg_net_summary(net, stdout);
     if (!status && !json) print_delays(asked->recipe, stdout);
     qg_net_free(net);
-    return status ? report_failure("qgrad summary") : EXIT_DONE;
+    return status ? print_failure(asked) : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

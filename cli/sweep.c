@@ -177,7 +177,8 @@ static qg_status prepare(sweep *s)
     s->jobs = config_integer(s->asked, "array") ? 1 : s->combinations;
     s->job  = calloc((size_t)s->jobs, sizeof *s->job);
     if (!s->job) return qg_fail(QG_EMEM, "out of memory for %d combinations", s->jobs);
-    int failed = 0;
+    int       failed = 0;
+    qg_status first_status = QG_OK;
     for (int i = 0; i < s->jobs; i++) {
         job   *j       = &s->job[i];
         config one     = { 0 };
@@ -185,9 +186,10 @@ static qg_status prepare(sweep *s)
         status         = examine(s, j, &one);
         config_free(&one);
         if (status == QG_EMEM || (status && !(j->why = copy(qg_errmsg())))) return QG_EMEM;
+        if (i == 0) first_status = status;
         failed += status != QG_OK;
     }
-    if (failed == s->jobs && !s->job[0].dir) return qg_fail(QG_EARG, "%s", s->job[0].why);      /* none has begun */
+    if (failed == s->jobs && !s->job[0].dir) return qg_fail(first_status, "%s", s->job[0].why);      /* none has begun */
     for (int i = 0; i < s->jobs; i++)
         if (s->job[i].why) fail(s, &s->job[i], s->job[i].why);
     check_names(s);
@@ -562,7 +564,7 @@ static int run(sweep *s)
 {
     const config *a      = s->asked;
     qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
-    if (status) return report_failure(NAME);
+    if (status) return print_failure(s->asked);
     if (config_flag(a, "list")) {
         list(s);
         return count(s, FAILED) ? EXIT_FAILED : EXIT_DONE;
@@ -571,7 +573,7 @@ static int run(sweep *s)
     const int jobs = config_integer(a, "jobs");
     if (!lists_count(a, option_find("threads"))) s->threads = qg_threads() > jobs ? qg_threads() / jobs : 1;
     train_all(s);
-    if (report(s)) return report_failure(NAME);
+    if (report(s)) return print_failure(s->asked);
     return status_of(s);
 }
 

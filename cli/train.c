@@ -75,18 +75,20 @@ static qg_status configure(training *t)
     config    *asked   = t->asked;
     const bool resumes = config_flag(asked, "resume"), named = config_text(asked, "out");
     if (resumes && config_flag(asked, "force")) return qg_fail(QG_EARG, "--resume and --force exclude each other");
-    if (resumes && !named && !config_text(asked, "model") && !config_text(asked, "recipe") &&
-        !config_text(asked, "config"))
+    const bool net = config_text(asked, "model") || config_text(asked, "recipe") ||
+                     config_text(asked, "config");
+    if (resumes && !named && !net)
         return qg_fail(QG_EARG, "--resume: which run? pass its directory with --out (qgrad runs lists them), or "
                        "the options that it began with");
     qg_status status = config_read(asked);
     if (status) return status;
     if (!named) status = qg_recipe_check(asked->recipe);
     if (!status) status = choose_directory(t);
-    if (!status && look_at_run(t)) return qg_errcode();
-    if (!status && named && !t->goes_on) status = qg_recipe_check(asked->recipe);
-    if (status && resumes && named && !config_text(asked, "model"))
-        return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
+    if (!status) status = look_at_run(t);
+    if (status || !named || t->goes_on) return status;
+    status = qg_recipe_check(asked->recipe);
+    if (status && resumes && !net)
+        return qg_fail(status, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
     return status;
 }
 
@@ -228,7 +230,7 @@ static void print_notice(void *user, qg_fit_notice what, const char *text)
     }
 }
 
-static void print_outcome(const training *t, const qg_fit_result *result)
+static qg_status print_outcome(const training *t, const qg_fit_result *result)
 {
     report r = report_of(t);
     r.result = *result;
@@ -241,8 +243,9 @@ static void print_outcome(const training *t, const qg_fit_result *result)
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);
     }
-    if (config_flag(t->asked, "json")) report_json(&r, stdout);
-    else report_result(&r, stdout);
+    if (config_flag(t->asked, "json")) return report_json(&r, stdout);
+    report_result(&r, stdout);
+    return QG_OK;
 }
 
 /* --- the verb ----------------------------------------------------------------------------- */
@@ -279,15 +282,6 @@ static qg_status take_place(training *t)
     return status ? status : run_paths_of(t->place, &t->paths);
 }
 
-/* One rank that fails ends all of them, with one line. */
-static int fail(int code)
-{
-    char line[1024];
-    snprintf(line, sizeof line, "qgrad train: %.1000s", qg_errmsg());
-    qg_ranks_abort(code, line);
-    return code;
-}
-
 static int train(training *t)
 {
     qg_fit_result result;
@@ -298,8 +292,7 @@ static int train(training *t)
     const char *sync = config_text(t->asked, "norm-sync");
     if (!status && sync && !strcmp(sync, "on")) status = config_set(t->asked, "norm-sync", NULL);   /* as a run that does not say so */
     if (!status) status = configure(t);
-    if (status && qg_ranks() > 1) return fail(EXIT_USAGE);
-    if (status) return report_failure("qgrad train");
+    if (status) return print_failure(t->asked);
     status = build(t);
     stop_begin();               /* until here, reading and whitening images included, there is nothing to save */
     if (!status) status = take_place(t);
@@ -307,11 +300,11 @@ static int train(training *t)
     if (!status) status = qg_fit(t->of->net, t->of->fit, &result);
     if (status) qg__path_unmake(AT_FDCWD, t->paths.dir, t->made);
     progress_clear(&t->progress);
-    if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
-    if (status) return report_failure("qgrad train");
+    if (status) return print_failure(t->asked);
     t->follower.codes = false;
     if (result.complete && t->follower.found.split) warn_of_page(t, follow_run(&t->follower, t->paths.dir));
-    if (qg_rank() == 0) print_outcome(t, &result);
+    if (qg_rank() == 0) status = print_outcome(t, &result);
+    if (status) return print_failure(t->asked);
     qg_ranks_end();
     if (result.complete) return EXIT_DONE;
     if (stop_signal) return 128 + stop_signal;

@@ -32,10 +32,10 @@ static qg_param *find(const qg_params *p, const char *name)
 
 qg_param *qg_params_declare(qg_params *p, qg_param spec)
 {
-    if (!p) return NULL;
+    if (!p) return qg__fail_null(QG_EARG, "parameters"), NULL;
+    if (!spec.name) return qg__refuse(QG_EARG, "a parameter has no name");
     if (p->value)
         return qg__refuse(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
-    if (!spec.name) return qg__refuse(QG_EARG, "a parameter has no name");
     if ((unsigned)spec.group >= QG_GROUPS)
         return qg__refuse(QG_EARG, "parameter %s: its group is %d, must be 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
     size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;

@@ -159,7 +159,9 @@ void qg__tape_locate(qg_tape *t, const char *layer)
 {
     char why[sizeof t->why];
     memcpy(why, t->why, sizeof why);
-    if (!t->status || !strncmp(why, layer, strlen(layer))) return;
+    const size_t n = strlen(layer);
+    const bool   located = !strncmp(why, layer, n) && (why[n] == ':' || why[n] == '.' || why[n] == ' ');
+    if (!t->status || located) return;
     qg_fail(t->status, "%s: %s", layer, why);
     snprintf(t->why, sizeof t->why, "%s", qg_errmsg());
 }

@@ -25,7 +25,8 @@ static void fail(j_common_ptr jpeg)
     reading *r = jpeg->client_data;
     char     why[JMSG_LENGTH_MAX];
     jpeg->err->format_message(jpeg, why);
-    qg__image_damaged(r->m, why);
+    if (jpeg->err->msg_code == JERR_OUT_OF_MEMORY) qg_fail(QG_EMEM, "out of memory: '%s'", r->m->path);
+    else qg__image_damaged(r->m, why);
     longjmp(r->failed, 1);
 }
 

@@ -60,7 +60,7 @@ qg_status qg__preprocess_given(qg_preprocess *p)
 {
     const qg_normalise how = p->normalise;
     const size_t       c = (size_t)p->shape.c, row = qg_row(p->shape);
-    if (how.given != 1 && how.given != p->shape.c)
+    if ((how.given != 1 && how.given != p->shape.c) || how.given > QG_MOST_GIVEN)
         return qg_fail(QG_EARG, "channel: mean has %d numbers, but the images have %d channel%s",
                        how.given, p->shape.c, p->shape.c == 1 ? "" : "s");
     for (int k = 0; k < how.given; k++)

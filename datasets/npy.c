@@ -156,11 +156,12 @@ static qg_status take_header(npy *f, const char *path, char text[MOST_HEADER + 1
                        head[7]);
     if (head[6] > 1 && f->reader.left < 2) return truncated(path);
     if (head[6] > 1) status = qg__reader_take(&f->reader, 2, head + 10);
+    if (status) return status;
     const size_t n = qg__number_of(head + 8, 4, false);
-    if (!status && n > MOST_HEADER)
+    if (n > MOST_HEADER)
         return qg_fail(QG_EFORMAT, "'%s' has a header of %zu bytes, more than %d", path, n, (int)MOST_HEADER);
-    if (!status && n > f->reader.left) return truncated(path);
-    if (!status) status = qg__reader_take(&f->reader, n, text);
+    if (n > f->reader.left) return truncated(path);
+    status  = qg__reader_take(&f->reader, n, text);
     text[n] = '\0';
     return status || strlen(text) == n ? status
                                        : qg_fail(QG_EFORMAT, "'%s': its header contains a zero byte", path);

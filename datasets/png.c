@@ -20,7 +20,9 @@ typedef struct reading {
 static void fail(png_structp png, png_const_charp why)
 {
     const reading *r = png_get_error_ptr(png);
-    qg__image_damaged(r->m, why);
+    /* Theirs, and zlib's "insufficient memory". */
+    if (strstr(why, "memory")) qg_fail(QG_EMEM, "out of memory: '%s'", r->m->path);
+    else qg__image_damaged(r->m, why);
     png_longjmp(png, 1);
 }
 

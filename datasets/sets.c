@@ -121,7 +121,10 @@ static qg_loader *open_arrays(const qg__data *d, const char *dir, bool test, qg_
         return qg__refuse(QG_EARG, "validation: arrays has such images already, so no others are held out");
     qg_loader *l = open_split(d, dir, test ? TEST : TRAIN, spec);
     if (!l || !validates) return l;
-    qg_loader *validation = open_split(d, dir, VALIDATION, qg__loader_validates(l));
+    qg_loader_spec held = qg__loader_validates(l);
+    held.classes   = spec.classes;
+    held.n_classes = spec.n_classes;
+    qg_loader *validation = open_split(d, dir, VALIDATION, held);
     if (validation) return qg__loader_adopt(l, validation), l;
     qg_loader_free(l);
     return NULL;
@@ -341,6 +344,7 @@ qg_shape qg_data_image(const char *text, const char *dir, int *classes)
     qg__data d;
     char     canonical[QG__DATA_TEXT];
     if (classes) *classes = 0;
+    if (!text) return qg__fail_null(QG_EARG, "the name of the data set"), (qg_shape){ 0 };
     if (qg__data_parse(text, &d, canonical, sizeof canonical)) return (qg_shape){ 0 };
     if (classes) *classes = d.classes;
     return qg__data_image(&d, dir);

@@ -237,8 +237,8 @@ qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
 
 static qg_status refuse_shapes(const qg_layer *l)
 {
-    return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name, l->after->name,
-                   QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
+    return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
+                   l->after ? l->after->name : "the image", QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
 }
 
 static qg_status build_add(qg_layer *l)

@@ -1,4 +1,5 @@
 /* The canonical text of a net, which any declared net can print and which declares it again. */
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -233,8 +234,9 @@ static const char *value_of(const char *word, const char *key)
 static qg_status parse_count(const parser *p, const char *text, uint64_t *count)
 {
     char *end;
+    errno  = 0;
     *count = strtoull(text, &end, 10);
-    const bool whole = *text >= '0' && *text <= '9' && !*end;
+    const bool whole = *text >= '0' && *text <= '9' && !*end && !errno;
     return whole ? QG_OK : refuse(p, "'%s' is no whole number", text);
 }
 
@@ -295,7 +297,9 @@ static qg_status parse_word(const parser *p, qg_layer *l, const char *word)
     bool            taken;
     const qg_status s = parse_quantizer(p, l, word, &taken);
     if (s || taken) return s;
-    if (with && l->type->traits & QG_READS_TWO) return parse_layer_name(p, with, &l->with);
+    const bool other = with && l->type->traits & QG_READS_TWO;
+    if (other && !strcmp(with, l->name)) return refuse(p, "no layer before it is named '%s'", with);
+    if (other) return parse_layer_name(p, with, &l->with);
     if (strcmp(word, "result")) return refuse(p, "unknown word '%s'", word);
     (void)qg_net_mark_output(l);
     return QG_OK;

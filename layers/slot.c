@@ -13,7 +13,7 @@ qg_tensor qg_layer_weight(qg_layer *l, float *folded)
 {
     const qg_product *p    = qg_layer_product(l);
     const qg_slot    *slot = qg_layer_slot(l, QG_WEIGHT);
-    if (p) return qg__product_weight(p, folded);
+    if (p) return p->weight ? qg__product_weight(p, folded) : (qg_tensor){ .data = NULL };
     return slot && slot->of ? (qg_tensor){ slot->of->shape, slot->of->value } : (qg_tensor){ .data = NULL };
 }
 

@@ -58,9 +58,11 @@ static float rate_of(const qg_optim *o, const qg_param *p)
 
 static bool legal(float x) { return x >= 0 && isfinite(x); }
 
-static qg_status check_settings(const qg_optim *o)
+static qg_status check_settings(qg_optim *o)
 {
-    if (o->set_untrained)
+    const bool untrained = o->set_untrained;
+    o->set_untrained     = false;           /* the next step need not fail as well */
+    if (untrained)
         return qg_fail(QG_EARG, "step: group %d cannot be set; groups 0..%d are trained", o->untrained,
                        QG_TRACKED - 1);
     if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);

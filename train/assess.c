@@ -10,6 +10,7 @@
 qg_status qg__assess_begin(qg_assessment *a, int classes, int worst)
 {
     const size_t n = (size_t)classes;
+    if (worst < 0) return qg_fail(QG_EARG, "evaluate: worst is %d, must be 0 or more", worst);
     *a = (qg_assessment){ .classes    = classes,
                            .labelled   = calloc(n, sizeof *a->labelled),
                            .predicted  = calloc(n, sizeof *a->predicted),

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/utf8.h"
+
 enum { NUMBER_BYTES = 12 };
 
 /* The word for a class of a known set that is called by its number, or the name as it is. */
@@ -24,14 +26,15 @@ static int count(const char *noted)
 qg_status qg__class_names_begin(qg__class_names *c, const char *noted, const char *data, int n)
 {
     const bool   have  = count(noted) == n;
-    const size_t bytes = have ? strlen(noted) + 1 : (size_t)n * NUMBER_BYTES + 1;
+    /* Names from elsewhere may contain what controls a terminal, which becomes text of up to six bytes. */
+    const size_t bytes = have ? 6 * strlen(noted) + 1 : (size_t)n * NUMBER_BYTES + 1;
     *c = (qg__class_names){ .n = n, .name = calloc((size_t)n + 1, sizeof *c->name), .text = calloc(bytes, 1) };
     if (!c->name || !c->text) {
         qg__class_names_end(c);
         return qg_fail(QG_EMEM, "out of memory for the names of %d classes", n);
     }
     char *to = c->text;
-    if (have) strcpy(to, noted);
+    if (have) qg__utf8_printable(noted, to, bytes);
     for (int k = 0; k < n; k++) {
         char *name = to;
         if (have) to += strcspn(to, "/");

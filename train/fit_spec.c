@@ -54,7 +54,7 @@ static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
     for (int i = 0; i < 2 && split[i]; i++) {
         const qg_shape b = qg_loader_shape(split[i]);
         if (!same_size(a, b))
-            return qg_fail(QG_EFORMAT, "%s images are %dx%dx%d, training images %dx%dx%d",
+            return qg_fail(QG_ESHAPE, "%s images are %dx%dx%d, training images %dx%dx%d",
                            i ? "validation" : "test", b.h, b.w, b.c, a.h, a.w, a.c);
     }
     if (same_size(a, in)) return QG_OK;

@@ -79,7 +79,7 @@ static qg_status write_files(qg__made *m)
 qg_status qg__made_check_dir(const char *dir)
 {
     bool exists;
-    if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
+    if (!dir || !*dir) return qg_fail(QG_EARG, "the path of a directory is %s", dir ? "empty" : "NULL");
     const qg_status status = qg__file_exists_in(QG_BY_PATH, dir, &exists);
     return status || !exists ? status : qg_fail(QG_ESTATE, "%s already exists", dir);
 }
@@ -89,7 +89,9 @@ qg_status qg__made_write(qg__made *m, const char *dir)
     char      part[QG__PATH_BYTES], why[512];
     qg_status status = begin(m);
     if (!status) status = measure(m);
-    if (!status && snprintf(part, sizeof part, "%s.part", dir) >= QG__PATH_BYTES)
+    size_t    n      = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    if (!status && snprintf(part, sizeof part, "%.*s.part", (int)n, dir) >= QG__PATH_BYTES)
         status = qg_fail(QG_EARG, "out: the path is too long");
     if (!status) status = qg__run_paths_of(part, &m->run.paths);
     if (!status) status = qg__run_claim(&m->run);

@@ -84,7 +84,8 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         qg_tape_begin(tape, QG_EVAL, key, steps);
         qg_var *scores = qg_net_forward(net, tape, b.x);
         qg_var *loss   = qg__loss(spec, tape, scores, &b);
-        if (!loss) return qg_tape_status(tape);
+        const qg_status status = qg_tape_status(tape);
+        if (!loss) return status ? status : qg_fail(QG_ESTATE, "evaluate: the loss is NULL");
         if (!isfinite(loss->data[0])) return diverged(spec, images, net, tape);
         if (all && assess(all, scores, &b)) return qg_errcode();
         if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);
@@ -121,7 +122,6 @@ qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_
     if (!a) return qg_fail(QG_EARG, "evaluate: the assessment is missing");
     *a = (qg_assessment){ .classes = 0 };
     if (!net || !images) return qg__fail_null(QG_EARG, net ? "evaluate: images" : "evaluate: net");
-    if (spec.worst < 0) return qg_fail(QG_EARG, "evaluate: worst is %d, must be 0 or more", spec.worst);
     qg_tape  *tape   = qg_tape_new();
     qg_status status = tape ? QG_OK : qg_errcode();
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);

@@ -17,6 +17,7 @@
 typedef struct quantization {
     const qg_run_quantize_spec *asked;
     qg_run                     *of;     /* with its own net */
+    qg_recipe                   changes;
     qg__made                    made;   /* the run that it becomes */
     qg__init_report             init;
     qg__measured                before;
@@ -46,7 +47,7 @@ static qg_status choose_schemes(quantization *z)
     static const char *const named[] = { "weight", "input", "layer" };
     qg_status                status  = QG_OK;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (qg__recipe_value(z->asked->changes, named[i])) return QG_OK;
+        if (qg__recipe_value(&z->changes, named[i])) return QG_OK;
     if (!z->made.recipe.input.scheme)
         status = qg__recipe_put(&z->made.recipe, "input", "fake_quant:range=observed");
     if (status || z->made.recipe.weight.scheme) return status;
@@ -57,7 +58,7 @@ static qg_status choose_schemes(quantization *z)
 static qg_status decide_ends(quantization *z)
 {
     const qg_recipe *was = &z->of->recipe, *r = &z->made.recipe;
-    if (qg__recipe_value(z->asked->changes, "first-last") || was->weight.scheme ||
+    if (qg__recipe_value(&z->changes, "first-last") || was->weight.scheme ||
         was->input.scheme || was->gradient.scheme ||
         !qg__model_keeps_ends(r->weight, r->input, r->gradient))
         return QG_OK;
@@ -75,12 +76,12 @@ static qg_status refuse_program(const qg_run *r)
 
 static qg_status configure(quantization *z)
 {
-    qg_status status = qg__recipe_status(z->asked->changes);
+    qg_status status = qg__recipe_changes(z->asked->changes, &z->changes);
     if (!status && z->of->said) status = refuse_program(z->of);
     if (!status) status = qg__made_check_dir(z->asked->dir);
     if (!status) status = qg__recipe_over(&z->made.recipe, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->made.recipe);
-    if (!status) status = qg__recipe_over(&z->made.recipe, z->asked->changes, 0, 0);
+    if (!status) status = qg__recipe_over(&z->made.recipe, &z->changes, 0, 0);
     if (!status) status = choose_schemes(z);
     return status ? status : decide_ends(z);
 }
@@ -114,7 +115,7 @@ static qg_status open_images(quantization *z)
     plain.augment = (qg_augment){ 0 };
     z->made.train = qg__recipe_data(&plain, false, noted);
     z->made.test = qg__recipe_test_of(&plain, z->made.train);
-    return z->made.test ? check_images(z) : QG_EIO;
+    return z->made.test ? check_images(z) : qg_errcode();
 }
 
 /* --- the net ------------------------------------------------------------------------------ */
@@ -231,5 +232,6 @@ qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized
     result->accuracy_before = z.before.accuracy;
     result->loss_before = z.before.loss;
     qg__made_end(&z.made);
+    qg__recipe_clear(&z.changes);
     return status;
 }

@@ -171,6 +171,13 @@ qg_status qg__recipe_status(const qg_recipe *r)
     return r->failed ? qg_fail(r->failed, "%s", r->failure) : QG_OK;
 }
 
+qg_status qg__recipe_changes(const qg_recipe *r, qg_recipe *to)
+{
+    qg_status status = qg__recipe_status(r);
+    if (!status && r->base) status = qg__recipe_over(to, r->base, QG_RECIPE_QUANTIZES, 0);
+    return status ? status : qg__recipe_over(to, r, 0, 0);
+}
+
 static qg_status keep_failure(qg_recipe *r, qg_status status)
 {
     r->failed = status;

@@ -84,7 +84,7 @@ static qg_status read_list(qg_recipe *c, reader *r, const qg_recipe_key *o)
     r->at++;
     for (skip_blank(r); *r->at != ']'; skip_blank(r)) {
         if (*r->at != '"' && *r->at != '\'') return bad(r, "expected a string or ] in the array");
-        if (read_string(r, text) || put(c, r, o, text)) return QG_EARG;
+        if (read_string(r, text) || put(c, r, o, text)) return qg_errcode();
         skip_blank(r);
         if (*r->at == ',') r->at++;
         else if (*r->at != ']') return bad(r, "expected , or ] in the array");
@@ -114,7 +114,7 @@ static qg_status read_value(qg_recipe *c, reader *r, const qg_recipe_key *o)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        o->kind == QG_RECIPE_LIST ? "an array of strings" : "a single value, not an array");
     if (o->kind == QG_RECIPE_LIST) return read_list(c, r, o);
-    if (quoted ? read_string(r, text) : read_bare(r, o, text)) return QG_EARG;
+    if (quoted ? read_string(r, text) : read_bare(r, o, text)) return qg_errcode();
     if (!takes(o, quoted, text))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        quoted ? "a value without quotes" : "a string in quotes");
@@ -170,10 +170,10 @@ qg_status qg__recipe_parse(qg_recipe *c, const char *text, const char *origin)
 {
     bool   seen[QG__RECIPE_KEYS] = { false };
     reader r             = { .at = text, .origin = origin, .line = 1, .defaults = version_of(text) };
-    if (r.defaults < QG_DEFAULTS && qg__recipe_put(c, "defaults", "1")) return QG_EARG;
+    if (r.defaults < QG_DEFAULTS && qg__recipe_put(c, "defaults", "1")) return qg_errcode();
     while (*r.at) {
         skip_blank(&r);
-        if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return QG_EARG;
+        if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return qg_errcode();
         skip_blank(&r);
         if (*r.at == '#') r.at += strcspn(r.at, "\n");
         if (*r.at == '\r') r.at++;
@@ -183,6 +183,12 @@ qg_status qg__recipe_parse(qg_recipe *c, const char *text, const char *origin)
     return QG_OK;
 }
 
+qg_status qg__recipe_parse_stored(qg_recipe *c, const char *text, const char *origin)
+{
+    const qg_status status = qg__recipe_parse(c, text, origin);
+    return status == QG_EARG ? qg_fail(QG_EFORMAT, "%s", qg_errmsg()) : status;
+}
+
 qg_status qg__recipe_read(qg_recipe *c, const char *path)
 {
     char     *text;
@@ -190,8 +196,8 @@ qg_status qg__recipe_read(qg_recipe *c, const char *path)
     qg_status status = qg__text_read(QG_BY_PATH, path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
     const bool wide = n >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
-    if (wide) status = qg_fail(QG_EARG, "%s: is UTF-16; save it as UTF-8", path);
-    else if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
+    if (wide) status = qg_fail(QG_EFORMAT, "%s: is UTF-16; save it as UTF-8", path);
+    else if (strlen(text) < n) status = qg_fail(QG_EFORMAT, "%s: contains a zero byte, so it is not a configuration", path);
     else if (qg__identity_of_program(text))
         status = qg_fail(QG_EARG, "%s: a program trained this run with qg_fit; start that program again to continue it", path);
     else status = qg__recipe_parse(c, text, path);
@@ -211,33 +217,33 @@ static void put_string(FILE *out, const char *text, size_t n)
     fputc('"', out);
 }
 
-static void put_list(FILE *out, const char *list)
-{
-    fputc('[', out);
-    for (const char *line = list; *line; line = qg__lines_next(line)) {
-        if (line != list) fputs(", ", out);
-        put_string(out, line, strcspn(line, "\n"));
-    }
-    fputc(']', out);
-}
-
 /* "2epochs" */
 static bool is_written_as_string(const qg_recipe_key *o, const char *value)
 {
     return qg__recipe_key_counts(o) && value[strspn(value, "0123456789")];
 }
 
-/* The schemes in the texts of a run of version 1, a list line by line. */
-static const char *as_written(const qg_recipe_key *o, const char *value, char text[QG_RECIPE_VALUE_BYTES])
+/* A line of a value as it is written: schemes in texts of a run of version 1 are its own. */
+static void put_line(FILE *out, const qg_recipe_key *o, int version, const char *line)
 {
-    size_t n = 0;
-    for (const char *line = value; *line && n < QG_RECIPE_VALUE_BYTES; line = qg__lines_next(line)) {
-        char item[QG_RECIPE_VALUE_BYTES], old[QG_RECIPE_VALUE_BYTES] = "";
-        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-        QG_ASSERT(!qg__scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
-        n += (size_t)snprintf(text + n, QG_RECIPE_VALUE_BYTES - n, "%s%s", n ? "\n" : "", old);
+    char item[QG_RECIPE_VALUE_BYTES], old[QG_RECIPE_VALUE_BYTES] = "";
+    if (version == QG_DEFAULTS || !(o->is & QG_RECIPE_SCHEMES)) {
+        put_string(out, line, strcspn(line, "\n"));
+        return;
     }
-    return text;
+    snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+    QG_ASSERT(!qg__scheme_rewrite(o->name, item, QG_DEFAULTS, 1, old, sizeof old));
+    put_string(out, old, strlen(old));
+}
+
+static void put_list(FILE *out, const qg_recipe_key *o, int version, const char *list)
+{
+    fputc('[', out);
+    for (const char *line = list; *line; line = qg__lines_next(line)) {
+        if (line != list) fputs(", ", out);
+        put_line(out, o, version, line);
+    }
+    fputc(']', out);
 }
 
 typedef struct selection {
@@ -251,13 +257,12 @@ static qg_status print_selection(const void *what, FILE *out)
     const int        version = of->recipe->defaults ? of->recipe->defaults : QG_DEFAULTS;
     if (of->recipe->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
-        const char *value = of->recipe->text[i];
-        char        old[QG_RECIPE_VALUE_BYTES];
-        if (!value || (qg_recipe_keys[i].is & of->use) != of->use || !strcmp(qg_recipe_keys[i].name, "defaults")) continue;
-        if (version < QG_DEFAULTS && qg_recipe_keys[i].is & QG_RECIPE_SCHEMES) value = as_written(&qg_recipe_keys[i], value, old);
-        fprintf(out, "%s = ", qg_recipe_keys[i].name);
-        if (qg_recipe_keys[i].kind == QG_RECIPE_LIST) put_list(out, value);
-        else if (is_string(&qg_recipe_keys[i]) || is_written_as_string(&qg_recipe_keys[i], value)) put_string(out, value, strlen(value));
+        const qg_recipe_key *o     = &qg_recipe_keys[i];
+        const char          *value = of->recipe->text[i];
+        if (!value || (o->is & of->use) != of->use || !strcmp(o->name, "defaults")) continue;
+        fprintf(out, "%s = ", o->name);
+        if (o->kind == QG_RECIPE_LIST) put_list(out, o, version, value);
+        else if (is_string(o) || is_written_as_string(o, value)) put_line(out, o, version, value);
         else fputs(value, out);
         fputc('\n', out);
     }

@@ -139,6 +139,10 @@ const char *qg__recipe_value(const qg_recipe *r, const char *name);
  * unknown key, an illegal value), and may then have set some keys. */
 QG_MUST_CHECK
 qg_status   qg__recipe_parse(qg_recipe *r, const char *text, const char *origin);
+
+/* The same of what a program has stored: QG_EFORMAT in place of QG_EARG. */
+QG_MUST_CHECK
+qg_status   qg__recipe_parse_stored(qg_recipe *r, const char *text, const char *origin);
 QG_MUST_CHECK
 qg_status   qg__recipe_read(qg_recipe *r, const char *path);        /* the same of a file */
 
@@ -218,6 +222,11 @@ uint64_t    qg__recipe_arithmetic(const qg_recipe *r);
 /* Of an object: its failure, with the message; what it means, which belongs to r, or NULL, failed. */
 QG_MUST_CHECK
 qg_status   qg__recipe_status(const qg_recipe *r);
+
+/* What r asks to change of a run, set in to, which is empty: of a file that was read the keys of quantizers,
+ * then all that was set. */
+QG_MUST_CHECK
+qg_status   qg__recipe_changes(const qg_recipe *r, qg_recipe *to);
 qg_recipe  *qg__recipe_full(qg_recipe *r);
 
 /* --- values by name ----------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ static const char *or_unset(const char *text) { return text ? text : "unset"; }
 qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path, qg_fit_span *was)
 {
     qg_recipe         stored = { .epochs = 0 };
-    qg_status         status = qg__recipe_parse(&stored, said, path);
+    qg_status         status = qg__recipe_parse_stored(&stored, said, path);
     const qg_recipe_key *o      = status ? NULL : qg__recipe_difference(r, &stored, QG_RECIPE_IDENTITY, QG_RECIPE_EXTENDS);
     if (!status && qg__recipe_value(&stored, "epochs")) was->epochs = stored.epochs;
     if (!status) was->patience = stored.patience;
@@ -38,7 +38,7 @@ qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path
         status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
                          was->epochs);
     if (o)
-        status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
+        status = qg_fail(QG_EFORMAT, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
                          or_unset(stored.text[o - qg_recipe_keys]), or_unset(r->text[o - qg_recipe_keys]));
     qg__recipe_clear(&stored);
     return status;

@@ -56,8 +56,10 @@ qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
 {
     qg_status status = QG_OK;
     for (int i = 0; i < QG__RUN_FILES && !status; i++) status = qg__path_join(dir, files[i], p->file[i]);
-    if (!status) strcpy(p->dir, dir);
-    return status;
+    if (status) return status;
+    size_t n = strlen(strcpy(p->dir, dir));
+    while (n > 1 && p->dir[n - 1] == '/') p->dir[--n] = '\0';       /* QG_FIT_FORCE appends to it */
+    return QG_OK;
 }
 
 qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has) { return qg__file_exists_in(r->lock, r->paths.file[f], has); }
@@ -373,7 +375,7 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     if (s == r->last) r->arithmetic = qg__run_noted_arithmetic(qg_state_find_note(s, QG__RUN_ARITHMETIC));
     status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     /* A recipe of an older version may lack a key of this one: not what the user should hear about. */
-    if (status == QG_EARG && qg__run_check_arithmetic(r)) status = QG_ESTATE;
+    if ((status == QG_EARG || status == QG_EFORMAT) && qg__run_check_arithmetic(r)) status = QG_ESTATE;
     if (!status) note(s, r);
     return status;
 }
@@ -455,7 +457,7 @@ qg_status qg__run_check_whitening(const qg__run *r)
         const bool same = !status && same_matrix(p, a);
         if (!status) qg_archive_free(a);
         if (!status && !same)
-            status = qg_fail(QG_EARG, "%s: is not the matrix that whitens the images of this process; another processor may "
+            status = qg_fail(QG_EFORMAT, "%s: is not the matrix that whitens the images of this process; another processor may "
                              "compute another one, so load them with the preprocessing of the checkpoint", path);
     }
     qg_state_free(s);

@@ -40,7 +40,7 @@ static void take_program(qg_run *r, const char *said)
 static qg_status read_noted(qg_recipe *stored, const char *said, const char *path)
 {
     qg_recipe all    = { .epochs = 0 };
-    qg_status status = qg__recipe_parse(&all, said, path);
+    qg_status status = qg__recipe_parse_stored(&all, said, path);
     if (!status) status = qg__recipe_over(stored, &all, QG_RECIPE_IDENTITY, 0);
     qg__data_forget_files(&stored->data);
     qg__recipe_clear(&all);
@@ -276,8 +276,10 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
     if (!r->tape) status = qg_errcode();
     if (!status && loads) status = load_arrays(r, net, path);
     if (!status && loads) status = load_averages(r, net, path);
-    if (status) qg_net_free(net);
-    else r->net = net, r->built = classes;
+    if (!status) return r->net = net, r->built = classes, QG_OK;
+    qg_net_free(net);
+    qg_tape_free(r->tape);
+    r->tape = NULL;
     return status;
 }
 
@@ -312,6 +314,9 @@ static qg_status score(qg_run *r, int n, const uint8_t *bytes, float *scores)
     const qg_shape shape = { n, r->image.h, r->image.w, r->image.c };
     const qg_var  *y     = qg_net_forward(r->net, r->tape, (qg_tensor){ shape, r->x });
     if (!y) return qg_tape_status(r->tape);
+    if (qg_row(y->shape) != (size_t)r->classes)
+        return qg_fail(QG_EFORMAT, "%s: the net has %zu scores, but %d class%s", r->paths.file[r->file],
+                       qg_row(y->shape), r->classes, r->classes == 1 ? "" : "es");
     memcpy(scores, y->data, qg_count(y->shape) * sizeof *scores);
     return QG_OK;
 }
@@ -356,6 +361,9 @@ qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spe
 
 qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init)
 {
+    if (r->starts)
+        return qg__refuse(QG_ESTATE, "%s: was opened with its first weights, which no file has; open the last or "
+                          "the best ones", qg_run_directory(r));
     /* The file has the weights, and their averages under other names. */
     if (r->averaged)
         return qg__refuse(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
@@ -368,21 +376,23 @@ qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int
 qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t bytes)
 {
     qg__init_report init = { .taken = 0 };
-    qg_recipe       as   = { .epochs = 0 };
+    qg_recipe       as   = { .epochs = 0 }, asked = { .epochs = 0 };
     qg_net         *net  = qg_run_net(r);
-    qg_status       status = net ? qg__recipe_status(changes) : qg_errcode();
+    qg_status       status = net ? qg__recipe_changes(changes, &asked) : qg_errcode();
     if (bytes) *fresh = '\0';
     if (!status && r->said)
         status = qg_fail(QG_EARG, "weight: a program trained %s with qg_fit, so only its own quantizers are known", qg_run_directory(r));
     if (!status) status = qg__recipe_over(&as, &r->recipe, 0, 0);
-    if (!status) status = qg__recipe_over(&as, changes, QG_RECIPE_QUANTIZES, 0);
-    if (!status && qg__recipe_value(changes, "weight")) qg__recipe_unset(&as, "quantize-weights-after");     /* of the weights' own quantizer */
+    if (!status) status = qg__recipe_over(&as, &asked, QG_RECIPE_QUANTIZES, 0);
+    /* It is of the weights' own quantizer. */
+    if (!status && qg__recipe_value(&asked, "weight")) qg__recipe_unset(&as, "quantize-weights-after");
     if (!status) status = qg__recipe_check(&as);
     if (!status) {
         const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
         net = qg__reader_net(r, &as, image, r->built, &init);
     }
     qg__recipe_clear(&as);
+    qg__recipe_clear(&asked);
     snprintf(fresh, bytes, "%s", init.kept);
     return status ? NULL : net;
 }
@@ -426,8 +436,11 @@ static qg_status load_for(qg_run *r, const qg_recipe *of, const qg_loader *image
     const int      n = qg_loader_classes(images);
     const qg_net_spec *net = r->net ? &r->net->spec : NULL;
     const bool         is_for = net && same_size(is, (qg_shape){ 1, net->height, net->width, net->channels }) && n == r->built;
-    const qg_status    status = net && !is_for && !r->said ? QG_ESHAPE : qg__reader_load(r, is, n);
-    if (status != QG_ESHAPE || (same_size(is, was) && n == r->classes)) return status;
+    const bool         fits = same_size(is, was) && n == r->classes, other = r->said ? !fits : net && !is_for;
+    if (other && fits)
+        return qg_fail(QG_ESHAPE, "%s: its net was made for other images; open the run again", place_of(of));
+    const qg_status    status = other ? QG_ESHAPE : qg__reader_load(r, is, n);
+    if (status != QG_ESHAPE || fits) return status;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d class%s, but the run's are %dx%dx%d in %d", place_of(of), is.h, is.w, is.c,
                    n, n == 1 ? "" : "es", was.h, was.w, was.c, r->classes);
 }
@@ -476,6 +489,7 @@ static qg_status check_preprocessing(qg_run *r, const qg_recipe *student, const 
     const char *is = qg__recipe_value(&r->recipe, "normalise"), *of = qg__recipe_value(student, "normalise");
     const qg_preprocess *p = qg_run_preprocess(r);
     if (!p) return qg_errcode();
+    if (!is) is = "its program did";
     if (qg__preprocess_equal(p, qg_loader_preprocess(images))) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", qg_run_file(r), is, of,
                    strcmp(is, of) ? "" : ", with other statistics");

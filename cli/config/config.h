@@ -15,6 +15,7 @@ struct config {
     bool       has_read;                    /* and what config_read has read */
     char      *text[OPTIONS];               /* the canonical texts; NULL: unset; a list has one item per line */
     char      *values[OPTIONS];             /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
+    const verb *verb;                       /* that is asked; NULL: none */
     const char *program;                    /* how this one was called */
     const char *word;                       /* the argument that belongs to no option, of verb.has_operand; NULL: none */
     char     **operand;                     /* [operands], the same of verb.has_operands */

@@ -84,7 +84,7 @@ static const option others[] = {
     { "to", QG_RECIPE_WORD, .value = "packed|onnx|c",
       .help = "the format: packed, which qgrad infer and libqgrad_infer.a run,\n"
               "onnx, for ONNX Runtime and others, or c, one file of C99; default:\n"
-              "that of the suffix, .qg, .onnx or .c" },
+              "by the suffix .qg, .onnx or .c; without one, packed" },
     { "input-layout", QG_RECIPE_WORD, .value = "nhwc|nchw", .fallback = "nhwc",
       .help = "of onnx, what an image is: nhwc, bytes [N,h,w,c], or nchw,\n"
               "floats [N,c,h,w] of byte / 255" },

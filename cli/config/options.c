@@ -52,19 +52,34 @@ static bool is_another(const option *o, const char *typed)
     return strlen(o->name) > n && is_option(typed + 2, n);
 }
 
-/* Whether a message of the library begins with an option, which it calls by its key: "layer: lenet5 has no layer 'x'". */
-static bool names_option(const char *message)
+/* Whether a message of the library begins with an option of the verb, which it calls by its key: "layer: lenet5
+ * has no layer 'x'". */
+static bool names_option(const verb *v, const char *message)
 {
+    char         key[64];
     const size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789-");
-    return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && is_option(message, n);
+    snprintf(key, sizeof key, "%.*s", (int)n, message);
+    return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && is_option(key, n) &&
+           verb_option_find(v, key);
 }
 
 static int exit_status(void) { return qg_errcode() == QG_EARG ? EXIT_USAGE : EXIT_FAILED; }
 
-int report_failure(const char *program)
+int print_failure(const config *asked)
 {
-    print_safe(stderr, "%s: %s%s\n", program, names_option(qg_errmsg()) ? "--" : "", qg_errmsg());
-    return exit_status();
+    char        line[4096];
+    const int   status = exit_status();
+    const char *dashes = status == EXIT_USAGE && names_option(asked->verb, qg_errmsg()) ? "--" : "";
+    snprintf(line, sizeof line, "qgrad %s: %s%s", asked->verb->name, dashes, qg_errmsg());
+    qg_ranks_abort(status, line);
+    print_safe(stderr, "%s\n", line);
+    return status;
+}
+
+int refuse(const config *asked, const char *why)
+{
+    qg_fail(QG_EARG, "%s", why);
+    return print_failure(asked);
 }
 
 /* What an option had before the command line set it again, which is not what people mean. */
@@ -114,7 +129,7 @@ static int set_defaults(const verb *v, config *asked)
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = option_at(i);
         if (!is_of(o, v) || option_is_of_recipe(o) || !o->fallback || config_text_of(asked, o)) continue;
-        if (config_set(asked, o->name, o->fallback)) return report_failure("qgrad");
+        if (config_set(asked, o->name, o->fallback)) return print_failure(asked);
     }
     return -1;
 }
@@ -370,15 +385,12 @@ static int set_operand(const verb *v, config *asked, const char *text)
         print_safe(stderr, "qgrad %s: '%s' and --%s were given; pass only one\n", v->name, text, o->name);
         return EXIT_USAGE;
     }
-    if (!config_set(asked, o->name, text)) return -1;
-    char name[64];
-    snprintf(name, sizeof name, "qgrad %s", v->name);
-    return report_failure(name);
+    return config_set(asked, o->name, text) ? print_failure(asked) : -1;
 }
 
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
-    config asked  = { .recipe = qg_recipe_new(), .program = program };
+    config asked  = { .recipe = qg_recipe_new(), .verb = v, .program = program };
     int    status = options_parse(v, argc, argv, &asked);
     if (status < 0 && asked.word && v->operand) status = set_operand(v, &asked, asked.word);
     if (status < 0 && verb_refuses_ranks(v)) status = EXIT_USAGE;

@@ -65,9 +65,12 @@ int           verb_run(const verb *v, const char *program, int argc, char **argv
 /* Whether mpirun has started several ranks of a verb that does not share its work; tells them so. */
 bool          verb_refuses_ranks(const verb *v);
 
-/* Prints the last failure and returns its exit status: EXIT_USAGE after QG_EARG, whoever has found the argument
- * to be wrong, else EXIT_FAILED. */
-int           report_failure(const char *program);
+/* Prints the last failure, "qgrad train: --lr ..", and returns its exit status: EXIT_USAGE after QG_EARG,
+ * whoever has found the argument to be wrong, else EXIT_FAILED.  One of several ranks ends all of them. */
+int           print_failure(const config *asked);
+
+/* The same of an argument that is wrong for this reason. */
+int           refuse(const config *asked, const char *why);
 
 /* Reads a verb's options into asked; argv[0] is the verb.  Of an option that is given twice the last value counts, with a
  * warning if they differ.  Returns -1 to continue, else the exit status: --help was

@@ -121,7 +121,7 @@ static int gradcheck_main(config *asked)
         qg__json_integer(&sum.j, "not_checked", (uint64_t)sum.unstated);
         qg__json_end(&sum.j);
     }
-    if (s) return report_failure("qgrad gradcheck");
+    if (s) return print_failure(asked);
     if (sum.as_json) return sum.failed ? EXIT_FAILED : EXIT_DONE;
     printf("\n%d as expected, %d not", sum.passed, sum.failed);
     if (sum.unstated) printf("; %d not checked", sum.unstated);

@@ -47,7 +47,7 @@ static int take_best(const prediction *p, float *score)
     return best;
 }
 
-static void print_failure(prediction *p, const char *path, const char *why)
+static void print_unread(prediction *p, const char *path, const char *why)
 {
     p->failed++;
     print_safe(stderr, "qgrad predict: %s\n", why);
@@ -79,7 +79,7 @@ static void print_image(prediction *p, const char *path, float *score)
     char      why[QG__PATH_BYTES + 64];
     if (!find_shares(p, score)) {
         snprintf(why, sizeof why, "'%s': its scores are not finite", path);
-        print_failure(p, path, why);
+        print_unread(p, path, why);
         return;
     }
     if (config_flag(p->asked, "json")) {
@@ -144,7 +144,7 @@ static void predict_some(prediction *p, const walk_item *item, int n)
     float       *score   = p->scores;
     for (int i = 0; i < n; i++) {
         if (*p->why[i] || !scored) {
-            print_failure(p, item[i].path, *p->why[i] ? p->why[i] : qg_errmsg());
+            print_unread(p, item[i].path, *p->why[i] ? p->why[i] : qg_errmsg());
         } else {
             print_image(p, item[i].path, score);
             score += classes;
@@ -199,11 +199,11 @@ static qg_status check_options(const prediction *p)
 
 static int predict(prediction *p)
 {
-    if (check_options(p)) return report_failure("qgrad predict");
+    if (check_options(p)) return print_failure(p->asked);
     qg_status status = find_files(p);
     if (!status) status = scorer_begin(&p->scorer, p->asked);
     if (!status) status = allocate(p);
-    if (status) return report_failure("qgrad predict");
+    if (status) return print_failure(p->asked);
     predict_all(p);
     return p->failed ? EXIT_FAILED : EXIT_DONE;
 }

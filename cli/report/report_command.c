@@ -114,7 +114,7 @@ static int report(const config *asked, reported *r)
                      .mistakes = r->found };
     if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (!s && config_text(asked, "charts")) s = page_write_charts(&p, config_text(asked, "charts"));
-    if (s) return report_failure("qgrad report");
+    if (s) return print_failure(asked);
     if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }
@@ -122,10 +122,7 @@ static int report(const config *asked, reported *r)
 static int report_main(config *asked)
 {
     reported r = { .runs = 0 };
-    if (asked->operands < 1) {
-        fprintf(stderr, "qgrad report: the run directory is missing; usage: qgrad report RUN..\n");
-        return EXIT_USAGE;
-    }
+    if (asked->operands < 1) return refuse(asked, "the run directory is missing; usage: qgrad report RUN..");
     const int status = report(asked, &r);
     end(&r);
     return status;

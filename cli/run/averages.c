@@ -84,6 +84,13 @@ static bool is_known(const averages *a, int m)
     return any;
 }
 
+static bool has_deviation(const averages *a)
+{
+    bool any = false;
+    for (int i = 0; i < a->count; i++) any |= !isnan(a->item[i].deviation[AVERAGES_TEST]);
+    return any;
+}
+
 static void spell(const average *g, int m, char text[64])
 {
     const double unit   = measure[m].is_share ? 100 : 1 / 60.0;
@@ -119,11 +126,9 @@ qg_status averages_print(const averages *a, FILE *out)
         if (is_known(a, m)) table_title(&t, measure[m].title, true);
     for (int i = 0; i < a->count; i++) add_row(a, &a->item[i], &t);
     const qg_status status = table_print(&t, out);
-    bool            any    = false;
-    for (int i = 0; i < a->count; i++) any |= !isnan(a->item[i].deviation[AVERAGES_TEST]);
-    if (any && !status)
-        fputs("± is the standard deviation of single runs; that of a mean of n is "
-              "sqrt(n) times smaller.\n", out);
+    if (!status && has_deviation(a))
+        fputs("± is the standard deviation over runs; divided by sqrt(n), the standard error of a mean of "
+              "n.\n", out);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "cli/run/output.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,19 +12,22 @@
 #include "cli/run/run_spec.h"
 #include "core/io/file.h"
 
-/* What a kind is called and how its files begin, which is what their writers write first. */
+#define PAGE_SUFFIX ".html"
+#define PAGE_START  "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name="
+
+/* What a kind is called, the suffix of its names, NULL: any, and how its files begin, which is what their
+ * writers write first. */
 static const struct {
-    const char *name, *start;
+    const char *name, *suffix, *start;
     bool        kept;
-    const char *ending;                         /* of the name, if it has one; NULL: any */
 } kinds[] = {
-    [OUTPUT_PACKED]    = { "a packed net", "\211qgnet\r\n", false },
-    [OUTPUT_ONNX]      = { "an ONNX file of qgrad", "\010\007\022\005qgrad", false },     /* IR version, producer */
-    [OUTPUT_C]         = { "a net in C", "/* A net in C99, written by qgrad export --to c.\n", false },
-    [OUTPUT_PICTURE]   = { "a picture of qgrad", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", false, ".svg" },
-    [OUTPUT_PAGE]      = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=",
-                           false, ".html" },
-    [OUTPUT_KEPT_PAGE] = { "a page of qgrad report", "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=", true },
+    [OUTPUT_PACKED]    = { "a packed net", NULL, "\211qgnet\r\n", false },
+    /* IR version, producer */
+    [OUTPUT_ONNX]      = { "an ONNX file of qgrad", NULL, "\010\007\022\005qgrad", false },
+    [OUTPUT_C]         = { "a net in C", NULL, "/* A net in C99, written by qgrad export --to c.\n", false },
+    [OUTPUT_PICTURE]   = { "a picture of qgrad", ".svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", false },
+    [OUTPUT_PAGE]      = { "a page of qgrad report", PAGE_SUFFIX, PAGE_START, false },
+    [OUTPUT_KEPT_PAGE] = { "a page of qgrad report", PAGE_SUFFIX, PAGE_START, true },
 };
 
 enum { MOST_START = 128 };
@@ -50,11 +54,18 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Whether the name promises another format. */
+const char *output_suffix(const char *path)
+{
+    const char *name = name_of(path), *dot = strrchr(name, '.');
+    return dot && dot > name && isalpha((unsigned char)dot[1]) ? dot : NULL;
+}
+
+/* Whether the name promises another format; .htm is short for .html. */
 static bool ends_otherwise(const char *path, output_kind kind)
 {
-    const char *dot = strrchr(name_of(path), '.');
-    return kinds[kind].ending && dot && strcasecmp(dot, kinds[kind].ending);
+    const char *suffix = output_suffix(path), *own = kinds[kind].suffix;
+    const bool  is_page = own && !strcmp(own, PAGE_SUFFIX);
+    return own && suffix && strcasecmp(suffix, own) && (!is_page || strcasecmp(suffix, ".htm"));
 }
 
 static bool is_name_of_run(const char *path)
@@ -82,13 +93,13 @@ qg_status output_check(const char *path, output_kind kind)
     const size_t length = strlen(start);
     char         begins[MOST_START];
     struct stat  s;
-    if (is_name_of_run(path)) return qg_fail(QG_ESTATE, "'%s' is the name of a file of a run; choose another name", path);
+    if (is_name_of_run(path)) return qg_fail(QG_EARG, "'%s' is the name of a file of a run; choose another name", path);
     const bool found = !stat(path, &s);
     const int  why   = errno;
     if (found && is_stream(kind, &s)) return QG_OK;
     if (ends_otherwise(path, kind))
-        return qg_fail(QG_EARG, "'%s': the name of %s ends in %s", path, kinds[kind].name,
-                       kinds[kind].ending);
+        return qg_fail(QG_EARG, "'%s': the name of %s ends in %s; choose another name", path,
+                       kinds[kind].name, kinds[kind].suffix);
     if (!found && (why == ENOENT || why == ENOTDIR)) return QG_OK;          /* the writer tells which directory is missing */
     const ssize_t n = found ? read_start(path, begins, length) : -1;
     if (n < 0) return qg_fail(QG_EIO, "cannot read '%s', which would be replaced: %s", path, strerror(errno));

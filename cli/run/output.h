@@ -17,11 +17,14 @@ typedef enum output_kind {
     OUTPUT_KEPT_PAGE    /* the page in the directory of a run, which no user has named */
 } output_kind;
 
+/* ".svg" of "dir/a.svg"; NULL: the name has no dot before a letter, or begins with it. */
+const char *output_suffix(const char *path);
+
 /* Whether output_write may write path: it does not exist, is empty or begins as a file of this kind does, which means what
  * path leads to if it is a symbolic link.  A name of a run's files is never written.  A pipe or a character device is,
  * but as a kept page, since others may have put it there.
- * Fails with QG_ESTATE: something else is there, or the name is a run's; QG_EARG: the name of a picture or page ends as
- * that of another format; QG_EIO. */
+ * Fails with QG_ESTATE: something else is there; QG_EARG: the name is a run's, or that of a picture or page ends
+ * as one of another format; QG_EIO. */
 QG_MUST_CHECK
 qg_status output_check(const char *path, output_kind kind);
 

@@ -233,7 +233,7 @@ void report_result(const report *r, FILE *out)
     if (at->complete) print_next(r, out);
 }
 
-void report_json(const report *r, FILE *out)
+qg_status report_json(const report *r, FILE *out)
 {
-    if (qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out)) report_failure("qgrad train");
+    return qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out);
 }

@@ -28,6 +28,7 @@ qg_status report_bytes(const qg_net *net, FILE *out);
 
 void report_head(const report *r, FILE *out);
 void report_result(const report *r, FILE *out);
-void report_json(const report *r, FILE *out);       /* as in result.json, and the directory */
+QG_MUST_CHECK
+qg_status report_json(const report *r, FILE *out);      /* as in result.json, and the directory */
 
 #endif

@@ -76,8 +76,10 @@ bool qg__path_is_directory(const char *path)
 /* Makes one directory. */
 static qg_status make_one(const char *path, size_t *made)
 {
-    if (mkdir(path, 0777))
-        return errno == EEXIST ? QG_OK : qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
+    if (mkdir(path, 0777)) {
+        const int why = errno != EEXIST ? errno : qg__path_is_directory(path) ? 0 : ENOTDIR;
+        return why ? qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(why)) : QG_OK;
+    }
     if (!*made) *made = strlen(path);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS))
         return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path,

@@ -10,9 +10,16 @@ typedef struct job {
     float       *y;
     bool         fresh;     /* assign to y, else add */
     double       divisor;   /* of what is written: 1 of a sum */
+    bool         images;    /* are summed */
     qg__slices   at;        /* images of the large one */
     double      *part;      /* [images][a row of small], if images are not summed */
 } job;
+
+/* Whether small has one row for all images of big.  A rank has only some images of a batch, so sizes alone do not tell. */
+static bool sums_images(const qg_var *big, const qg_var *small)
+{
+    return small->shape.n == 1 && (big->batch ? !small->batch : big->shape.n > 1);
+}
 
 /* How far apart in the small tensor rows, columns and channels of the large one are; 0 along a summed axis. */
 typedef struct strides {
@@ -66,7 +73,7 @@ static void sum_images(void *context, int first, int end, double *sum)
 static void reduce(qg_tape *t, job j)
 {
     const size_t row = qg_row(j.small);
-    if (j.small.n < j.at.n) {
+    if (j.images) {
         const double *sum = qg__sum_slices(t, j.at, row, sum_images, &j);
         for (size_t i = 0; sum && i < row; i++) write(&j, i, sum[i]);
         return;
@@ -97,10 +104,10 @@ static void spread(job j) { qg_parallel(j.big.n, spread_image, &j); }
 static const qg_op mean_op;
 
 /* Of a sum 1, of a mean the number of terms. */
-static double divisor_of(const qg_op *op, const qg_var *x, qg_shape y)
+static double divisor_of(const qg_var *x, const qg_var *y)
 {
-    const double images = y.n == 1 ? (double)qg__slices_of(x).n : 1;
-    return op == &mean_op ? images * (double)(qg_row(x->shape) / qg_row(y)) : 1;
+    const double images = sums_images(x, y) ? (double)qg__slices_of(x).n : 1;
+    return y->op == &mean_op ? images * (double)(qg_row(x->shape) / qg_row(y->shape)) : 1;
 }
 
 /* y = sum of x / divisor:  dx = dy / divisor. */
@@ -108,7 +115,7 @@ static void backward(qg_tape *t, qg_var *y)
 {
     const qg_var *x = y->in[0];
     spread((job){ .big = x->shape, .small = y->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh,
-                  .divisor = divisor_of(y->op, x, y->shape) });
+                  .divisor = divisor_of(x, y) });
 }
 
 static const qg_op sum_op  = { "sum", backward, .assigns = true };
@@ -128,8 +135,8 @@ static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
     qg_var *y = qg_record(t, op, s, x, NULL, NULL);
     if (!y) return NULL;
     if (axes & QG_AXIS_N) qg_drop_batch(y);
-    reduce(t, (job){ .big = x->shape, .small = s, .at = qg__slices_of(x), .x = x->data, .y = y->data, .fresh = true,
-                     .divisor = divisor_of(op, x, s) });
+    reduce(t, (job){ .big = x->shape, .small = s, .images = sums_images(x, y), .at = qg__slices_of(x), .x = x->data,
+                     .y = y->data, .fresh = true, .divisor = divisor_of(x, y) });
     return qg_tape_status(t) ? NULL : y;
 }
 
@@ -142,8 +149,8 @@ qg_var *qg_mean(qg_tape *t, qg_var *x, unsigned axes) { return record(t, &mean_o
 static void broadcast_backward(qg_tape *t, qg_var *y)
 {
     const qg_var *x = y->in[0];
-    reduce(t, (job){ .big = y->shape, .small = x->shape, .at = qg__slices_of(y), .x = y->grad, .y = x->grad,
-                     .fresh = x->fresh, .divisor = 1 });
+    reduce(t, (job){ .big = y->shape, .small = x->shape, .images = sums_images(y, x), .at = qg__slices_of(y),
+                     .x = y->grad, .y = x->grad, .fresh = x->fresh, .divisor = 1 });
 }
 
 static const qg_op broadcast = { "broadcast", broadcast_backward, .assigns = true };

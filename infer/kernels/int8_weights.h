@@ -46,6 +46,9 @@ static size_t weight_bytes(const qg__plain_product *p)
     return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * packed_bytes(p);
 }
 
+/* Steps are 1 or 2. */
+INLINE int shift_of(qg__alphabet a) { return qg__step(a) - 1; }
+
 /* A weight of 8 bits is w_step * byte - w_zero. */
 static bool is_byte(const qg__plain_product *p)
 {
@@ -63,7 +66,7 @@ static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t
     const qg__alphabet a    = p->wa;
     const size_t       c    = (size_t)p->g.c, lane = (size_t)(o % OUTPUTS);
     const size_t       bits = (size_t)bits_of_weight(p);
-    const int          step = w_step(p), zero = w_zero(p), shift = qg__step(a) - 1;
+    const int          step = w_step(p), zero = w_zero(p);
     uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
     uint32_t          *sum  = (uint32_t *)(void *)(to + code_bytes(p)) + lane;
     if (lane == 0 && first == 0) memset(to, 0, packed_bytes(p));
@@ -75,7 +78,7 @@ static void pack_weights(const qg__plain_product *p, int o, size_t first, size_t
             const int code = step == 1 ? value + zero : (value + zero) / step;
             to[at / CODES * GROUP_BYTES + lane * CODES + at % CODES] = (uint8_t)code;
         } else {
-            const unsigned code  = (unsigned)(value - qg__lowest(a)) >> shift;
+            const unsigned code  = (unsigned)(value - qg__lowest(a)) >> shift_of(a);
             const size_t   field = at / QUAD * VECTORS + lane / VL;
             to[field * bits / 8 * BYTES + lane % VL * QUAD + at % QUAD] |=
                 (uint8_t)(code << field * bits % 8);
@@ -113,7 +116,7 @@ INLINE void expand(int bits, const qg__plain_product *p, const bytes *w, int8_t 
 {
     const qg__alphabet a      = p->wa;
     const bytes        lowest = (bytes){ 0 } + (uint8_t)qg__lowest(a);
-    const int          shift  = qg__step(a) - 1, fields = 8 / bits;
+    const int          shift  = shift_of(a), fields = 8 / bits;
     for (size_t n = rounds_of(&p->g) * (size_t)bits; n > 0; n--, w++)
         UNROLL
         for (int f = 0; f < fields; f += VECTORS, to += VECTORS * BYTES) {

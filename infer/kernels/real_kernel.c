@@ -46,8 +46,9 @@ static size_t weight_bytes(const qg__plain_product *p)
 /* A number is lowest + step * code. */
 static qg__codes numbers_of(const qg__plain_product *p) { return p->wa.bits ? qg__codes_of(p->wa) : p->w; }
 
-/* The quotient is an integer below 256 up to roundings.  A division of integers would take several times as
- * long, and evaluation packs the weights for each batch. */
+/* Numbers are within 2^24 (qg__codes_valid), so difference and quotient are off by 2^-24 of themselves at
+ * most, and the quotient is an integer below 256.  A division of integers would take several times as long,
+ * and evaluation packs the weights for each batch. */
 static unsigned code_of(qg__codes numbers, float value)
 {
     return (unsigned)((value - (float)numbers.lowest) / (float)numbers.step + 0.5f);

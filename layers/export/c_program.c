@@ -102,8 +102,9 @@ static void find_table(qg__c_program *p, qg__c_stage *t)
     if (r->x || r->coding == QG__AS_FLOATS || p->spec.floats_only || p->spec.numbers > r->c) return;
     t->table       = qg__c_take(p, (size_t)r->c, QG__C_BYTES);
     t->is_identity = t->table;
-    for (int i = 0; t->table && i < r->c * QG__C_BYTES; i++) {
-        const int   k = p->spec.numbers == 1 ? 0 : i / QG__C_BYTES, byte = i % QG__C_BYTES;
+    for (size_t i = 0; t->table && i < (size_t)r->c * QG__C_BYTES; i++) {
+        const size_t k    = p->spec.numbers == 1 ? 0 : i / QG__C_BYTES;
+        const int    byte = (int)(i % QG__C_BYTES);
         const float x = ((float)byte / 255.0f - p->spec.mean[k]) / p->spec.deviation[k];
         int         u = 0;
         while (u < t->thresholds && x >= t->threshold[u]) u++;

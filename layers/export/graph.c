@@ -106,7 +106,8 @@ static qg_status find_use(const qg_graph *g, const qg_layer *l, quantizer *q)
         return QG_OK;
     }
     q->as = slot->q.bits == QG_FLOAT_BITS ? CLIPS : ENCODES;
-    if (q->as == CLIPS) return QG_OK;
+    /* Forms without rounding clip; what a scheme of its own computes is not known. */
+    if (q->as == CLIPS) return slot->q.scheme->form ? QG_OK : refuse_quantizer(l, slot);
     const qg_status s = qg__slot_codes(slot, g->sizes_only ? UINT64_MAX : g->step, &q->codes, &q->scale);
     if (!q->codes.count) return refuse_quantizer(l, slot);
     return s && !g->sizes_only ? qg_fail(s, "%s: its input: %s", l->name, qg_errmsg()) : QG_OK;
@@ -621,7 +622,7 @@ size_t qg_layer_packed_bytes(qg_layer *l)
 {
     const qg_product *p = qg_layer_product(l);
     qg__evaluation    e = { .x_scale = 1.0f };
-    if (!p) return 0;
+    if (!p || !p->weight) return 0;
     qg__evaluation_shape(p, &e.p);
     const qg__packed_step r = record_of(&e, 0);
     return qg__row_bytes(&r) * (size_t)r.oc + qg__step_floats(&r) * sizeof(float);

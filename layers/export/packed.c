@@ -132,7 +132,9 @@ qg_status qg__write_packed(const qg_net *net, const qg__records *s, qg_export_sp
                            size_t *bytes)
 {
     const size_t n = size_of(net, s, spec);
-    *file          = malloc(n);
+    if (s->count > QG__MOST_STEPS)
+        return qg_fail(QG_ESHAPE, "the net has %d steps, and a packed file at most %d", s->count, QG__MOST_STEPS);
+    *file = malloc(n);
     if (!*file) return qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
     put_file(*file, net, spec, s, *bytes = n);
     return QG_OK;

@@ -97,7 +97,8 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     if (m->net && !write_net(m->net, &spec, text)) return qg__refuse(QG_EARG, "%s: its text is too long", m->name);
     if (m->text) m->text(&spec, text);
     qg_net *net = qg__net_from_text(*text ? text : spec.text, &spec);
-    if (!net || !check_choices(m, &spec, net)) return net;
+    /* Building one without layers tells what has failed. */
+    if (!net || !qg_net_layers(net) || !check_choices(m, &spec, net)) return net;
     qg_net_free(net);
     return NULL;
 }

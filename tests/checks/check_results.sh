@@ -6,6 +6,16 @@ status=0
 fail() { echo "check_results: error: $*"; status=1; }
 
 "$qgrad" results --check || fail "the table is not what the logs say; qgrad results writes it"
+# The first page has accuracies of the table, and bytes and speeds, to three digits, of LeNet-5 in results/engine.md:
+# its fifth column is a batch of 64 on one thread.
+wrong=$(sed -n '/^| weights | inputs /,/^$/p' README.md | sed '1,2d; /^$/d' | while IFS='|' read -r _ weights inputs accuracy bytes speed _; do
+    grep -qF "|${accuracy% % } |" results/README.md || echo "accuracy of$weights"
+    awk -F '|' -v bytes="${bytes% bytes }" -v speed="$(echo "$speed" | tr -d ', ')" '
+        /^### / { lenet = $0 == "### LeNet-5" }
+        lenet && $3 == bytes " " { unit = 10 ^ (length(int($6)) - 3); right += int($6 / unit + 0.5) * unit == speed }
+        END { exit !right }' results/engine.md || echo "speed or bytes of$weights x$inputs"
+done)
+[ -z "$wrong" ] || fail "README.md: $wrong"
 for recipe in examples/recipes/*.toml; do
     name=$(basename "$recipe" .toml)
     why=$("$qgrad" summary --recipe "$name" 2>&1 >/dev/null) && continue

@@ -57,7 +57,8 @@ static void test_profiles_and_texts(void **state)
     assert_string_equal(last.err, "");
     assert_status(TRAIN "--epochs 1 --seed 2 --out @/other", 0);
     assert_status("infer --packed @/net.qg --data-dir @/set --run @/other", 0);
-    assert_stderr("net.qg was not exported from ");
+    assert_stderr("other/last.safetensors ");
+    assert_stderr("; was it exported from another run, or with --best?");
     assert_status("infer --packed @/net.qg --data-dir @/set --profile --run @/run --best", 0);
     assert_stdout(", 6 steps\ndata           mnist, 60 test images\ntest accuracy  ");
     assert_stdout("layer            step ");

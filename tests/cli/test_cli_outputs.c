@@ -31,11 +31,11 @@ static void assert_writes(int writer, const char *to)
     assert_status(line, 0);
 }
 
-static void assert_does_not_write(int writer, const char *to, const char *message)
+static void assert_does_not_write(int writer, const char *to, int status, const char *message)
 {
     char line[400];
     snprintf(line, sizeof line, "%s%s", writers[writer], to);
-    assert_refuses(line, 1, message);
+    assert_refuses(line, status, message);
 }
 
 /* --- what is refused ------------------------------------------------------------------------ */
@@ -49,10 +49,10 @@ static void test_a_file_of_a_run_is_not_replaced(void **state)
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
             snprintf(to, sizeof to, "@/run/%s", files[i]);
             snprintf(message, sizeof message, "run/%s' is the name of a file of a run; choose another name", files[i]);
-            assert_does_not_write(w, to, message);
+            assert_does_not_write(w, to, 2, message);
         }
     run_shell("ln -s run/best.safetensors @/weights");
-    assert_does_not_write(0, "@/weights", "weights' is not a packed net, so it is not replaced");
+    assert_does_not_write(0, "@/weights", 1, "weights' is not a packed net, so it is not replaced");
     run_shell("test -L @/weights && diff -r @/run @/whole");
 }
 
@@ -64,11 +64,11 @@ static void test_another_kind_of_file_is_not_replaced(void **state)
               "echo '<svg viewBox=\"0 0 1 1\"/>' >@/drawing && printf '\\211qgn' >@/short && cat @/photo @/mine @/drawing @/short >@/all");
     for (int w = 0; w < WRITERS; w++) {
         snprintf(message, sizeof message, "' is not %s, so it is not replaced; choose another name, or remove it", kinds[w]);
-        assert_does_not_write(w, "@/photo", message);
-        assert_does_not_write(w, "@/mine", message);
-        assert_does_not_write(w, "@/drawing", message);
-        assert_does_not_write(w, "@/short", message);
-        assert_does_not_write(w, "@/run", "which would be replaced: Is a directory");
+        assert_does_not_write(w, "@/photo", 1, message);
+        assert_does_not_write(w, "@/mine", 1, message);
+        assert_does_not_write(w, "@/drawing", 1, message);
+        assert_does_not_write(w, "@/short", 1, message);
+        assert_does_not_write(w, "@/run", 1, "which would be replaced: Is a directory");
     }
     run_shell("cat @/photo @/mine @/drawing @/short | cmp - @/all");
 }

@@ -275,8 +275,14 @@ static void test_a_plain_net_needs_no_program(void **state)
     assert_status("inspect @/plain", 0);
     assert_status("report @/plain --out @/plain.html", 0);
     assert_refuses("eval --run @/plain", 2, "a program trained it with qg_fit, which does not say on which images; pass --data");
-    assert_refuses("eval --run @/plain --data sample --weight twn", 2, "weight: a program trained ");
-    assert_refuses("eval --run @/plain --data sample", 1, "images are [64,28,28,1], the net was declared for [n,12,12,1]");
+    assert_refuses("eval --run @/plain --data sample", 2, "sample: its images are 28x28x1 in 10 classes, but the run's are 12x12x1 in 3");
+    qg_run *r = qg_run_open(at("plain"), QG_RUN_LAST);
+    assert_true(r && !qg_run_net_with(r, NULL, NULL, 0));
+    qg_recipe *changes = qg_recipe_new();
+    assert_ok(qg_recipe_set(changes, "weight", "twn"));
+    assert_null(qg_run_net_with(r, changes, NULL, 0));
+    assert_non_null(strstr(qg_errmsg(), "weight: a program trained "));
+    qg_recipe_free(changes), qg_run_close(r);
     assert_refuses("quantize --run @/plain --weight twn", 2, "so it has no recipe to add quantizers to");
 }
 

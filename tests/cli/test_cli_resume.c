@@ -433,7 +433,7 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
     assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 3);
     run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.2-0.tmp && echo x > last.safetensors.1-0.tmp && sed -i /data-digest/d config.toml");
     /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
-    assert_refuses("train --resume --out @/older", 2, "belongs to a run with data-digest");
+    assert_refuses("train --resume --out @/older", 1, "belongs to a run with data-digest");
     run_shell("cp @/newer/config.toml @/older/");
     assert_status("train --resume --out @/older --json", 0);
     assert_same_run("newer", "older");
@@ -508,11 +508,11 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
     run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
-    assert_refuses("eval --run @/ternary", 2,
+    assert_refuses("eval --run @/ternary", 1,
                    "last.safetensors: belongs to a run with optimizer adam, but config.toml has sgd");
-    assert_refuses("eval --run @/ternary --best", 2,
+    assert_refuses("eval --run @/ternary --best", 1,
                    "belongs to a run with lr 0.001, but config.toml has 0.01");
-    assert_refuses("train --resume --out @/ternary", 2, "last.safetensors");
+    assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
 }
 
 #define ENDED(name) cmocka_unit_test_teardown(name, end_background)

@@ -144,7 +144,7 @@ static void test_a_sweep_trains_what_train_would(void **state)
     assert_stdout("weight  runs");
     assert_stdout("\nbinary   2/2  ");
     assert_stdout(" ± ");
-    assert_stdout("± is the standard deviation of single runs");
+    assert_stdout("± is the standard deviation over runs");
     run_shell("diff -r before all");
     assert_status(SMALL "--csv --array 3", 0);
     assert_stdout("weight,runs,finished,validation_accuracy,validation_accuracy_deviation,test_accuracy,");

@@ -566,9 +566,9 @@ static void test_a_byte_order_mark_is_no_key(void **state)
     assert_ok(read_bytes(&empty, marked, 3));
     assert_prints(&empty, "");
     assert_failed(read_bytes(&none, twice, sizeof twice - 1), QG_EARG, ":1: unknown key '\\ufefflr'; available: ");
-    assert_failed(read_bytes(&none, "\xFF\xFEl\0r\0", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
-    assert_failed(read_bytes(&none, "\xFE\xFF\0l\0r", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
-    assert_failed(read_bytes(&none, "lr = 1\0", 7), QG_EARG, "contains a zero byte");
+    assert_failed(read_bytes(&none, "\xFF\xFEl\0r\0", 6), QG_EFORMAT, ": is UTF-16; save it as UTF-8");
+    assert_failed(read_bytes(&none, "\xFE\xFF\0l\0r", 6), QG_EFORMAT, ": is UTF-16; save it as UTF-8");
+    assert_failed(read_bytes(&none, "lr = 1\0", 7), QG_EFORMAT, "contains a zero byte");
     qg__recipe_clear(&c);
     qg__recipe_clear(&empty);
     qg__recipe_clear(&none);

@@ -139,6 +139,8 @@ static void test_a_run_knows_its_first_weights(void **state)
     const uint64_t is = qg_params_digest(qg_net_params(qg_run_net(r)));
     assert_true(is == qg_params_digest(qg_net_params(begun)) && is != qg_params_digest(qg_net_params(qg_run_net(ended))));
     assert_int_equal(qg_run_steps(r), 0);
+    assert_null(qg_run_net_with(r, recipe, NULL, 0));
+    assert_int_equal(qg_errcode(), QG_ESTATE);
     qg_net_free(begun), qg_recipe_free(recipe), qg_run_close(r), qg_run_close(ended);
 
     assert_runs(TRAIN "--init @/run --out @/later");
@@ -209,7 +211,7 @@ static void test_a_run_is_quantized(void **state)
     assert_non_null(r);
     assert_ok(qg_recipe_set(changes, "input", "fake_quant:range=observed"));
     char dir[256];
-    snprintf(dir, sizeof dir, "%s", at("here"));
+    snprintf(dir, sizeof dir, "%s/", at("here"));
     qg_run_quantize_spec spec = { .dir = dir, .changes = changes, .images = 20 };
     assert_ok(qg_run_quantize(r, spec, &q));
     assert_int_equal(q.images, 20);
@@ -220,6 +222,16 @@ static void test_a_run_is_quantized(void **state)
     *dir = '\0';
     assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
     assert_non_null(strstr(qg_errmsg(), "the path of a directory is empty"));
+    assert_int_equal(qg_run_quantize(r, (qg_run_quantize_spec){ .changes = changes }, &q), QG_EARG);
+    run_shell("printf 'epochs = 9\\ninput = \"fake_quant:range=observed\"\\n' >@/changes.toml");
+    qg_recipe *file = qg_recipe_new();
+    assert_ok(qg_recipe_read(file, at("changes.toml")));
+    snprintf(dir, sizeof dir, "%s", at("read"));
+    spec.changes = file;
+    assert_ok(qg_run_quantize(r, spec, &q));
+    run_shell("cmp @/verb/last.safetensors @/read/last.safetensors && cmp @/verb/config.toml @/read/config.toml");
+    qg_recipe_free(file);
+    spec.changes = changes;
     snprintf(dir, sizeof dir, "%s", at("other"));
     assert_ok(qg_recipe_set(changes, "layer", "conv9:weight=ttq"));
     assert_int_equal(qg_run_quantize(r, spec, &q), QG_EARG);
@@ -322,6 +334,29 @@ static void test_scores_that_are_known_are_assessed(void **state)
     qg_loader_free(l);
 }
 
+/* Whatever a file notes, no more scores are written than it has classes. */
+static void test_a_net_with_other_scores_is_refused(void **state)
+{
+    static const char *const note[][2] = { { "format", "qgrad 2" }, { "kind", "weights" }, { "image", "4x4x1" }, { "classes", "2" },
+                                           { "normalise", "unit" }, { "steps", "9" }, { "recipe", "sgd = 1\nepochs = 3\nnet-digest = \"0\"\n" } };
+    static const uint8_t image[16] = { 0 };
+    float     scores[8] = { 0 };
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = 4, .width = 4, .channels = 1 });
+    qg_state *s   = qg_state_new();
+    qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+    assert_non_null(qg_net_build(net));
+    char *text = qg_net_print(net);
+    for (size_t i = 0; i < sizeof note / sizeof *note; i++) qg_state_set_note(s, note[i][0], note[i][1]);
+    qg_state_set_note(s, "net", text);
+    qg_net_state(net, s);
+    assert_ok(qg_state_save(s, at("odd.safetensors")));
+    qg_run *r = qg_run_open(at("odd.safetensors"), QG_RUN_LAST);
+    assert_non_null(r);
+    assert_int_equal(qg_run_predict(r, 1, image, scores), QG_EFORMAT);
+    assert_non_null(strstr(qg_errmsg(), "the net has 8 scores, but 2 classes"));
+    qg_run_close(r), qg_state_free(s), qg_net_free(net), free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_run_shows_its_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_shows_folded_weights, set_up, tear_down),
         cmocka_unit_test(test_scores_that_are_known_are_assessed),
+        cmocka_unit_test_setup_teardown(test_a_net_with_other_scores_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

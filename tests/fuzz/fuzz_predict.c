@@ -64,7 +64,7 @@ static void score_twice(const config *asked, const char *picture)
 
 static void predict(const char *net, char *picture, uint8_t how, demand d, qg_shape image)
 {
-    config     asked = { .operand = &picture, .operands = 1 };
+    config     asked = { .verb = &predict_verb, .operand = &picture, .operands = 1 };
     const char top[] = { (char)('1' + how % 4), '\0' };
     MUST(!config_set(&asked, "packed", net) && !config_set(&asked, "top", top) && !config_set(&asked, "threads", "1") &&
          !config_set(&asked, "json", how & 64 ? "true" : "false"));

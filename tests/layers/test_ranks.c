@@ -57,7 +57,10 @@ static qg_var *means_and_sums(qg_tape *t, qg_var *scores, const uint16_t *labels
 {
     qg_var *mean   = qg_mean(t, scores, QG_AXIS_N);
     qg_var *spread = scores ? qg_mse(t, scores, qg_broadcast(t, mean, scores->shape)) : NULL;
-    return qg_add(t, qg_cross_entropy(t, scores, labels), qg_add(t, qg_scale(t, spread, 0.1f), qg_mean(t, mean, QG_AXES)));
+    qg_var *each   = qg_mean(t, scores, QG_AXIS_C);                                     /* of each image */
+    qg_var *within = scores ? qg_mse(t, scores, qg_broadcast(t, each, scores->shape)) : NULL;
+    qg_var *both   = qg_scale(t, qg_add(t, spread, within), 0.1f);
+    return qg_add(t, qg_cross_entropy(t, scores, labels), qg_add(t, both, qg_mean(t, mean, QG_AXES)));
 }
 
 static void fail_rank(const char *what, const char *why)

@@ -128,6 +128,8 @@ static void test_probabilities(void **state)
 /* The ends of bins, equal scores, and scores whose exponentials no double holds. */
 static void test_extremes(void **state)
 {
+    qg_assessment none;
+    assert_int_equal(qg__assess_begin(&none, 3, -1), QG_EARG);
     qg_assessment a;
     assert_ok(qg__assess_begin(&a, 3, 2));
     assert_true(isnan(qg_assessment_calibration_error(&a)) && isnan(qg_assessment_recall(&a, 0)) && isnan(qg_assessment_precision(&a, 2)));

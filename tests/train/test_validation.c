@@ -259,7 +259,7 @@ static void another_split_is_another_run(void **state)
     s = open_subject("same", HELD);
     qg_loader *other  = qg_synthetic((qg_shape){ 1, 4, 4, 1 }, 9, CLASSES, (qg_loader_spec){ .batch = 3 });
     s.spec.validation = other;
-    refused(&s, QG_EFORMAT, "validation images are 4x4x1, training images 8x8x1");
+    refused(&s, QG_ESHAPE, "validation images are 4x4x1, training images 8x8x1");
     qg_loader_free(other);
 }
 

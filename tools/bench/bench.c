@@ -182,16 +182,14 @@ static int run_bench(bench *b)
         b->config = qg__recipe_full(b->asked->recipe);
         status    = !b->config ? qg_errcode() : b->forward ? qg__recipe_check(b->config) : qg__recipe_trains(b->config);
     }
-    if (status) qg_ranks_abort(EXIT_USAGE, NULL);
-    if (status) return report_failure("qgrad bench");
+    if (status) return print_failure(b->asked);
     b->recipe = *b->config;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     b->engine_batch = b->recipe.batch;
     if (b->packed && b->recipe.batch < SEEN_IMAGES) b->recipe.batch = SEEN_IMAGES;
     status = bench_build(b);
     if (!status) status = b->packed ? measure_packed(b) : bench_measure(b);
-    if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return report_failure("qgrad bench");
+    if (status) return print_failure(b->asked);
     if (qg_rank() == 0) print_bench(b);
     qg_ranks_end();
     return EXIT_DONE;

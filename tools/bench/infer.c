@@ -264,7 +264,7 @@ int bench_infer(config *asked)
         else print_table(r, turns);
     } else {
         qg_fail(QG_EMEM, "out of memory for the arrays of bench infer");
-        status = report_failure("qgrad bench");
+        status = print_failure(asked);
     }
     for (int i = 0; r && i < ROWS; i++) free(r[i].packed);
     free(l.x), free(l.y), free(l.w), free(l.wide), free(l.codes), free(l.scratch), free(l.values);

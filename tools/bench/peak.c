@@ -142,7 +142,7 @@ int bench_peak(config *asked)
     float   *block = calloc(3, TRIAD_FLOATS * sizeof *block);
     if (!block) {
         qg_fail(QG_EMEM, "out of memory for the triad's %zu bytes", 3 * TRIAD_FLOATS * sizeof *block);
-        return report_failure("qgrad bench");
+        return print_failure(asked);
     }
     p.a = block;
     p.b = block + TRIAD_FLOATS;
@@ -241,5 +241,5 @@ int bench_memory(config *asked)
     if (!status) print_traffic(asked, &best);
     qg_tape_free(t);
     free(x);
-    return status ? report_failure("qgrad bench") : EXIT_DONE;
+    return status ? print_failure(asked) : EXIT_DONE;
 }

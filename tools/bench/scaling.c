@@ -319,12 +319,6 @@ static qg_status extrapolate(scaling *s)
 
 /* --- the command -------------------------------------------------------------------------------- */
 
-static int refuse(const char *text)
-{
-    fprintf(stderr, "qgrad bench scaling: %s\n", text);
-    return EXIT_USAGE;
-}
-
 static qg_status read_links(scaling *s)
 {
     const char *at = config_text(s->asked, "link");
@@ -345,7 +339,7 @@ static int run(scaling *s)
     if (!status) status = read_links(s);
     const bool project = s->links.count > 0;
     if (!status && qg_ranks() == 1 && !project)
-        return refuse("there is one rank; start several, as in mpirun -n 4 build/qgrad-mpi bench scaling .., or project with --link");
+        return refuse(s->asked, "there is one rank; start several, as in mpirun -n 4 build/qgrad-mpi bench scaling .., or project with --link");
     if (!status && qg_ranks() > 1 && project) status = qg_fail(QG_EARG, "--link projects from one process, without mpirun");
     const int most = project ? QG_MAX_RANKS : qg_ranks();
     if (!status) status = bench_choose_data(s->asked);
@@ -355,8 +349,7 @@ static int run(scaling *s)
     if (!status) status = check_batch(s->config, most, project);
     if (!status && config_text(s->asked, "out") && qg_rank() == 0)
         status = output_check(config_text(s->asked, "out"), OUTPUT_PICTURE);
-    if (status) qg_ranks_abort(EXIT_USAGE, NULL);
-    if (status) return report_failure("qgrad bench");
+    if (status) return print_failure(s->asked);
     status = fill(s, &s->strong, false, most, project);
     if (!status) status = fill(s, &s->weak, true, most, project);
     if (!project) qg__ranks_among(most);
@@ -364,8 +357,7 @@ static int run(scaling *s)
     if (!status && project) status = extrapolate(s);
     const char *out = config_text(s->asked, "out");
     if (!status && out && qg_rank() == 0) status = output_print(out, OUTPUT_PICTURE, scaling_print_svg, s);
-    if (status) qg_ranks_abort(EXIT_FAILED, NULL);
-    if (status) return report_failure("qgrad bench");
+    if (status) return print_failure(s->asked);
     if (qg_rank() == 0 && !output_is_stdout(out)) (config_flag(s->asked, "json") ? scaling_print_json : scaling_print_text)(s);
     qg_ranks_end();
     return EXIT_DONE;

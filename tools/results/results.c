@@ -290,7 +290,7 @@ static int repeat_row(const config *asked)
     if (!status && stop_signal)
         print_safe(stderr, "qgrad results: stopped; the same command continues in %s\n", r.dir);
     results_end(&all);
-    if (status) return report_failure("qgrad results");
+    if (status) return print_failure(asked);
     return stop_signal ? 128 + stop_signal : r.differs ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -314,18 +314,15 @@ static int results_main(config *asked)
     results     all   = { 0 };
     const bool  check = config_flag(asked, "check");
     const char *wrong = misused(asked);
-    if (wrong) {
-        qg_fail(QG_EARG, "%s", wrong);
-        return report_failure("qgrad results");
-    }
+    if (wrong) return refuse(asked, wrong);
     if (config_text(asked, "repeat")) return repeat_row(asked);
-    if (check_place(!check)) return report_failure("qgrad results");
+    if (check_place(!check)) return print_failure(asked);
     const int fd     = check ? -1 : lock();
     qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
     if (!status) print_outcome(asked, &all);
     results_end(&all);
     if (fd >= 0) close(fd);
-    return status ? report_failure("qgrad results") : EXIT_DONE;
+    return status ? print_failure(asked) : EXIT_DONE;
 }
 
 static const verb_option own_options[] = {

@@ -46,7 +46,7 @@ static qg_status find_overrides(const logged_run *run, config *asked)
     const qg_recipe_key *o = c ? qg__recipe_difference(c, &run->config, QG_RECIPE_IDENTITY, QG_RECIPE_PER_RUN) : NULL;
     if (!status && !c) status = qg_errcode();
     if (o)
-        status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the current recipe cannot produce this run's %s",
+        status = qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": the current recipe cannot produce this run's %s",
                          run->row, run->seed, o->name);
     return status;
 }
@@ -77,7 +77,7 @@ qg_status results_overrides(const logged_run *run, FILE *out)
         if (!strcmp(o->name, "recipe")) continue;
         const char *text = config_text_of(&asked, o);
         if (o->kind == QG_RECIPE_FLAG && text && strcmp(text, "true"))
-            status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
+            status = qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
                              "line can express", run->row, run->seed, o->name);
         else print_option(o, text, out);
     }
@@ -101,18 +101,18 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
     const char       *digest = run->config.init_digest;
     const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
     if (run->config.teacher_digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": learned from a teacher (--teacher), which no recipe can name", run->row,
+        return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": learned from a teacher (--teacher), which no recipe can name", run->row,
                        run->seed);
     if (!begins_with && digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights (--init), but its recipe names no other run",
+        return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": started from weights (--init), but its recipe names no other run",
                        run->row, run->seed);
     if (!begins_with || (digest && other && !strcmp(other->result.digest, digest))) return QG_OK;
     if (!digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": did not start from the weights of %s", run->row, run->seed, begins_with);
+        return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": did not start from the weights of %s", run->row, run->seed, begins_with);
     if (!other)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights of %s, but " RESULTS " has no run of it with "
+        return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": started from weights of %s, but " RESULTS " has no run of it with "
                        "this seed", run->row, run->seed, begins_with);
-    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights with digest %s, but %s with this seed ended in "
+    return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": started from weights with digest %s, but %s with this seed ended in "
                    "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 " if it is there, add the run of %s, "
                    "then this one", run->row, run->seed, digest, begins_with, other->result.digest, run->row,
                    run->seed, begins_with);
@@ -131,7 +131,7 @@ qg_status results_check_images(const results *all, const logged_run *run)
     const char       *data = qg__recipe_value(&run->config, "data"), *saw = run->config.data_digest;
     const logged_run *other = results_witness(all, data);
     if (!saw || !strcmp(saw, other->config.data_digest)) return QG_OK;
-    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",
+    return qg_fail(QG_ESTATE, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",
                    run->row, run->seed, data, saw, other->row, other->seed,
                    other->config.data_digest);
 }

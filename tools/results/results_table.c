@@ -187,7 +187,7 @@ static qg_status check_run(const row *w, const logged_run *r)
     const logged_run *first = &w->all->run[w->first];
     const qg_recipe_key *o     = results_conflict(first, r);
     if (o)
-        return qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
+        return qg_fail(QG_ESTATE, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
                        first->seed, r->seed, o->name);
     const qg_status status = results_check_images(w->all, r);
     return status ? status : results_check_init(w->all, r, begins_with(w));
