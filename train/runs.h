@@ -78,7 +78,7 @@ qg_net     *qg_run_net(qg_run *r);
  *
  * Memory   The caller's; qg_net_free.
  * Fails    NULL.  As qg_run_net.  QG_EARG: changes is not legal for this run, or r tests averages, which
- *          only its best weights are. */
+ *          only its best weights are.  QG_ESTATE: r is QG_RUN_START, and no file has its weights. */
 qg_net     *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t bytes);
 uint64_t    qg_run_steps(qg_run *r);                        /* training steps of its weights; 0: failed */
 
@@ -87,7 +87,8 @@ const qg_preprocess *qg_run_preprocess(qg_run *r);
 
 /* Scores of n images of the right size: bytes [n][h][w][c], scores [n][classes].  They do not depend on n.
  * n = 0 checks whether the net can be computed.  Fails as qg_run_net and qg_run_preprocess; QG_EARG: only
- * the program that trained the net can compute it; the message names the layer that the program defines. */
+ * the program that trained the net can compute it; the message names the layer that the program defines;
+ * QG_EFORMAT: it has another number of scores than the file notes classes. */
 QG_MUST_CHECK
 qg_status   qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores);
 
@@ -170,7 +171,8 @@ qg_status   qg_run_export_of(qg_run *r, qg_run_export *e);
 typedef struct qg_run_quantize_spec {
     const char      *dir;           /* required: of the new run; it must not exist */
     const qg_recipe *changes;       /* required: keys such as weight, input, layer, first-last and
-                                       threads; others stay as they are.  Without weight, input and layer,
+                                       threads; others stay as they are, and of a file that was read
+                                       (qg_recipe_read) only those of quantizers count.  Without weight, input and layer,
                                        inputs become fake_quant:range=observed, and weights
                                        fake_quant:range=current,per-channel=yes, where r has floats */
     int              images;        /* of the training that calibrate it; 0: QG_CALIBRATION_IMAGES,
