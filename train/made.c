@@ -89,9 +89,7 @@ qg_status qg__made_write(qg__made *m, const char *dir)
     char      part[QG__PATH_BYTES], why[512];
     qg_status status = begin(m);
     if (!status) status = measure(m);
-    size_t    n      = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/') n--;
-    if (!status && snprintf(part, sizeof part, "%.*s.part", (int)n, dir) >= QG__PATH_BYTES)
+    if (!status && snprintf(part, sizeof part, "%.*s.part", (int)qg__path_length(dir), dir) >= QG__PATH_BYTES)
         status = qg_fail(QG_EARG, "out: the path is too long");
     if (!status) status = qg__run_paths_of(part, &m->run.paths);
     if (!status) status = qg__run_claim(&m->run);

@@ -57,8 +57,7 @@ qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
     qg_status status = QG_OK;
     for (int i = 0; i < QG__RUN_FILES && !status; i++) status = qg__path_join(dir, files[i], p->file[i]);
     if (status) return status;
-    size_t n = strlen(strcpy(p->dir, dir));
-    while (n > 1 && p->dir[n - 1] == '/') p->dir[--n] = '\0';       /* QG_FIT_FORCE appends to it */
+    snprintf(p->dir, sizeof p->dir, "%.*s", (int)qg__path_length(dir), dir);         /* QG_FIT_FORCE appends to it */
     return QG_OK;
 }
 

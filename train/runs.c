@@ -142,9 +142,8 @@ static qg_status take_sizes(qg_run *r)
 /* Opens what path names, in an empty run, which is to be closed also after a failure. */
 static qg_status find(qg_run *r, const char *path, qg_run_weights which)
 {
-    char   name[QG__PATH_BYTES];
-    size_t n = path ? strlen(path) : 0;
-    while (n > 1 && path[n - 1] == '/') n--;
+    char         name[QG__PATH_BYTES];
+    const size_t n = path ? qg__path_length(path) : 0;
     if (!path || n >= sizeof name) return qg_fail(QG_EARG, path ? "the path of the run is too long" : "the path of the run is NULL");
     snprintf(name, sizeof name, "%.*s", (int)n, path);
     r->starts = which == QG_RUN_START;

@@ -172,9 +172,10 @@ typedef struct qg_run_quantize_spec {
     const char      *dir;           /* required: of the new run; it must not exist */
     const qg_recipe *changes;       /* required: keys such as weight, input, layer, first-last and
                                        threads; others stay as they are, and of a file that was read
-                                       (qg_recipe_read) only those of quantizers count.  Without weight, input and layer,
-                                       inputs become fake_quant:range=observed, and weights
-                                       fake_quant:range=current,per-channel=yes, where r has floats */
+                                       (qg_recipe_read) only those of quantizers count.  Without
+                                       weight, input and layer, inputs become fake_quant:range=observed,
+                                       and weights fake_quant:range=current,per-channel=yes, where r
+                                       has floats */
     int              images;        /* of the training that calibrate it; 0: QG_CALIBRATION_IMAGES,
                                        or all if there are fewer */
 } qg_run_quantize_spec;

@@ -41,9 +41,7 @@ static void shorten(char *name)
 static void append_path(char *text, size_t bytes, const char *name, const char *path)
 {
     char last[QG_RECIPE_VALUE_BYTES];
-    snprintf(last, sizeof last, "%s", path);
-    size_t n = strlen(last);
-    while (n > 1 && last[n - 1] == '/') last[--n] = '\0';
+    snprintf(last, sizeof last, "%.*s", (int)qg__path_length(path), path);
     const char *slash = strrchr(last, '/');
     append(text, bytes, name, slash && slash[1] ? slash + 1 : last);
 }

@@ -20,8 +20,7 @@ qg_status run_paths_of(const char *dir, run_paths *p)
 
 qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYTES])
 {
-    size_t n = strlen(text);
-    while (n > 1 && text[n - 1] == '/') n--;
+    const size_t n = qg__path_length(text);
     if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "%s: the path is too long", key);
     snprintf(dir, QG__PATH_BYTES, "%.*s", (int)n, text);
     return QG_OK;

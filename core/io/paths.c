@@ -73,6 +73,13 @@ bool qg__path_is_directory(const char *path)
     return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
+size_t qg__path_length(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return n;
+}
+
 /* Makes one directory. */
 static qg_status make_one(const char *path, size_t *made)
 {

@@ -17,6 +17,7 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
 /* True if the system cannot tell, for callers that open it next (qg__file_exists_in). */
 bool      qg__path_exists(const char *path);
 bool      qg__path_is_directory(const char *path);      /* or a link to one */
+size_t    qg__path_length(const char *path);            /* without slashes at its end; of "/" 1 */
 
 /* The names in dir that do not begin with a dot, in the order of their bytes; *name for qg__names_free.  Returns how many; -1, with
  * errno: dir cannot be read. */
