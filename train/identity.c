@@ -38,14 +38,47 @@ static uint64_t hash_loader(uint64_t h, const qg_loader *l)
     return s.validation.share != 0 ? HASH(h, s.validation.share) : h;
 }
 
+/* A preprocessing that the program gave in place of .normalise; others follow from the images. */
+static uint64_t hash_given(uint64_t h, const qg_loader *train)
+{
+    int          n;
+    const float *mean, *deviation;
+    const qg_preprocess *p    = qg_loader_preprocess(train);
+    const qg_normalise   how  = qg_preprocess_normalise(p);
+    const float          is[] = { (float)how.kind, how.low, how.high };
+    if (how.kind == qg__loader_spec(train).normalise.kind) return h;
+    h = HASH(h, is);
+    if (qg_preprocess_numbers(p, &n, &mean, &deviation)) return h;
+    return qg_hash(qg_hash(h, mean, (size_t)n * sizeof *mean), deviation, (size_t)n * sizeof *deviation);
+}
+
 /* --- layers ------------------------------------------------------------------------------- */
+
+/* What digests of earlier versions lack counts only where it is not 0, so that their runs continue. */
+static uint64_t hash_if_set(uint64_t h, const double *number, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (number[i] != 0) return qg_hash(h, number, n * sizeof *number);
+    return h;
+}
 
 static uint64_t hash_quantizer(uint64_t h, const qg_quant *q)
 {
     const qg_surrogate *s        = &q->surrogate;
     const uint64_t      number[] = { (uint64_t)q->bits, q->per_channel, q->after, s->steps };
     const float         slope[]  = { s->arg, s->to };
-    return HASH(HASH(HASH(hash_text(h, q->scheme->name), number), slope), q->arg);
+    const double        kind     = s->slope ? 2 + qg__surrogate_word(*s) : 0;      /* 1: the program's own */
+    h = HASH(HASH(HASH(hash_text(h, q->scheme->name), number), slope), q->arg);
+    return hash_if_set(h, &kind, 1);
+}
+
+static uint64_t hash_numbers(uint64_t h, qg_layer *l)
+{
+    const qg_product        *p    = qg_layer_product(l);
+    const qg_batchnorm      *bn   = qg__batchnorm(l);
+    const qg_batchnorm_spec  spec = bn ? bn->spec : (qg_batchnorm_spec){ 0 };
+    const double number[] = { spec.eps, spec.momentum, (double)spec.freeze_after, p ? p->conv.pad_value : 0 };
+    return hash_if_set(h, number, sizeof number / sizeof *number);
 }
 
 static uint64_t hash_layer(uint64_t h, qg_layer *l)
@@ -54,7 +87,7 @@ static uint64_t hash_layer(uint64_t h, qg_layer *l)
     const int wiring[]  = { l->after ? l->after->index : -1, l->with ? l->with->index : -1, l->frozen };
     if (l->type->describe) l->type->describe(l, does, sizeof does);
     h = hash_text(hash_text(hash_text(h, l->name), l->type->name), does);
-    h = HASH(HASH(HASH(h, wiring), l->in), l->out);
+    h = hash_numbers(HASH(HASH(HASH(h, wiring), l->in), l->out), l);
     for (int r = 0; r < QG_ROLES; r++) {
         const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
         if (slot && slot->q.scheme) h = hash_quantizer(HASH(h, qg_roles[r]), &slot->q);
@@ -66,7 +99,7 @@ static uint64_t hash_net(const qg_net *net)
 {
     uint64_t h = QG_HASH_BASIS;
     for (int i = 0; i < qg_net_layers(net); i++) h = hash_layer(h, qg_net_layer(net, i));
-    return h;
+    return net->spec.fold_batchnorm ? HASH(h, net->spec.fold_batchnorm) : h;
 }
 
 /* --- the text ----------------------------------------------------------------------------- */
@@ -134,7 +167,7 @@ static qg_status print(const void *what, FILE *out)
     put_text(out, "reestimate-batchnorm", s->keep_running_statistics ? "off" : "on");
     if (r->net->spec.batchnorm_per_rank) fprintf(out, "norm-sync = \"off\"\nranks = %d\n", qg_ranks());
     put_digest(out, "net-digest", hash_net(r->net));
-    put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
+    put_digest(out, "data-digest", hash_given(hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test), s->train));
     if (s->validation) put_digest(out, "validation-digest", hash_loader(QG_HASH_BASIS, s->validation));
     return QG_OK;
 }

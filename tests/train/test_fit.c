@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "layers/plan.h"
 #include "qgrad.h"
 #include "tests/support/foreign.h"
 #include "tests/support/nets.h"
@@ -384,6 +385,27 @@ static void what_a_longer_run_would_not_have_done_is_refused(void **state)
     assert_int_equal(trained(&s).epochs, 10);
 }
 
+/* What only a program can choose. */
+typedef enum choice { SURROGATE, EPS, PADDING, FOLDED, GIVEN, CHOICES } choice;
+
+static subject open_choice(choice what)
+{
+    subject     s = open_subject("own");
+    qg_product *p = qg_layer_product(qg_net_layer(s.net, 2));
+    if (what == SURROGATE) p->weight_slot.q.surrogate = qg_surrogate_clip(1);
+    if (what == EPS) qg__batchnorm(qg_net_layer(s.net, 1))->spec.eps = 0.01f;
+    if (what == PADDING) p->conv.pad_value = 1;
+    if (what == FOLDED) s.net->spec.fold_batchnorm = true;
+    if (what != GIVEN) return s;
+    qg_loader *given = bands(TRAIN, 1, (qg_loader_spec){ .batch = 1, .normalise = { .kind = QG_PER_PIXEL } });
+    qg_loader_free(s.train);
+    s.train = bands(TRAIN, 1, (qg_loader_spec){ .batch = BATCH, .seed = 3, .augment = { .pad = 1 },
+                                                .preprocess = qg_loader_preprocess(given) });
+    s.spec.train = s.train;
+    qg_loader_free(given);
+    return s;
+}
+
 static void another_configuration_is_refused(void **state)
 {
     subject s = open_subject("own");
@@ -404,6 +426,10 @@ static void another_configuration_is_refused(void **state)
     refused(&s, "net-digest");
     s = open_with("own", 3, 7, false);
     refused(&s, "data-digest");
+    for (choice what = SURROGATE; what < CHOICES; what++) {
+        s = open_choice(what);
+        refused(&s, what == GIVEN ? "data-digest" : "net-digest");
+    }
     s = open_subject("own");
     assert_true(trained(&s).complete);          /* none of them has changed anything */
 }
