@@ -180,6 +180,12 @@ void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row,
     pack_side(isa, &t, -1.0f, o % own, n, row, block + (size_t)t.groups * bytes);
 }
 
+int qg__product_pack_unit(const qg__product *p)
+{
+    if (p->groups > 1) return p->g.oc;
+    return part_of(p).method == BITS ? QG__PACKED_BITS : QG__PACKED;
+}
+
 /* --- copies of images ----------------------------------------------------------------------------- */
 
 /* An image as kernels want it: some of its channels, and a frame of one value around them; or all of its

@@ -66,9 +66,11 @@ qg__plain_product qg__product_plain(const qg__product *p);
 bool   qg__product_fits(const qg__product *p);
 
 size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p);
-/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has.  With
- * zeros, the zero point comes first. */
+/* row[kh][kw][c / groups] of output o: floats, or integers that w has.  With zeros, the zero point comes
+ * first.  The outputs of a unit, which begins at a multiple of qg__product_pack_unit, must be packed in
+ * order; threads may share the units. */
 void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed);
+int    qg__product_pack_unit(const qg__product *p);
 size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
 void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
                        void *scratch);

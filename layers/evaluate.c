@@ -401,7 +401,7 @@ typedef struct job {
     qg_isa                isa;
     qg_var               *y;
     int                   images;       /* of a piece */
-    const void           *packed;
+    void                 *packed;
     char                 *scratch;      /* [workers]: codes, acc, and what the product needs */
     size_t                codes_bytes, acc_bytes, bytes;
 } job;
@@ -449,13 +449,28 @@ static void piece(void *context, int piece, int worker)
     qg__product_scale(j->isa, p, j->e->k, (size_t)n * results, acc, j->y->data + (size_t)first * results * (size_t)p->g.oc);
 }
 
-static const void *pack(qg_isa isa, qg_tape *t, const qg__evaluation *e)
+typedef struct packing {
+    qg_isa                isa;
+    const qg__evaluation *e;
+    int                   unit;
+    void                 *packed;
+} packing;
+
+static void pack_unit(void *context, int unit, int worker)
 {
-    const qg__product *p   = &e->p;
+    const packing     *k   = context;
+    const qg__product *p   = &k->e->p;
     const size_t       row = qg__evaluation_row(p);
-    void              *packed = qg_scratch(t, qg__product_weight_bytes(isa, p));
-    for (int o = 0; packed && o < p->g.oc; o++) qg__product_pack(isa, p, o, e->w + (size_t)o * row, packed);
-    return packed;
+    const int          end = (unit + 1) * k->unit;
+    for (int o = unit * k->unit; o < end && o < p->g.oc; o++)
+        qg__product_pack(k->isa, p, o, k->e->w + (size_t)o * row, k->packed);
+}
+
+void qg__evaluation_pack(qg_isa isa, const qg__evaluation *e, void *packed)
+{
+    const int unit = qg__product_pack_unit(&e->p);
+    packing   k    = { isa, e, unit, packed };
+    qg_parallel((e->p.g.oc + unit - 1) / unit, pack_unit, &k);
 }
 
 static bool take_scratch(qg_tape *t, job *j)
@@ -487,8 +502,9 @@ qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, q
                          QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(w->shape));
     const int results = (int)qg__results(&e.p.g);
     job       j       = { .e = &e, .isa = qg__infer_isa(), .y = y, .images = (PIECE_RESULTS + results - 1) / results };
-    j.packed          = pack(j.isa, t, &e);
+    j.packed          = qg_scratch(t, qg__product_weight_bytes(j.isa, &e.p));
     if (!j.packed || !take_scratch(t, &j)) return NULL;
+    qg__evaluation_pack(j.isa, &e, j.packed);
     y->flops = 2.0 * (double)qg_count(shape) * (double)qg_row(w->shape);
     qg_parallel((shape.n + j.images - 1) / j.images, piece, &j);
     return y;

@@ -90,6 +90,9 @@ QG_MUST_CHECK
 qg_status   qg__evaluation_in_training(const qg_product *p, const qg_slot *slot, uint64_t step, qg_shape x, float *memory,
                                        qg__evaluation *e);
 
+/* Packs the weight, qg__product_weight_bytes, on all threads. */
+void        qg__evaluation_pack(qg_isa isa, const qg__evaluation *e, void *packed);
+
 /* The codes of x, of so many pixels, as the product reads them: x itself, or written to codes. */
 const void *qg__evaluation_code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes);
 

@@ -126,24 +126,6 @@ static void in_images(qg_piece run, job *j)
     qg_parallel((j->y->shape.n + each - 1) / each, run, j);
 }
 
-/* Blocks of outputs of all kernels end at a multiple of 32. */
-enum { PACKED_AT_ONCE = 32 };
-
-static void in_blocks(int outputs, qg_piece run, job *j)
-{
-    qg_parallel((outputs + PACKED_AT_ONCE - 1) / PACKED_AT_ONCE, run, j);
-}
-
-static void pack_piece(void *context, int piece, int worker)
-{
-    const job            *j   = context;
-    const qg__evaluation *e   = &j->s->e;
-    const size_t          row = qg__row(&e->p.g);
-    const int             end = (piece + 1) * PACKED_AT_ONCE;
-    for (int o = piece * PACKED_AT_ONCE; o < end && o < e->p.g.oc; o++)
-        qg__product_pack(j->isa, &e->p, o, e->w + (size_t)o * row, j->packed);
-}
-
 static void forward_piece(void *context, int piece, int worker)
 {
     const job         *j       = context;
@@ -172,7 +154,7 @@ static bool multiply(qg_tape *t, qg_var *y)
     j.bytes   = qg__lines_of(qg__product_scratch_bytes(j.isa, p, images_at_once(y)));
     j.scratch = qg_scratch(t, (size_t)qg_threads() * j.bytes);
     if (!j.packed || !j.scratch) return false;
-    in_blocks(p->g.oc, pack_piece, &j);
+    qg__evaluation_pack(j.isa, &s->e, j.packed);
     in_images(forward_piece, &j);
     return true;
 }
@@ -193,8 +175,8 @@ static void pack_turned_piece(void *context, int piece, int worker)
 {
     const job *j   = context;
     float     *row = (float *)(void *)scratch_of(j, worker);
-    const int  end = (piece + 1) * PACKED_AT_ONCE;
-    for (int k = piece * PACKED_AT_ONCE; k < end && k < j->s->turned.g.oc; k++) {
+    const int  unit = qg__product_pack_unit(&j->s->turned), end = (piece + 1) * unit;
+    for (int k = piece * unit; k < end && k < j->s->turned.g.oc; k++) {
         turn_kernel(j->s, k, row);
         qg__product_pack(j->isa, &j->s->turned, k, row, j->packed);
     }
@@ -386,7 +368,8 @@ static void integer_backward(qg_tape *t, qg_var *y)
                             .correlate = QG_INFER_KERNELS(qg__correlate_kernels) };
     if (dy->measure_gradient && !dy->measure_gradient(t, &s->coder)) return;
     if (!take_factors(t, &j) || !take_scratch(t, &j)) return;
-    if (x->grad) in_blocks(s->turned.g.oc, pack_turned_piece, &j);
+    const int unit = qg__product_pack_unit(&s->turned);
+    if (x->grad) qg_parallel((s->turned.g.oc + unit - 1) / unit, pack_turned_piece, &j);
     float *const retained = b && qg__tape_walk(t)->retained ? y->grad : NULL;      /* decode writes to a copy */
     if (retained && !copy_gradient(t, y)) return;
     in_images(gradients_piece, &j);

@@ -16,6 +16,7 @@
 #include "infer/kernels/lanes.h"
 
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL };
+_Static_assert(QG__PACKED % OUTPUTS == 0, "groups of outputs");
 enum { GROUP_BYTES = OUTPUTS * CODES, QUAD = 4, QUADS = 4, ROUND = QUADS * QUAD };
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }

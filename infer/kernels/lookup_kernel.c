@@ -28,6 +28,7 @@
  * Tables:  [n][h][w][steps][2][16 bytes]. */
 #if QG_LOOKUP
 enum { CHANNELS = 8, OUTPUTS = 32, WIDEST = 2, LONGEST = 12, SUMS = 12, TABLE = 16, MOVES = 256 };
+_Static_assert(QG__PACKED_BITS % (WIDEST * OUTPUTS) == 0, "groups of outputs");
 
 static size_t steps_of(int c) { return ((size_t)c + CHANNELS - 1) / CHANNELS; }
 

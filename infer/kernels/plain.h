@@ -57,12 +57,15 @@ typedef struct qg__plain_product {
 /* With the alphabets of the codes. */
 qg__plain_product qg__plain_of(qg__geometry g, qg__codes x, qg__codes w);
 
+/* Every group of outputs that kernels pack together ends at a multiple of these, except in depthwise ones. */
+enum { QG__PACKED = 32, QG__PACKED_BITS = 64 };
+
 typedef struct qg__plain_kernels {
     size_t (*weight_bytes)(const qg__plain_product *p);
 
     /* Packs n weights of output o, from number `first` of its row [kh][kw][c] on: floats, or integers that
-     * are codes.  Outputs must be packed in the order o = 0, 1, .., oc - 1, and each from its first weight
-     * on, which clears a group. */
+     * are codes.  The outputs of a group must be packed in order, and each from its first weight on, which
+     * clears the group. */
     void (*pack_weights)(const qg__plain_product *p, int o, size_t first, size_t n, const float *values,
                          void *packed);
 

@@ -33,6 +33,7 @@
  * Weights: [blocks of outputs][planes][kh][words of a row of taps][2 vectors][WORDS]. */
 #if !QG_LOOKUP
 enum { VECTORS = 2, OUTPUTS = VECTORS * WORDS, LONGEST = VL == 16 ? 14 : 4 };
+_Static_assert(QG__PACKED_BITS % OUTPUTS == 0, "groups of outputs");
 
 /* What a tile counts: x & w, and the three above. */
 typedef enum count { COUNT_AND, COUNT_XOR, COUNT_SIGNS, COUNT_TERNARY } count;

@@ -10,6 +10,7 @@
  * lowest: [blocks of outputs][words][2 vectors][VL].  A last block whose outputs fill one vector has half.
  * Codes are numbered from the lowest of the alphabet, or from the lowest that there is. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
+_Static_assert(QG__PACKED % OUTPUTS == 0, "groups of outputs");
 
 static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
 

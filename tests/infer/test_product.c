@@ -114,11 +114,20 @@ typedef struct operand_set {
     void  *coded, *packed;
 } operand_set;
 
+/* Outputs as threads may pack them: the last unit first.  o < 0: begins, or has ended. */
+static int packed_after(const qg__product *p, int o)
+{
+    const int unit = qg__product_pack_unit(p);
+    if (o < 0) return (p->g.oc - 1) / unit * unit;
+    if ((o + 1) % unit && o + 1 < p->g.oc) return o + 1;
+    return o / unit * unit - unit;
+}
+
 /* Packs rows whose zero points come first, and makes numbers of them: [oc] of 1 + row to [oc] of row. */
 static void pack_with_zeros(const qg__product *p, size_t row, uint64_t key, float *w, void *packed)
 {
     float *codes = drawn(p->w, key, 1 + row);
-    for (int o = 0; o < p->g.oc; o++) {
+    for (int o = packed_after(p, -1); o >= 0; o = packed_after(p, o)) {
         float *own = w + (size_t)o * row;
         codes[0]   = o % 5 ? draw(p->w, key + 1, (size_t)o) : o % 2 ? 0 : (float)(p->w.count - 1);
         memcpy(codes + 1, own, row * sizeof *own);
@@ -137,7 +146,7 @@ static operand_set operands_of(const qg__product *p, int n, uint64_t key)
     s.packed         = room(qg__product_weight_bytes(qg__infer_isa(), p));
     if (p->zeros) pack_with_zeros(p, row, key + 2, s.w, s.packed);
     else
-        for (int o = 0; o < p->g.oc; o++)
+        for (int o = packed_after(p, -1); o >= 0; o = packed_after(p, o))
             qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
     return s;
 }
