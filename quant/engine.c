@@ -402,16 +402,28 @@ void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
+typedef struct coding {
+    const qg_form_loops *loops;
+    const qg_constants  *k;
+    const float         *x;
+    int32_t             *code;
+} coding;
+
 /* n <= QG_CHUNK */
-static void codes_of_run(const qg_form_loops *loops, const qg_constants *k, size_t n, const float *x, int32_t *code)
+static void codes_of_run(const coding *c, size_t at, size_t n)
 {
     float y[QG_CHUNK];
-    if (loops->codes) {
-        loops->codes(k, n, x, code);
+    if (c->loops->codes) {
+        c->loops->codes(c->k, n, c->x + at, c->code + at);
         return;
     }
-    loops->values(k, n, x, y);
-    qg__codes_from(n, y, k->uniform.step, code);
+    c->loops->values(c->k, n, c->x + at, y);
+    qg__codes_from(n, y, c->k->uniform.step, c->code + at);
+}
+
+static void codes_of_block(void *context, size_t first, size_t n)
+{
+    for (size_t at = 0; at < n; at += QG_CHUNK) codes_of_run(context, first + at, qg__smaller(n - at, QG_CHUNK));
 }
 
 static qg_status check_constants(qg_quant q, size_t channel, const qg_constants *k)
@@ -449,8 +461,8 @@ qg_status qg__form_encode(qg_quant q, qg_tensor x, const float *const *learned, 
         const qg_status    s = check_constants(q, i, &k);
         float              negative;
         if (s) return s;
-        for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
-            codes_of_run(form->loops[isa], &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
+        coding w = { form->loops[isa], &k, x.data + i * c.inner, out->code + i * c.inner };
+        qg__in_blocks(c.inner, QG_BLOCK, codes_of_block, &w);
         form->scales(&k, &out->scale[i], &negative);
         if (out->negative) out->negative[i] = negative;
         if (negative != out->scale[i]) out->two_sided = true;

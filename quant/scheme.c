@@ -378,7 +378,10 @@ void qg__stretch_to_unit(qg_tensor w)
 
 void qg__codes_from(size_t n, const float *y, float scale, int32_t *code)
 {
-    /* A value is code times scale up to roundings far below half a step. */
-    for (size_t i = 0; i < n; i++)
-        code[i] = scale == 0.0f ? 0 : (int32_t)qg_to_int((double)qg_round_away(y[i] / scale), INT32_MIN, INT32_MAX);
+    /* A value is code times scale up to roundings far below half a step.  Without branches, the loop vectorises. */
+    const float step = scale == 0.0f ? INFINITY : scale;
+    for (size_t i = 0; i < n; i++) {
+        const float v = qg_clamp(qg_round_away(y[i] / step), -0x1p31f, 0x1.fffffep30f);     /* floats that are an int32_t */
+        code[i]       = (int32_t)(isnan(v) ? 0.0f : v);
+    }
 }
