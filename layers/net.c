@@ -240,11 +240,21 @@ qg_layer *qg_net_layer(const qg_net *net, int index)
 
 /* --- by name ------------------------------------------------------------------------------ */
 
-bool qg__layer_owns(const qg_layer *l, const qg_param *p)
+/* Names of layers may have dots: of "stem" and "stem.bn", the second has "stem.bn.gamma". */
+qg_layer *qg__owner_of(const qg_net *net, const char *param)
 {
-    const size_t n = strlen(l->name);
-    return !strncmp(p->name, l->name, n) && p->name[n] == '.';
+    qg_layer *owner = NULL;
+    size_t    most  = 0;
+    for (int i = 0; i < net->layers; i++) {
+        const size_t n = strlen(net->layer[i]->name);
+        if (n <= most || strncmp(param, net->layer[i]->name, n) || param[n] != '.') continue;
+        owner = net->layer[i];
+        most  = n;
+    }
+    return owner;
 }
+
+bool qg__layer_owns(const qg_layer *l, const qg_param *p) { return qg__owner_of(l->net, p->name) == l; }
 
 static bool has_parameters(const qg_layer *l)
 {

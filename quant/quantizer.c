@@ -12,7 +12,7 @@ struct qg_quantizer {
     qg_tape     *tape;
     qg_var      *result;        /* of the last forward in QG_TRAIN; NULL: none, or its backward has run */
     const float *dy;            /* of the backward that runs */
-    uint64_t     step;
+    uint64_t     seed, step;
     bool         started;
 };
 
@@ -57,7 +57,7 @@ qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape)
     qg_binding b;
     if (qg_bind(q, role, shape, &b)) return NULL;
     qg_quantizer *z = calloc(1, sizeof *z);
-    if (z) z->b = b;
+    if (z) z->b = b, z->seed = 1;
     if (z && !declare(z, shape)) return z;
     if (!z) (void)qg_fail(QG_EMEM, "qg_quantizer: out of memory");
     qg_quantizer_free(z);
@@ -76,6 +76,11 @@ void qg_quantizer_free(qg_quantizer *z)
     qg_tape_free(z->tape);
     qg_params_release(&z->params);
     free(z);
+}
+
+void qg_quantizer_seed(qg_quantizer *z, uint64_t seed)
+{
+    if (z) z->seed = seed;
 }
 
 void qg_quantizer_freeze(qg_quantizer *z)
@@ -107,7 +112,7 @@ qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, fl
     start(z);
     z->started = true;
     memcpy(z->x->value, x, bytes);
-    qg_tape_begin(z->tape, mode, 1, z->step);
+    qg_tape_begin(z->tape, mode, z->seed, z->step);
     for (int i = 0; i < qg_learned_count(z->b.q); i++) learned[i] = qg_parameter(z->tape, z->learned[i]);
     qg_var *result = qg_quantize_bound(z->tape, &z->b, qg_parameter(z->tape, z->x), learned);
     z->result      = mode == QG_TRAIN ? result : NULL;

@@ -25,6 +25,9 @@ qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape);
 qg_quantizer *qg_quantizer_parse(const char *scheme, qg_role role, qg_shape shape);
 void          qg_quantizer_free(qg_quantizer *z);
 
+/* The seed of its random draws, 1 unless it is set: give the quantizers of a net different ones. */
+void          qg_quantizer_seed(qg_quantizer *z, uint64_t seed);
+
 /* Once z has observed a tensor, it observes no other, so observed ranges keep their values. */
 void          qg_quantizer_freeze(qg_quantizer *z);
 

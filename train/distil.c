@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "layers/layer.h"
+#include "layers/plan.h"
 
 const qg_key qg__distil_keys[] = {
     [QG__DISTIL_TEMPERATURE] = { .name = "temperature", .fallback = 4, .max = INFINITY,
@@ -39,7 +39,7 @@ qg_var *qg__distil(const qg_fit_teacher *teacher, qg_tape *of_teacher, qg_tape *
                    const qg_batch *b)
 {
     if (!loss) return NULL;
-    qg_tape_begin(of_teacher, QG_EVAL, 0, teacher->steps ? teacher->steps : UINT64_MAX);
+    qg_tape_begin(of_teacher, QG_EVAL, 0, qg__step_given(teacher->steps));
     const qg_var *soft = qg_net_forward(teacher->net, of_teacher, b->x);
     if (!soft) return qg_reject(t, qg_tape_status(of_teacher), "teacher: %s", qg_errmsg());
     qg_var *taught = qg_input(t, (qg_tensor){ soft->shape, soft->data, soft->batch });

@@ -145,7 +145,7 @@ typedef struct qg_fit_events {
 typedef struct qg_fit_teacher {
     qg_net  *net;                   /* built and loaded, with images and scores of the same size; NULL: no teacher */
     uint64_t steps;                 /* it was trained for so many; 0: for more than any delay
-                                       of its quantizers */
+                                       of its quantizers; UINT64_MAX: for none */
     float    temperature;           /* T; 0: 4 */
     float    weight;                /* at most 1; 0: 0.9 */
 } qg_fit_teacher;

@@ -51,9 +51,10 @@ static bool is_of_layer(const char *name, const char *layer)
 
 static bool is_excepted(const transfer *t, const char *name)
 {
-    char layer[QG__INIT_LAYER];
+    char            layer[QG__INIT_LAYER];
+    const qg_layer *owner = qg__owner_of(t->net, name);
     for (const char *at = t->except; qg__list_next(&at, layer, sizeof layer);)
-        if (is_of_layer(name, layer)) return true;
+        if (owner ? !strcmp(owner->name, layer) : is_of_layer(name, layer)) return true;
     return false;
 }
 
@@ -71,12 +72,12 @@ static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
 /* Whether name, "conv1.weight.wp", is a value that a quantizer learned. */
 static bool has_name_of_learned(const char *name)
 {
-    const char *role = strchr(name, '.');
-    for (int r = 0; role && r < QG_ROLES; r++) {
-        const char  *word = qg_role_name(qg_roles[r]);
-        const size_t n    = strlen(word);
-        if (!strncmp(role + 1, word, n) && role[1 + n] == '.') return true;
-    }
+    for (const char *role = strchr(name, '.'); role; role = strchr(role + 1, '.'))
+        for (int r = 0; r < QG_ROLES; r++) {
+            const char  *word = qg_role_name(qg_roles[r]);
+            const size_t n    = strlen(word);
+            if (!strncmp(role + 1, word, n) && role[1 + n] == '.') return true;
+        }
     return false;
 }
 

@@ -54,6 +54,8 @@ qg_status qg_run_weight_quantized(qg_run *r, int i, float *value, int32_t *code,
     const qg_slot *slot = find(r, i, &l);
     *bits               = 0;
     if (!r) return QG_EARG;                 /* the message says why the run is NULL */
+    if (slot && slot->unknown)
+        return qg_fail(QG_EARG, "%s: only its program can quantize it: %s", slot->of->name, slot->unknown);
     if (!slot) return qg_run_net(r) ? qg_fail(QG_EARG, "%s: has no weight %d", qg_run_directory(r), i) : qg_errcode();
     float          *folded = malloc(qg_count(slot->of->shape) * sizeof *folded);
     const qg_status status = folded ? quantize(r, slot, qg_layer_weight(l, folded), value, code, bits)
@@ -98,6 +100,6 @@ qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
     note(e, "class-names", r->own_names);
     note(e, "digest", e->digest);
     note(e, "file", kind && !strcmp(kind, "weights") ? "best.safetensors" : "last.safetensors");
-    e->spec.step = qg_run_steps(r);
+    e->spec.step = r->steps ? r->steps : UINT64_MAX;
     return QG_OK;
 }

@@ -265,7 +265,7 @@ qg_status qg__reader_load(qg_run *r, qg_shape image, int classes)
     qg_status   status = QG_OK;
     qg_net     *net;
     if (r->net) return QG_OK;
-    if (r->starts && (r->said || r->recipe.init_digest))
+    if (r->starts && (r->said || r->recipe.init_digest || r->recipe.whiten_patches))
         return qg_fail(QG_ESTATE, "%s: the weights with which it started do not follow from its seed", qg_run_directory(r));
     if (text_of_net(r)) net = net_of_text(r, path);
     else if (r->said) net = qg__stored_net(path);

@@ -147,7 +147,8 @@ qg_run_weight qg_run_weight_at(qg_run *r, int i);
  *
  * Shapes   value and code: that of the weight.
  * Range    *bits: of a code; 0: the weight has no codes, and code is unchanged.
- * Fails    As qg_run_net and its quantizer; QG_EARG: there is no weight i. */
+ * Fails    As qg_run_net and its quantizer; QG_EARG: there is no weight i, or only
+ *          the program that trained it can quantize it. */
 QG_MUST_CHECK
 qg_status   qg_run_weight_quantized(qg_run *r, int i, float *value, int32_t *code, int *bits);
 

@@ -60,11 +60,12 @@ static qg_status measure_moment(shown_run *r, qg_tape *t, moment m)
 }
 
 /* The best weights may be those of an epoch that has not been saved as best.safetensors of this version.  The initial weights
- * follow from the seed, unless others were loaded. */
+ * follow from the seed, unless others were loaded or whiten patches. */
 static qg_status measure_all(shown_run *r, const shown_layer *before)
 {
     const bool ends_with_best = r->result.best_epoch == r->result.epochs && r->result.batch == 0;
-    const bool starts         = !before && !qg_run_config(r->run) && !qg_run_get(r->run, "init-digest");
+    const bool starts         = !before && !qg_run_config(r->run) && !qg_run_get(r->run, "init-digest") &&
+                                !qg_run_get(r->run, "whiten-patches");
     qg_tape   *t = qg_tape_new();
     qg_status  s = t ? measure(r, qg_run_net(r->last), t, AT_LAST) : QG_EMEM;
     for (int i = 0; i < r->layers; i++) {

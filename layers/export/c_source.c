@@ -496,8 +496,8 @@ static void put_main(printer *to)
 {
     const bool        rgb = to->p->net->spec.channels == 3;
     const char *const word['z' - 'a' + 1] = { WORD('p') = rgb ? "6" : "5", WORD('k') = rgb ? "PPM" : "PGM" };
-    if (!has_main(to)) return;
     put_names(to);
+    if (!has_main(to)) return;
     put_text(to, qg__c_main, word);
 }
 

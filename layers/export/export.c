@@ -44,7 +44,7 @@ qg_status qg_export_bytes(const qg_net *net, qg_export_spec spec, unsigned char 
 {
     if ((unsigned)spec.format >= FORMATS) return qg_fail(QG_EARG, "export: there is no format %d", (int)spec.format);
     qg__records s;
-    qg_status   status = qg__records_of(net, spec.step ? spec.step : UINT64_MAX, false, &s);
+    qg_status   status = qg__records_of(net, qg__step_given(spec.step), false, &s);
     if (!status) status = check_spec(net, spec);
     if (!status) status = writers[spec.format](net, &s, spec, file, bytes);
     qg__records_free(&s);

@@ -24,7 +24,7 @@ typedef enum qg_export_format { QG_EXPORT_PACKED, QG_EXPORT_ONNX, QG_EXPORT_C } 
 typedef struct qg_export_spec {
     qg_export_format format;    /* 0: packed */
     uint64_t       step;        /* of training: quantizers that start later (qg_quant.after) are left out, as in a tape of
-                                   this step.  0: all have started */
+                                   this step.  0: all have started; UINT64_MAX: it is the first step */
     int            numbers;     /* of mean and deviation: 1, c or h w c of an image */
     const float   *mean, *deviation;    /* x = (byte / 255 - mean) / deviation, finite, deviation > 0, which the file
                                            computes for images of bytes (qg_preprocess_numbers) */

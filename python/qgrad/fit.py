@@ -161,7 +161,7 @@ def _data(x, y, test, validation, classes, directory):
 
 def _other_arrays(message, place):
     """The error for a run that has other arrays, by its message, which names their files."""
-    was, now = (dict(re.findall(r"([a-z-]+)=([^,]+\.npy)", part)) for part in message.split(" in the run, but "))
+    was, now = (dict(re.findall(r"([a-z-]+)=([^, ]+)", part)) for part in message.split(" in the run, but "))
     others = [split for split in {**was, **now} if was.get(split) != now.get(split)]
     return ValueError("%s: not those of the run in %s, which keeps its initial images and labels" % (", ".join(others), place))
 
@@ -297,8 +297,9 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     if x is None and (test is not None or isinstance(validation, (tuple, list)) or classes is not None):
         raise TypeError("test, validation and classes belong to arrays: data has its own")
     if validation is not None and not isinstance(validation, (tuple, list)):
-        given["validation"] = "%r%%" % (100 * validation) if isinstance(validation, float) else validation
-    init = init.path if isinstance(init, Run) else init
+        share = isinstance(validation, (float, np.floating))
+        given["validation"] = "%r%%" % (100 * float(validation)) if share else validation
+    init = init._file() if isinstance(init, Run) else init
     if out is not None:
         out = os.fsdecode(out)
         if os.path.basename(os.path.normpath(out)) == "arrays":

@@ -64,5 +64,8 @@ class Net:
         work = _aligned(_c.lib.qg_infer_context_bytes(self._net, max(len(x), 1)))
         run = _c.lib.qg_infer_run if normalised else _c.lib.qg_infer_run_bytes
         if len(x):
-            self._check(run(self._net, len(x), x.ctypes.data, scores.ctypes.data, work.ctypes.data, len(work)))
+            status = run(self._net, len(x), x.ctypes.data, scores.ctypes.data, work.ctypes.data, len(work))
+            if status == 5 and not normalised:
+                raise ValueError("%s does not say how bytes are normalised; pass floats that are, with normalised=True" % self._name)
+            self._check(status)
         return scores

@@ -27,9 +27,11 @@ class Quantizer(_c.Handle):
         q = z.forward(w)
         dw = z.backward(dq)                 # and z.gradients["step"]
 
+    seed    of random draws: give the quantizers of a net different ones
+
     It computes what a layer computes, to the last bit.  One thread at a time may use it."""
 
-    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):
+    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight", seed: int = 1):
         self._z, self._trains = None, False
         if not isinstance(scheme, str):
             raise TypeError("scheme is of the type %s, not a string" % type(scheme).__name__)
@@ -41,6 +43,7 @@ class Quantizer(_c.Handle):
         s = self.shape
         four = s if len(s) == 4 else s[:1] + (1,) * (4 - len(s)) + s[1:]
         self._z = _c.pointer(_c.lib.qg_quantizer_parse(_c.c_string(scheme.encode()), ROLES[role], _c.Shape(*four)))
+        _c.lib.qg_quantizer_seed(self._z, operator.index(seed) % 2**64)
 
     def __del__(self):
         if getattr(self, "_z", None):

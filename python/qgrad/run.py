@@ -31,7 +31,8 @@ class Weight(NamedTuple):
     """The weight of a layer, [out][kh][kw][in], of a dense layer [out][h][w][in] for the image that it reads; [out][in]
     if h and w are 1."""
     latent: np.ndarray              # as it is trained
-    value: np.ndarray               # as the net computes with it: quantized, with a batch norm folded in
+    value: Optional[np.ndarray]     # as the net computes with it: quantized, with a batch norm folded in; None: only the
+                                    # program that trained it can quantize it
     codes: Optional[np.ndarray]     # the integers of value, int32; None: it has none
     bits: int                       # of a code
 
@@ -50,6 +51,7 @@ class Run(_c.Handle):
         self._p, self._lock = None, threading.RLock()
         if weights not in WEIGHTS:
             raise ValueError("weights is %r, not one of %s" % (weights, ", ".join(WEIGHTS)))
+        self._starts = weights == "start"
         self._p = _c.pointer(_c.lib.qg_run_open(_c.path(path), WEIGHTS[weights]))
 
     @classmethod
@@ -90,6 +92,13 @@ class Run(_c.Handle):
         """Its directory."""
         with self._use() as p:
             return os.fsdecode(_c.lib.qg_run_directory(p))
+
+    def _file(self):
+        """The checkpoint with its weights, for fit(init=..)."""
+        with self._use() as p:
+            if self._starts:
+                raise ValueError("init: %s has no file with the weights that it began with" % os.fsdecode(_c.lib.qg_run_directory(p)))
+            return os.fsdecode(_c.lib.qg_run_file(p))
 
     def get(self, option: str) -> Optional[str]:
         """The value of an option with which it was trained: run.get("weight")."""
@@ -152,8 +161,10 @@ class Run(_c.Handle):
                 s = w.shape
                 shape = (s.n, s.c) if s.h == s.w == 1 else (s.n, s.h, s.w, s.c)
                 value, codes = np.empty(shape, np.float32), np.empty(shape, np.int32)
-                _c.check(_c.lib.qg_run_weight_quantized(p, len(weights), value.ctypes.data, codes.ctypes.data, ctypes.byref(bits)))
-                weights[w.layer.decode()] = Weight(np.ctypeslib.as_array(w.latent, shape).copy(), value,
+                status = _c.lib.qg_run_weight_quantized(p, len(weights), value.ctypes.data, codes.ctypes.data, ctypes.byref(bits))
+                if status != 3:
+                    _c.check(status)
+                weights[w.layer.decode()] = Weight(np.ctypeslib.as_array(w.latent, shape).copy(), None if status else value,
                                                    codes if bits.value else None, bits.value)
 
     def export(self, path, to: Optional[str] = None, input_layout: str = "nhwc") -> str:

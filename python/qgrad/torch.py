@@ -3,12 +3,16 @@
     import qgrad.torch
     self.quantize = qgrad.torch.Quantizer("ttq", self.conv.weight.shape)
     y = torch.nn.functional.conv2d(x, self.quantize(self.conv.weight))"""
-from typing import Sequence
+import itertools
+from typing import Optional, Sequence
 
 import numpy as np
 import torch
 
 from . import quantizer
+
+
+_made = itertools.count()
 
 
 def _to_c(x):
@@ -50,14 +54,16 @@ class Quantizer(torch.nn.Module):
 
     shape   of the tensor, as PyTorch has it: a weight [out][in][kh][kw] or [out][in], an input [n][c][h][w] or [n][c] with any n
     role    "weight", "input" or "gradient"
+    seed    of random draws; None: follows from torch.initial_seed() and the number of modules made before
 
     Learned values begin as the scheme says, with the first tensor.  Then, in eval(), nothing changes, and there is no gradient.
     A buffer called seen says whether they have begun: set it to 1 with values of your own.  What
     bnn and binaryconnect do to latent weights after a step is up to the program: weight.data.clamp_(-1, 1)."""
 
-    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight"):
+    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight", seed: Optional[int] = None):
         super().__init__()
         self.scheme, self.role, self._of = scheme, role, {}
+        self._seed = torch.initial_seed() + (next(_made) << 32) if seed is None else seed
         self.shape = shape = tuple(shape)
         z = self._quantizer(shape[:1] + shape[2:] + shape[1:2])
         trained = {e.name.decode() for e in z._entries() if e.gradient}
@@ -71,7 +77,7 @@ class Quantizer(torch.nn.Module):
     def _quantizer(self, shape):
         """That for tensors of this shape, channels last."""
         if shape not in self._of:
-            self._of[shape] = quantizer.Quantizer(self.scheme, shape, self.role)
+            self._of[shape] = quantizer.Quantizer(self.scheme, shape, self.role, self._seed)
             self._of[shape].calls = 0
         return self._of[shape]
 

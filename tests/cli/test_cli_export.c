@@ -46,6 +46,15 @@ static void test_a_packed_net_has_the_accuracy_of_its_run(void **state)
     assert_true(last_number("fixed_point") > 0);
 }
 
+/* A training that has not begun is exported as it is evaluated: in floats. */
+static void test_delayed_quantizers_of_no_step_wait(void **state)
+{
+    assert_runs(TRAIN "--weight twn --quantize-weights-after 20 --epochs 0 --out @/run --json");
+    assert_runs("export --run @/run -o @/net.qg --json");
+    assert_runs(INFER "--run @/run");
+    assert_true(last_number("equal_scores") == 10 * N_TEST);
+}
+
 static void test_profiles_and_texts(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/run", 0);
@@ -167,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_packed_net_has_the_accuracy_of_its_run),
+        TEST(test_delayed_quantizers_of_no_step_wait),
         TEST(test_profiles_and_texts),
         TEST(test_mistakes_are_named),
         TEST(test_onnx_files),

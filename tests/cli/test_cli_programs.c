@@ -125,6 +125,14 @@ static void test_inspect_shows_the_net_of_a_program(void **state)
     assert_stdout("\nconv2: halved:part=0.5; only its program can compute it\n");
     assert_stdout("learned    conv2.input.step");
     assert_stdout("\nscores: float, not quantized\n");
+    float   value[5000];
+    int32_t code[5000];
+    int     bits;
+    qg_run *run = qg_run_open(at("own"), QG_RUN_LAST);
+    assert_true(qg_count(qg_run_weight_at(run, 1).shape) <= 5000);
+    assert_failed(qg_run_weight_quantized(run, 1, value, code, &bits), QG_EARG,
+                  "conv2.weight: only its program can quantize it: halved:part=0.5");
+    qg_run_close(run);
     assert_status("inspect @/own/best.safetensors --histogram", 0);
     assert_stdout("####");
 }

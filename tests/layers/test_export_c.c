@@ -193,12 +193,29 @@ static void the_program_prints_label_and_scores(void **state)
     rig_end(&r);
 }
 
+/* Also where no program can read the images. */
+static void every_file_names_its_classes(void **state)
+{
+    static const float  zero[1], one[1] = { 1 };
+    rig                 r;
+    size_t              bytes;
+    const qg_model_spec spec = { .height = 2, .width = 4, .channels = 2, .classes = 3, .seed = 2 };
+    assert_true(rig_begin(&r, qg_net_from_text("3", spec), 1));
+    const qg_export_spec read = { .numbers = 1, .mean = zero, .deviation = one };
+    char                *text = (char *)export(r.net, read, &bytes, "names");
+    assert_non_null(strstr(text, "net_names[NET_SCORES]"));
+    free(text);
+    compile(WARNINGS " -DNET_NAMES -Wno-unused-const-variable -shared -fPIC", "net.c", "net.so", "names");
+    rig_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nets_of_every_sort_are_exact, room_enter, room_leave),
         cmocka_unit_test_setup_teardown(bytes_are_read_as_in_training, room_enter, room_leave),
         cmocka_unit_test_setup_teardown(names_of_layers_do_not_meet, room_enter, room_leave),
+        cmocka_unit_test_setup_teardown(every_file_names_its_classes, room_enter, room_leave),
         cmocka_unit_test_setup_teardown(the_program_prints_label_and_scores, room_enter, room_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,6 +146,19 @@ static void unknown_layers_are_refused(void **state)
     assert_failed(qg_net_freeze(NULL, "fc1"), QG_EARG, "net");
 }
 
+/* "stem.fc.weight" is not of "stem". */
+static void names_may_have_dots(void **state)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .no_bias = true, .name = "stem" });
+    qg_net_dense(net, (qg_dense_spec){ .out = 2, .name = "stem.fc" });
+    const qg_params *p = qg_net_build(net);
+    assert_ok(qg_net_freeze(net, "stem"));
+    assert_true(qg_params_find(p, "stem.weight")->frozen && !qg_params_find(p, "stem.fc.weight")->frozen);
+    assert_int_equal(qg_net_float_bytes(net), (6 * 9 + 2 * (6 * 6 * 6 + 1)) * sizeof(float));
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +166,7 @@ int main(void)
         cmocka_unit_test(a_frozen_quantizer_observes_once),
         cmocka_unit_test(what_is_before_a_frozen_layer_trains),
         cmocka_unit_test(unknown_layers_are_refused),
+        cmocka_unit_test(names_may_have_dots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,6 +207,12 @@ def test_runs():
     refuses(ValueError, "images were asked for", run.quantize, "quantized", images=91)
     refuses(ValueError, "nothing to quantize", run.quantize("quantized").quantize, "twice")
     assert not os.path.exists("twice")
+    refuses(ValueError, "has no file with the weights that it began with", fit, init=qgrad.Run("run", "start"))
+    fit(init=qgrad.Run("run", "best"), out="from-best")
+    shutil.copy("run/best.safetensors", "copied.safetensors")
+    assert fit(init=qgrad.Run("copied.safetensors"), out="from-copy").get("init-digest") == qgrad.Run("from-best").get("init-digest")
+    refuses(ValueError, "classes: not those of the run in run", fit, out="run", resume=True, classes=3)
+    assert fit(validation=np.float32(0.25), out="share").get("validation") == fit(validation=0.25, out="share2").get("validation")
     shutil.copytree("run", "damaged")
     with open("damaged/last.safetensors", "r+b") as f:
         f.seek(-100, 2)
@@ -286,6 +292,15 @@ def test_quantizers():
     refuses(RuntimeError, "backward comes once after each forward", z.backward, one)
 
 
+def test_seeds():
+    dy, drawn = np.full((8, 8), 0.5) + np.eye(8), []
+    for seed in (4, 4, 5):
+        z = qgrad.Quantizer("stochastic", dy.shape, "gradient", seed=seed)
+        z.forward(dy)
+        drawn.append(z.backward(dy))
+    assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
+
+
 def test_modules():
     try:
         import torch
@@ -298,6 +313,12 @@ def test_modules():
     refuses(TypeError, "torch.float64 on cpu", m, w.double())
     refuses(TypeError, "ndarray, not a tensor", m, w.detach().numpy())
     refuses(ValueError, "x has the shape (2, 3, 3, 3)", m, w[:2])
+    dy, drawn = torch.full((8, 8), 0.5) + torch.eye(8), []
+    for seed in (None, None, 7, 7):
+        t = torch.zeros(8, 8, requires_grad=True)
+        qgrad.torch.Quantizer("stochastic", t.shape, "gradient", seed)(t).backward(dy)
+        drawn.append(t.grad)
+    assert not torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[2], drawn[3])
     refuses(ValueError, "x has the shape ()", qgrad.torch.Quantizer("sign", (1, 3), "input"), torch.tensor(1.0))
     refuses(ValueError, "1 to 4 axes", qgrad.torch.Quantizer, "twn", (1, 2, 3, 4, 5))
     early, late = m(w).sum(), m(w).sum()

@@ -179,6 +179,36 @@ static void a_layer_that_only_the_file_has_may_be_excepted(void **state)
     }
 }
 
+static subject open_dotted(const char *name, qg_quant weight)
+{
+    subject s = open_subject(name, CLASSES);
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = 4, .name = "head" });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = weight, .name = "head.last" });
+    s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    s.spec.budget          = -1;
+    snprintf(s.source, sizeof s.source, "%s", in_room("dotted"));
+    return s;
+}
+
+/* What a quantizer has learned has no place in a float net; "head" does not stand for "head.last". */
+static void names_may_have_dots(void **state)
+{
+    subject s = open_dotted("dotted", qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }));
+    assert_ok(fit(&s, NULL));
+    const float first = qg_params_find(qg_net_params(s.net), "head.last.weight")->value[0];
+    close_subject(&s);
+    for (int head = 0; head < 2; head++) {
+        s                  = open_dotted(head ? "but-head" : "floats", (qg_quant){ 0 });
+        s.spec.init_except = head ? "head" : NULL;
+        s.starts           = true;
+        assert_ok(fit(&s, NULL));
+        assert_true(qg_params_find(qg_net_params(s.net), "head.last.weight")->value[0] == first);
+        close_subject(&s);
+    }
+}
+
 static void the_source_is_part_of_the_configuration(void **state)
 {
     subject s = from_five("own");
@@ -387,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_run_starts_from_another_except_for_a_layer),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_layer_that_only_the_file_has_may_be_excepted),
+        cmocka_unit_test(names_may_have_dots),
         cmocka_unit_test(the_source_is_part_of_the_configuration),
         cmocka_unit_test(frozen_layers_keep_every_bit),
         cmocka_unit_test(what_cannot_be_frozen_is_named),
