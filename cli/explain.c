@@ -183,7 +183,7 @@ static int print_markdown(void)
            "`qgrad explain SCHEME` prints what this page has; paragraphs that schemes of one name share are here once.\n"
            "q is the function of the forward pass, s the surrogate whose slope the backward pass uses, and a d before\n"
            "a letter denotes a gradient.  Pictures show q, s and the slope of s on values of a normal distribution;\n"
-           "`qgrad plot SCHEME` draws them with other options.\n\n"
+           "`qgrad plot SCHEME --out FILE.svg` draws them with other options.\n\n"
            "Options follow the name, as in `twn:threshold=0.5,per-channel=yes`.  In C, an option is a field of the\n"
            "constructor's spec; where its name or value differs, the field follows in parentheses.\n"
            SCHEMES_SHARE);

@@ -12,10 +12,10 @@
 static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
 
 /* The test images of a run, if they may be looked at. */
-static qg_loader *images_of(const shown_run *r)
+static qg_loader *images_of(const shown_run *r, const char *dir)
 {
     if (is_held(r)) return NULL;
-    if (!qg_run_config(r->run)) return qg_run_test(r->last, (qg_run_test_spec){ 0 });
+    if (!qg_run_config(r->run)) return qg_run_test(r->last, (qg_run_test_spec){ .dir = dir });
     (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
     return NULL;
 }
@@ -29,9 +29,9 @@ static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
 }
 
 /* The images of a run that is shown one by one. */
-static qg_status look(shown_run *r, mistakes *m)
+static qg_status look(shown_run *r, const char *dir, mistakes *m)
 {
-    qg_loader *images = images_of(r);
+    qg_loader *images = images_of(r, dir);
     if (!images) {
         print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", r->dir,
                    is_held(r) ? "the test images are read when the run is complete" : qg_errmsg());
@@ -92,7 +92,7 @@ static qg_status gather(reported *r, const config *asked)
         if (!s && !(r->group = shown_groups(r->run, i + 1, r->in, &r->groups))) s = qg_errcode();
         r->whole[i] = r->runs <= PAGE_WHOLE || (!s && r->group[r->in[i]].first == &r->run[i] && shown < PAGE_WHOLE);
         shown += r->whole[i];
-        if (!s && r->whole[i]) s = look(&r->run[i], &r->found[i]);
+        if (!s && r->whole[i]) s = look(&r->run[i], config_text(asked, "data-dir"), &r->found[i]);
         shown_run_release(&r->run[i]);
     }
     return s;
@@ -129,7 +129,7 @@ static int report_main(config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", "the page; default: report.html in the run" }, { "charts" }, { NULL }
+    { "out", "the page; default: report.html in the run" }, { "charts" }, { "data-dir" }, { NULL }
 };
 
 const verb report_verb = {

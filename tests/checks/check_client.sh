@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command line is a client of the library: what its objects need, libqgrad.so exports, or the objects of six internal headers
+# The command line is a client of the library: what its objects need, libqgrad.so exports, or the objects of eight internal headers
 # on text, files and time have, which it may share.  So whatever `qgrad` does a C program can do, too.
 build=${BUILD:-build}
 export LC_ALL=C

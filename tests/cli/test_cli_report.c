@@ -125,6 +125,15 @@ static void test_report_makes_the_same_page(void **state)
     assert_stdout("again/report.html\n");
     read_page("again/report.html");
     assert_string_equal(page, kept);
+
+    /* Images that have moved. */
+    run_shell("mv @/set @/moved");
+    assert_status("report @/again --out @/none.html", 0);
+    assert_stderr("no confusions and inputs: cannot open");
+    assert_status("report @/again --data-dir @/moved --out @/moved.html", 0);
+    run_shell("mv @/moved @/set");
+    read_page("moved.html");
+    assert_page("Confusion");
 }
 
 static void test_after_each_epoch_the_page_is_new(void **state)
