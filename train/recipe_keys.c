@@ -105,6 +105,9 @@ qg_status qg__choice_parse(const char *text, qg_choice *out, char name[QG__LAYER
         return qg_fail(QG_EARG,
                        "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
                        text);
+    const char *more = strchr(text + key, ',');
+    if (more && use_of_choice(more + 1))
+        return qg_fail(QG_EARG, "'%s' are several layers; pass each by itself, first '%.*s'", text, (int)(more - text), text);
     char     spelt[QG_RECIPE_VALUE_BYTES];
     qg_quant q;
     if (qg__scheme_parse(text + key + 1, (qg_role)use, &q, spelt, sizeof spelt)) return QG_EARG;

@@ -242,6 +242,9 @@ static qg_status refuse_key(const qg_key *keys, const char *at)
     char         names[256] = "", hint[QG__NEAREST_BYTES];
     const size_t length = strcspn(at, "=,");
     for (int i = 0; i < qg_keys_count(keys); i++) qg__list_append(names, sizeof names, keys[i].name);
+    if (*at >= '0' && *at <= '9')           /* as no key begins */
+        return qg_fail(QG_EARG, "'%.*s' is a value without its option, as in key=value; available: %s",
+                       (int)length, at, *names ? names : "none");
     return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s%s", (int)length, at, *names ? names : "none",
                    qg__list_nearest(names, at, length, hint));
 }

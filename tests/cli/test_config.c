@@ -168,7 +168,7 @@ static void test_images_have_one_spelling(void **state)
     assert_refused("normalise = 'range:low=0,high=1,'", "range: unknown option ''; available: low, high");
     assert_refused("normalise = 'range:low=0x0,high=0x1'", "range: low '0x0' is not a number");
     assert_refused("normalise = 'range:low=1,high=1.00000000001'", "range: low is 1, not below high, 1");
-    assert_refused("data = 'mnist:28x28x1'", "mnist: unknown option '28x28x1'; available: classes");
+    assert_refused("data = 'mnist:28x28x1'", "mnist: '28x28x1' is a value without its option, as in key=value");
     assert_refused("data = 'folder:0x32x3'", "folder: size is 0, not in 1..4096");
     assert_refused("data = 'folder:32x32x3x1'", "folder: size needs 3 numbers separated by x, not 4");
     assert_refused("data = 'folder:32x5.5x3'", "folder: size is 5.5, not a whole number");
