@@ -66,8 +66,9 @@ static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
 static bool refuse(const qg__image *m)
 {
     const char *why = stbi_failure_reason();
-    if (strcmp(why, "outofmem")) return qg__image_damaged(m, why);
-    return qg_fail(QG_EMEM, "out of memory: '%s' cannot be decoded", m->path), false;
+    if (!strcmp(why, "outofmem"))
+        return qg_fail(QG_EMEM, "out of memory: '%s' cannot be decoded", m->path), false;
+    return qg_fail(QG_EFORMAT, "'%s' is damaged, or a BMP of a rare kind: %s", m->path, why), false;
 }
 
 bool qg__bmp_decode(qg__image *m)

@@ -423,6 +423,7 @@ qg_status qg_loader_image(qg_loader *l, uint64_t i, float *x)
 
 bool qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t bytes)
 {
+    if (!l) return false;
     const qg__files *f    = l->named ? l->named : l->set.files;
     const uint32_t  *file = l->named ? l->file : l->set.file;
     char             whole[QG__PATH_BYTES];

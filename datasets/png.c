@@ -61,6 +61,7 @@ static bool decode(reading *r)
     png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     /* Colour profiles, texts and the like are skipped. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);        /* qg__image_fits limits the size */
     png_read_info(png, r->info);
 
     const int  h       = (int)png_get_image_height(png, r->info);

@@ -159,7 +159,8 @@ static qg_status parse_arrays(qg__data *d, const char *text, char *canonical, si
         n = strcspn(text, ",");
         if (take_file(d, text, n, &taken)) return QG_EARG;
         if (taken) continue;
-        if (strncmp(text, "classes=", 8) || *rest)
+        if (!strncmp(text, "classes=", 8) && *rest) return qg_fail(QG_EARG, "arrays: classes is given twice");
+        if (strncmp(text, "classes=", 8))
             return qg_fail(QG_EARG,
                            "arrays: unknown option '%.*s'; available: train, train-labels, test, "
                            "test-labels, validation, validation-labels, classes",

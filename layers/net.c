@@ -254,7 +254,11 @@ qg_layer *qg__owner_of(const qg_net *net, const char *param)
     return owner;
 }
 
-bool qg__layer_owns(const qg_layer *l, const qg_param *p) { return qg__owner_of(l->net, p->name) == l; }
+bool qg__layer_owns(const qg_layer *l, const qg_param *p)
+{
+    const size_t n = strlen(l->name);
+    return !strncmp(p->name, l->name, n) && p->name[n] == '.' && qg__owner_of(l->net, p->name) == l;
+}
 
 static bool has_parameters(const qg_layer *l)
 {

@@ -156,8 +156,11 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_var *y)
     const qg_quant     q       = p->input_slot.q;
     const qg_shape     w       = p->weight->shape;
     const qg_conv_spec c       = p->conv;
-    const qg_windows   windows = { w.h, w.w, c.stride, c.pad_h, c.pad_w };
+    qg_windows         windows = { w.h, w.w, c.stride, c.pad_h, c.pad_w };
     if (!x || !y) return NULL;
+    /* A dense layer reads any input with as many numbers. */
+    if (p->layer.type == &qg__dense_type)
+        windows = (qg_windows){ x->shape.h, x->shape.w, 1, 0, 0 };
     return biased(p, t, q.scheme->scale_output(t, q, x, windows, y));
 }
 

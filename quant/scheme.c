@@ -55,7 +55,11 @@ qg_surrogate qg_surrogate_now(const qg_tape *t, qg_quant q)
     return q.surrogate.whole ? qg_surrogate_identity() : qg__surrogate_at(q.surrogate, qg_tape_step(t));
 }
 
-qg_var *qg__quant_bypass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
+/* A quantizer of inputs may stand for a relu (qg_scheme.rectifies), one of weights never does. */
+qg_var *qg__quant_bypass(qg_tape *t, qg_quant q, qg_var *x)
+{
+    return q.scheme->rectifies && qg__quant_role(q) != QG_WEIGHT ? qg_relu(t, x) : x;
+}
 
 void qg__clamp_learned(qg_var *v, size_t i, float legal)
 {
@@ -311,7 +315,7 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
     for (int j = 0; j < f->n_learned; j++) {
         double sum = 0;
         for (size_t b = 0; b < n; b++) sum += e.dk[3 * b + (size_t)j];
-        if (f->learned[j]->grad) f->learned[j]->grad[0] += qg__activation_gradient(f, j, sum);
+        qg__norm_learn(f->learned[j], &(float){ qg__activation_gradient(f, j, sum) });
     }
 }
 

@@ -134,13 +134,15 @@ static qg_pool2d_spec window(const qg__part *p)
 
 static qg_prelu_spec slopes(const qg__part *p)
 {
-    return (qg_prelu_spec){ .start = (float)p->value[QG__START], .shared = p->value[QG__SHARED] != 0 };
+    const double start = p->value[QG__START];
+    return (qg_prelu_spec){ .start  = start == QG__PRELU_START ? 0 : (float)start,
+                            .shared = p->value[QG__SHARED] != 0 };
 }
 
 static qg_layer *dropout(author *a, int i)
 {
     const qg_quant input = a->input_done ? (qg_quant){ 0 } : next_input(a, i);
-    if (input.scheme) qg_net_quantize(a->net, input);
+    if (input.scheme && !(a->after_q && rectifies(input))) qg_net_quantize(a->net, input);
     a->input_done |= input.scheme != NULL;
     return qg_net_dropout(a->net, (float)a->part[i].value[0]);
 }
@@ -344,7 +346,8 @@ static qg_status end_block(author *a, int close, entry *x)
     const bool same = qg_shape_equal(x->shape, a->shape);
     qg_layer  *body = a->last;
     if (!same && !x->shortcut && reshape(a, close, x, a->shape)) return QG_EARG;
-    a->last = qg_net_add(a->net, body, same ? x->layer : x->shortcut);
+    a->last    = qg_net_add(a->net, body, same ? x->layer : x->shortcut);
+    a->after_q = false;                         /* a sum is no code */
     return QG_OK;
 }
 

@@ -166,7 +166,7 @@ static const qg_key norm_keys[] = {
 };
 
 static const qg_key prelu_keys[] = {
-    { .name = "start", .fallback = 0, .min = -100, .max = 100 },
+    { .name = "start", .fallback = QG__PRELU_START, .min = -100, .max = 100 },
     { .name = "shared", .is = QG_KEY_FLAG },
     { .name = NULL }
 };
@@ -221,7 +221,7 @@ static size_t decimal(const char *at)
 static qg_status dropout(parser *p, qg__part *part)
 {
     const size_t n = decimal(p->at);
-    if (!qg__number_read(p->at, n, &part->value[0]) || part->value[0] <= 0 || part->value[0] >= 1)
+    if (!qg__number_read(p->at, n, &part->value[0]) || part->value[0] <= 0 || (float)part->value[0] >= 1)
         return refuse(p, p->at, "the rate of a dropout must be between 0 and 1, as in D0.5");
     p->at += n;
     return QG_OK;
@@ -247,7 +247,10 @@ static qg_status word(parser *p, qg__part *part)
         if (strlen(words[i].name) != n || strncmp(words[i].name, at, n)) continue;
         part->is = words[i].is;
         p->at += n;
-        if (words[i].keys) return arguments(p, words[i].name, words[i].keys, part->value);
+        if (words[i].keys && arguments(p, words[i].name, words[i].keys, part->value)) return QG_EARG;
+        if (words[i].keys == prelu_keys && part->value[QG__START] == 0)
+            return refuse(p, at, "start is 0, but must not be");
+        if (words[i].keys) return QG_OK;
         switch (part->is) {
         case QG__CONV:    return conv(p, part, at, QG_DEPTHWISE);
         case QG__MAXPOOL:

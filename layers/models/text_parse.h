@@ -13,6 +13,7 @@ typedef enum qg__part_kind {
 /* The values of BN(..), PR(..) and AF(..), in the order of their keys. */
 enum { QG__EPS, QG__MOMENTUM, QG__NO_SCALE, QG__NO_SHIFT, QG__WHOLE, QG__PART_VALUES };
 enum { QG__START, QG__SHARED };
+#define QG__PRELU_START 0.25           /* which prelu specs call 0 */
 enum { QG__SCALE, QG__SHIFT };
 
 typedef struct qg__part {

@@ -1,4 +1,5 @@
 /* k bits on the fixed range [-1, 1], with or without a level at 0. */
+#include <float.h>
 #include <math.h>
 
 #include "quant/schemes/formulas.h"
@@ -18,10 +19,11 @@ static const qg_key keys[] = KEYS(0, ), weight_keys[] = KEYS(1, RELATIVE_KEY);
 
 static bool is_relative(qg_quant q) { return qg__quant_role(q) == QG_WEIGHT && q.arg[RELATIVE] != 0; }
 
-/* Of weights uniform in +-b, 2 mean|w| is b. */
+/* Of weights uniform in +-b, 2 mean|w| is b.  Below FLT_MIN, 1 / mean may be infinite. */
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
-    const float mean = is_relative(q) ? qg_span_mean_abs(x) : 0.5f, end = mean > 0.0f ? 2.0f * mean : 1.0f;
+    const float mean  = is_relative(q) ? qg_span_mean_abs(x) : 0.5f;
+    const float end   = mean >= FLT_MIN ? 2.0f * mean : 1.0f;
     const float steps = qg__steps(q.arg[ZERO] != 0 ? q.bits - 1 : q.bits);
     return (qg_constants){ .uniform = { .hi = end, .from = 1.0f / end, .steps = steps, .step = 1.0f / steps,
                                         .variant = (float)q.arg[ZERO] } };

@@ -144,7 +144,8 @@ static void test_a_run_knows_its_first_weights(void **state)
     qg_net_free(begun), qg_recipe_free(recipe), qg_run_close(r), qg_run_close(ended);
 
     assert_runs(TRAIN "--init @/run --out @/later");
-    assert_runs("train --model 4C3-R-GAP-10 --data mnist --data-dir @/set --epochs 1 --whiten-patches conv1 --out @/white");
+    assert_runs("train --model 4C3-R-GAP-10 --data mnist --data-dir @/set --epochs 1 --whiten-patches conv1"
+                " --out @/white");
     for (int white = 0; white < 2; white++) {
         r = qg_run_open(at(white ? "white" : "later"), QG_RUN_START);
         assert_non_null(r);

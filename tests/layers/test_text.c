@@ -230,6 +230,15 @@ static void inputs_are_quantized_where_the_header_says(void **state)
     assert_declares("4C3-Q-8C3-10", plain,
                     "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\nconv2 conv2d(relu1) 8 8 8 twn - -\n"
                     "fc1 dense(conv2) 1 1 10 twn - -\n");
+    /* A Q that ends a block is a relu, as the sum is to be quantized; nothing is quantized twice. */
+    assert_declares("4C3-{4C3-Q}-4C3-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn dorefa -\n"
+                    "relu1 relu(conv2) 8 8 4\nadd1 add(relu1,conv1) 8 8 4\n"
+                    "conv3 conv2d(add1) 8 8 4 twn dorefa -\nfc1 dense(conv3) 1 1 10 twn dorefa -\n");
+    assert_declares("4C3-Q-D0.5-4C3-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\n"
+                    "drop1 dropout(quant1) 8 8 4\n"
+                    "conv2 conv2d(drop1) 8 8 4 twn - -\nfc1 dense(conv2) 1 1 10 twn dorefa -\n");
     /* Not right before the product: nothing is moved. */
     assert_declares("4C3-R-MP2-BN-4C3-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\npool1 maxpool(relu1) 4 4 4\n"
@@ -415,6 +424,8 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "R", "character 1: the net has no layer with weights" },
         { "(R-BN)", "character 1: the net has no layer with weights" },
         { "0C3-10", "character 1: the number of channels or units is 0" },
+        { "4C3-PR(start=0)-10", "character 5: start is 0, but must not be" },
+        { "4C3-D0.99999999-10", "the rate of a dropout must be between 0 and 1" },
         { "0-10", "character 1: the number of channels or units is 0" },
         { "1048577C3-10", "character 1: the number of channels or units is larger than 1048576" },
         { "99999999999999999999", "character 1: the number of channels or units is larger than 1048576" },

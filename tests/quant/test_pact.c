@@ -162,6 +162,29 @@ static void gradients_add_up(void **state)
     close_rig(&r);
 }
 
+/* A var that has no gradient yet is assigned, whatever its memory had. */
+static void a_computed_alpha_has_a_gradient(void **state)
+{
+    float     number[] = { -1.0f, 0.5f, 2.0f, 3.0f };
+    qg_params all      = { 0 };
+    qg_param *p        = qg_params_declare(&all, (qg_param){ .name = "alpha", .shape = { 1, 1, 1, 1 } });
+    qg_tape  *t        = qg_tape_new();
+    assert_true(p && t);
+    assert_ok(qg_params_allocate(&all));
+    *p->value = 1;
+    for (int i = 0; i < 3; i++) {
+        qg_params_clear_gradients(&all);
+        qg_tape_begin(t, QG_TRAIN, 1, (uint64_t)i);
+        qg_var *a = qg_scale(t, qg_parameter(t, p), 1);
+        qg_var *x = qg_input(t, (qg_tensor){ { 1, 1, 1, 4 }, number });
+        qg_var *y = qg_quantize(t, qg_pact((qg_pact_spec){ .bits = 2 }), x, &a);
+        for (int k = 0; k < 3; k++) y = qg_scale(t, y, 1);
+        assert_ok(qg_backward(t, qg_sum(t, y, QG_AXES)));
+        assert_true(*p->grad == 2.0f);      /* of the two numbers at or above it */
+    }
+    qg_tape_free(t), qg_params_release(&all);
+}
+
 static void clip_stays_positive(void **state)
 {
     rig         r;
@@ -224,6 +247,7 @@ int main(void)
         cmocka_unit_test(refuses),
         cmocka_unit_test(gradient_of_alpha_is_that_of_the_loss),
         cmocka_unit_test(gradients_add_up),
+        cmocka_unit_test(a_computed_alpha_has_a_gradient),
         cmocka_unit_test(clip_stays_positive),
         cmocka_unit_test(codes_are_what_apply_gives),
         cmocka_unit_test(nan_stays),

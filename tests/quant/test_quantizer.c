@@ -10,6 +10,27 @@
 enum { N = 64 };
 static const qg_shape weight = { 4, 1, 1, 16 }, input = { 2, 4, 4, 2 };
 
+/* A quantizer of inputs that waits is the relu for which it stands, and one of weights passes them on. */
+static void delayed_weights_pass(void **state)
+{
+    float x[N], y[N];
+    (void)state;
+    fill_normal(1, 1, N, x);
+    for (int role = QG_WEIGHT; role <= QG_INPUT; role++) {
+        qg_quant q = qg_unit((qg_unit_spec){ 0 });
+        q.after    = 1;
+        qg_quantizer *z = qg_quantizer_new(q, (qg_role)role, role == QG_WEIGHT ? weight : input);
+        assert_ok(qg_quantizer_forward(z, QG_TRAIN, x, y));
+        for (int i = 0; i < N; i++) assert_true(y[i] == (role == QG_WEIGHT ? x[i] : fmaxf(x[i], 0)));
+        qg_quantizer_free(z);
+    }
+    qg_quantizer *z = qg_quantizer_parse("unit", QG_WEIGHT, weight);        /* of denormal weights */
+    for (int i = 0; i < N; i++) x[i] = i % 2 ? 1e-41f : 0;
+    assert_ok(qg_quantizer_forward(z, QG_TRAIN, x, y));
+    for (int i = 0; i < N; i++) assert_true(isfinite(y[i]));
+    qg_quantizer_free(z);
+}
+
 /* Both gradients of LSQ, by its formula: q = s round(clip(x / s, -2, 1)) with two signed bits. */
 static void learned_values_have_gradients(void **state)
 {
@@ -174,6 +195,7 @@ static void what_is_illegal_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delayed_weights_pass),
         cmocka_unit_test(learned_values_have_gradients),
         cmocka_unit_test(an_infinite_gradient_passes_or_does_not),
         cmocka_unit_test(values_are_those_of_the_formula),

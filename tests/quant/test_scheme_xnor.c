@@ -311,6 +311,24 @@ static void a_row_of_zeros_gives_the_bias(void **state)
     layer_close(c);
 }
 
+/* K is the mean of all numbers, whatever their shape. */
+static void a_dense_layer_reads_any_shape(void **state)
+{
+    layer_case *c = layer_open(qg_xnor_activation((qg_xnor_activation_spec){ 0 }), true, 1, 0);
+    for (int eval = 0; eval < 2; eval++) {
+        qg_tape_begin(c->t, eval ? QG_EVAL : QG_TRAIN, 0, 0);
+        qg_var       *x    = qg_input(c->t, (qg_tensor){ c->image.shape, c->x });
+        const qg_var *y    = qg_apply(c->product, c->t, x);
+        qg_var       *row  = qg_reshape(c->t, x, (qg_shape){ N, 1, 1, H * W * C });
+        const qg_var *flat = qg_apply(c->product, c->t, row);
+        assert_true(y && flat);
+        /* The order of the sum of |x| depends on the shape. */
+        for (size_t i = 0; i < qg_count(y->shape); i++)
+            assert_true(fabsf(y->data[i] - flat->data[i]) < 1e-5f);
+    }
+    layer_close(c);
+}
+
 static void a_waiting_quantizer_does_not_scale(void **state)
 {
     qg_quant q  = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
@@ -411,6 +429,7 @@ int main(void)
         cmocka_unit_test(the_map_follows_same_padding),
         cmocka_unit_test(the_map_needs_a_product),
         cmocka_unit_test(activations_are_signs),
+        cmocka_unit_test(a_dense_layer_reads_any_shape),
         cmocka_unit_test(threads_do_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
