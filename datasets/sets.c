@@ -159,8 +159,9 @@ static qg_status parse_arrays(qg__data *d, const char *text, char *canonical, si
         n = strcspn(text, ",");
         if (take_file(d, text, n, &taken)) return QG_EARG;
         if (taken) continue;
-        if (!strncmp(text, "classes=", 8) && *rest) return qg_fail(QG_EARG, "arrays: classes is given twice");
-        if (strncmp(text, "classes=", 8))
+        const bool classes = !strncmp(text, "classes=", 8);
+        if (classes && *rest) return qg_fail(QG_EARG, "arrays: classes is given twice");
+        if (!classes)
             return qg_fail(QG_EARG,
                            "arrays: unknown option '%.*s'; available: train, train-labels, test, "
                            "test-labels, validation, validation-labels, classes",

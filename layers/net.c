@@ -240,6 +240,12 @@ qg_layer *qg_net_layer(const qg_net *net, int index)
 
 /* --- by name ------------------------------------------------------------------------------ */
 
+bool qg__is_of_layer(const char *param, const char *layer)
+{
+    const size_t n = strlen(layer);
+    return !strncmp(param, layer, n) && param[n] == '.';
+}
+
 /* Names of layers may have dots: of "stem" and "stem.bn", the second has "stem.bn.gamma". */
 qg_layer *qg__owner_of(const qg_net *net, const char *param)
 {
@@ -247,17 +253,14 @@ qg_layer *qg__owner_of(const qg_net *net, const char *param)
     size_t    most  = 0;
     for (int i = 0; i < net->layers; i++) {
         const size_t n = strlen(net->layer[i]->name);
-        if (n <= most || strncmp(param, net->layer[i]->name, n) || param[n] != '.') continue;
-        owner = net->layer[i];
-        most  = n;
+        if (n > most && qg__is_of_layer(param, net->layer[i]->name)) owner = net->layer[i], most = n;
     }
     return owner;
 }
 
 bool qg__layer_owns(const qg_layer *l, const qg_param *p)
 {
-    const size_t n = strlen(l->name);
-    return !strncmp(p->name, l->name, n) && p->name[n] == '.' && qg__owner_of(l->net, p->name) == l;
+    return qg__is_of_layer(p->name, l->name) && qg__owner_of(l->net, p->name) == l;
 }
 
 static bool has_parameters(const qg_layer *l)

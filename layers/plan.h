@@ -64,7 +64,8 @@ struct qg_net {
  * fold_batchnorm is set and nothing can be folded. */
 QG_MUST_CHECK qg_status qg__net_plan(qg_net *net);
 
-/* The step of a tape that a spec gives: 0 stands for the last one, and UINT64_MAX for the first. */
+/* The step of a tape that a spec gives: 0 stands for the last one, and UINT64_MAX for the first.  The
+ * function is its own inverse. */
 static inline uint64_t qg__step_given(uint64_t step)
 {
     if (step == UINT64_MAX) return 0;
@@ -89,6 +90,7 @@ const qg_slot *qg__quantize_slot(qg_layer *l);      /* NULL: l does more than qu
 bool           qg__has_trait(const qg_layer *l, unsigned traits);      /* at least one of traits */
 
 qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none, no failure */
+bool           qg__is_of_layer(const char *param, const char *layer);  /* it begins with "<layer>." */
 qg_layer      *qg__owner_of(const qg_net *net, const char *param);     /* "<layer>.<name>"; NULL: none */
 bool           qg__layer_owns(const qg_layer *l, const qg_param *p);
 

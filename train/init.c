@@ -42,19 +42,12 @@ static bool same_quantizer(qg_quant a, qg_quant b)
            !memcmp(a.arg, b.arg, sizeof a.arg);
 }
 
-/* Whether the array called name, "conv1.weight", belongs to the layer. */
-static bool is_of_layer(const char *name, const char *layer)
-{
-    const size_t n = strlen(layer);
-    return !strncmp(name, layer, n) && name[n] == '.';
-}
-
 static bool is_excepted(const transfer *t, const char *name)
 {
     char            layer[QG__INIT_LAYER];
     const qg_layer *owner = qg__owner_of(t->net, name);
     for (const char *at = t->except; qg__list_next(&at, layer, sizeof layer);)
-        if (owner ? !strcmp(owner->name, layer) : is_of_layer(name, layer)) return true;
+        if (owner ? !strcmp(owner->name, layer) : qg__is_of_layer(name, layer)) return true;
     return false;
 }
 
@@ -132,7 +125,7 @@ static bool has_layer(const qg_archive *a, const char *layer)
     size_t                n;
     const qg_named_array *entry = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++)
-        if (!is_of_run(entry[i].name) && is_of_layer(entry[i].name, layer)) return true;
+        if (!is_of_run(entry[i].name) && qg__is_of_layer(entry[i].name, layer)) return true;
     return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/dist/ranks.h"
 #include "core/kernels/parallel.h"
+#include "layers/plan.h"
 #include "train/reader.h"
 #include "train/result.h"
 
@@ -230,7 +231,7 @@ static qg_status build(training *t, const qg_recipe *asked, const qg_fit_spec *s
     to->validation    = t->of.train ? qg_loader_validation(t->of.train) : NULL;
     to->optim         = t->of.optim;
     to->teacher.net   = t->teacher.net;
-    to->teacher.steps = t->teacher.steps ? t->teacher.steps : UINT64_MAX;
+    to->teacher.steps = qg__step_given(t->teacher.steps);
     to->renew_file    = asked->data_dir || asked->teacher_run;      /* they may have moved */
     t->of.init_arrays = t->init.taken;
     t->of.init_kept   = t->init.kept;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers/layer.h"
+#include "layers/plan.h"
 #include "train/reader.h"
 #include "train/result.h"
 
@@ -100,6 +100,6 @@ qg_status qg_run_export_of(qg_run *r, qg_run_export *e)
     note(e, "class-names", r->own_names);
     note(e, "digest", e->digest);
     note(e, "file", kind && !strcmp(kind, "weights") ? "best.safetensors" : "last.safetensors");
-    e->spec.step = r->steps ? r->steps : UINT64_MAX;
+    e->spec.step = qg__step_given(r->steps);
     return QG_OK;
 }

@@ -54,18 +54,16 @@ static qg_status measure_moment(shown_run *r, qg_tape *t, moment m)
 {
     qg_run   *run = qg_run_open(r->dir, m == AT_START ? QG_RUN_START : QG_RUN_BEST);
     qg_status s   = run && qg_run_net(run) ? QG_OK : qg_errcode();
+    const bool unknown = m == AT_START && s == QG_ESTATE;       /* they do not follow from the seed */
     if (!s) s = measure(r, qg_run_net(run), t, m);
     qg_run_close(run);
-    return s;
+    return unknown ? QG_OK : s;
 }
 
-/* The best weights may be those of an epoch that has not been saved as best.safetensors of this version.  The initial weights
- * follow from the seed, unless others were loaded or whiten patches. */
+/* The best weights may be those of an epoch that has not been saved as best.safetensors of this version. */
 static qg_status measure_all(shown_run *r, const shown_layer *before)
 {
     const bool ends_with_best = r->result.best_epoch == r->result.epochs && r->result.batch == 0;
-    const bool starts         = !before && !qg_run_config(r->run) && !qg_run_get(r->run, "init-digest") &&
-                                !qg_run_get(r->run, "whiten-patches");
     qg_tape   *t = qg_tape_new();
     qg_status  s = t ? measure(r, qg_run_net(r->last), t, AT_LAST) : QG_EMEM;
     for (int i = 0; i < r->layers; i++) {
@@ -73,7 +71,7 @@ static qg_status measure_all(shown_run *r, const shown_layer *before)
         if (before) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
     }
     if (!s && !ends_with_best) s = measure_moment(r, t, AT_BEST);
-    if (!s && starts) s = measure_moment(r, t, AT_START);
+    if (!s && !before) s = measure_moment(r, t, AT_START);
     qg_tape_free(t);
     return s;
 }
