@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/io/number.h"
 #include "core/kernels/parallel.h"
 #include "infer/kernels/floats.h"
 #include "infer/kernels/isa.h"
@@ -388,7 +389,7 @@ qg_status qg__evaluation_takes(qg_tensor images)
     size_t i = 0;
     while (isfinite(images.data[i])) i++;
     return qg_fail(QG_ENAN, "net: value %zu of image %zu is %g, and evaluation needs finite ones", i % row, i / row,
-                   (double)images.data[i]);
+                   qg__number_shown(images.data[i]));
 }
 
 /* --- on the tape -------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/io/number.h"
 #include "core/kernels/parallel.h"
 #include "optim/rule.h"
 
@@ -120,7 +121,7 @@ static qg_status check_gradients(qg_optim *o)
         int i = o->first[b];
         while (i + 1 < o->count && o->item[i + 1]->offset <= at) i++;
         return qg_fail(QG_ENAN, "step: gradient %zu of %s is %g", at - o->item[i]->offset,
-                       o->item[i]->name, (double)o->params->grad[at]);
+                       o->item[i]->name, qg__number_shown(o->params->grad[at]));
     }
     return QG_OK;
 }

@@ -38,6 +38,8 @@ bool qg__number_read(const char *text, size_t n, double *value)
     return end == digits + n;
 }
 
+double qg__number_shown(double x) { return isnan(x) ? (double)NAN : x; }
+
 void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value)
 {
     const locale_t before = enter_c();

@@ -14,6 +14,9 @@ enum { QG_NUMBER_BYTES = 32 };      /* room for any number below */
  * the largest double reads as infinity.  false: they are no such number. */
 bool qg__number_read(const char *text, size_t n, double *value);
 
+/* x, or of a NaN the one without a sign, which differs between processors: for printf's %g in messages. */
+double qg__number_shown(double x);
+
 /* As printf's %.*g. */
 void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value);
 

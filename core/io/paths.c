@@ -218,6 +218,14 @@ static bool is_one_of(const char *text, size_t n, const char *a, const char *b)
     return (n == strlen(a) && !memcmp(text, a, n)) || (n == strlen(b) && !memcmp(text, b, n));
 }
 
+/* "cos" and "cosine", "xnornet" and "xnor". */
+static bool begins(const char *a, size_t m, const char *b, size_t n)
+{
+    size_t i = 0;
+    while (i < m && i < n && plain(a[i]) == plain(b[i])) i++;
+    return i >= 3 && (i == m || i == n);
+}
+
 /* How many letters are inserted, left out, changed or exchanged with the next; words of at most 31. */
 static size_t distance(const char *a, size_t m, const char *b, size_t n)
 {
@@ -243,11 +251,13 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
 const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES])
 {
     const char  *word = is_one_of(text, n, "true", "on") ? "yes" : is_one_of(text, n, "false", "off") ? "no" : NULL;
-    size_t       best = n < 3 ? 1 : n < 6 ? 2 : 3;             /* one more than what is near */
+    const size_t beyond = n < 3 ? 1 : n < 6 ? 2 : 3;           /* the least distance that is not near */
+    size_t       best   = beyond;
     *hint             = '\0';
     for (const char *at = list + strspn(list, ", |"); *at; at += strspn(at, ", |")) {
         const size_t length = strcspn(at, ", |");
-        const size_t far    = word && is_one_of(at, length, word, word) ? 0 : distance(text, n, at, length);
+        size_t       far    = word && is_one_of(at, length, word, word) ? 0 : distance(text, n, at, length);
+        if (far >= beyond && begins(text, n, at, length)) far = beyond - 1;
         if (far < best && length < 64) {
             best = far;
             snprintf(hint, QG__NEAREST_BYTES, "; did you mean %.*s?", (int)length, at);

@@ -7,6 +7,7 @@
 
 #include "core/io/file.h"
 #include "core/io/grow.h"
+#include "core/io/number.h"
 #include "core/io/utf8.h"
 #include "core/io/safetensors.h"
 
@@ -184,7 +185,7 @@ static qg_status check_finite(const qg_named_array *entries, size_t count, const
         for (size_t i = 0; i < n; i++)
             if (!isfinite(value[i]))
                 return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, e->name,
-                               (double)value[i], i, n);
+                               qg__number_shown(value[i]), i, n);
     }
     return QG_OK;
 }

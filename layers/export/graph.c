@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/io/number.h"
 #include "layers/evaluate.h"
 
 /* What a quantizer does with what it reads. */
@@ -290,7 +291,7 @@ static bool has_K(const qg_graph *g, const qg_product *p)
 static qg_status check_finite(const qg_layer *l, const char *what, size_t n, const float *x)
 {
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return qg_fail(QG_ENAN, "%s: %s is %g", l->name, what, (double)x[i]);
+        if (!isfinite(x[i])) return qg_fail(QG_ENAN, "%s: %s is %g", l->name, what, qg__number_shown(x[i]));
     return QG_OK;
 }
 
@@ -583,7 +584,7 @@ static qg_status check_numbers(const qg__record *s)
     for (size_t i = 0; i < all; i++) {
         const bool threshold = i >= own && i < own + thresholds;
         if (threshold ? isnan(s->floats[i]) : !isfinite(s->floats[i]))
-            return qg_fail(QG_ENAN, "%s: one of its numbers is %g", s->name, (double)s->floats[i]);
+            return qg_fail(QG_ENAN, "%s: one of its numbers is %g", s->name, qg__number_shown(s->floats[i]));
     }
     if (r->kind == QG__CLIP && !(s->floats[0] < s->floats[1]))
         return qg_fail(QG_EARG, "%s: clips to the empty range %g .. %g", s->name,

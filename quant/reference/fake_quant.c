@@ -61,25 +61,12 @@ static qg_status nudge(qg_fake_quant_attrs attrs, float min, float max, bool div
     return s;
 }
 
-typedef struct loop {
-    const qg_form_loops *loops;
-    const qg_constants  *k;
-    const float         *x, *g;
-    float               *dx;
-} loop;
-
-static void backward_run(const void *context, size_t at, size_t n, double *sum)
-{
-    const loop *l = context;
-    l->loops->backward(l->k, n, l->x + at, l->g + at, l->dx + at, sum);
-}
-
 /* sum: those below and above the range, whose order depends on n alone. */
-static void backward(const qg_constants *k, const qg_array *x, const qg_array *g, qg_array *dx, double sum[2])
+static void backward(const qg_constants *k, const qg_array *x, const qg_array *g, qg_array *dx, double sum[1][QG_FORM_SUMS])
 {
-    const loop l = { qg_nudged_form.loops[qg__isa()], k, x->data, g->data, dx->data };
+    const qg_binding b = { .q = qg_fake_quant((qg_fake_quant_spec){ 0 }) };
     qg__zero(dx);
-    qg__sum_runs(qg_array_count(x), backward_run, &l, sum);
+    qg__form_gradient(&b, (qg_surrogate){ 0 }, (qg_split){ 1, 1, qg_array_count(x) }, k, x->data, g->data, dx->data, sum);
 }
 
 static qg_status check_args(const char *op, qg_fake_quant_args a, qg_constants *k)
@@ -111,10 +98,9 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
                                  { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
     qg_constants      k;
     qg_status         s = check_args(op, attrs, &k);
-    double            unused[2];
     if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
-    backward(&k, inputs, gradients, backprops, unused);
+    backward(&k, inputs, gradients, backprops, NULL);
     return QG_OK;
 }
 
@@ -149,13 +135,13 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
                                    { "backprop_wrt_min", backprop_wrt_min, .dtypes = QG__F32, .scalar = true },
                                    { "backprop_wrt_max", backprop_wrt_max, .dtypes = QG__F32, .scalar = true } };
     qg_constants        k;
-    double              sum[2];
+    double              sum[1][QG_FORM_SUMS];
     qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars_gradient", rows);
     if (!s) s = nudge(attrs, *qg__floats(min), *qg__floats(max), true, &k);
     if (s) return s;
     backward(&k, inputs, gradients, backprops_wrt_input, sum);
-    *qg__floats(backprop_wrt_min) = (float)sum[0];
-    *qg__floats(backprop_wrt_max) = (float)sum[1];
+    *qg__floats(backprop_wrt_min) = (float)sum[0][0];
+    *qg__floats(backprop_wrt_max) = (float)sum[0][1];
     return QG_OK;
 }
 

@@ -91,6 +91,8 @@ static const struct {
     /* Schemes. */
     { LENET "--weight twm", 2, "--weight: unknown scheme 'twm' for weights; available: float, twn" },
     { LENET "--weight TWN", 2, "; did you mean twn?" },
+    { LENET "--weight xnornet", 2, "; did you mean xnor?" },
+    { LENET "--schedule cos", 2, "constant, step, exponential, cosine, linear; did you mean cosine?" },
     { LENET "--weight twn:per_channel=yes", 2, "; did you mean per-channel?" },
     { LENET "--weight twn:per-channel=true", 2, "per-channel 'true' is not one of no|yes; did you mean yes?" },
     { "train --model lenet5 --data mnist:classes=0,1,2", 2, "--data: mnist: classes is '0,1' with a comma; write several numbers as 0+1+2" },

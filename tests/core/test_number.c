@@ -60,6 +60,8 @@ static void numbers_are_printed(void)
         qg__number_print(text, 9, row[i].value);
         assert_string_equal(text, row[i].nine);
     }
+    assert_false(signbit(qg__number_shown(copysign(NAN, -1))));
+    assert_true(qg__number_shown(-INFINITY) == -INFINITY && qg__number_shown(-1.5) == -1.5);
 }
 
 static void schedules_are_read_and_printed(void)
