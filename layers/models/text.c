@@ -28,6 +28,10 @@ static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is ==
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
 
+/* It takes the place of a relu, but scales the result of its product: each product that reads the place quantizes for itself,
+ * and a shortcut reads floats. */
+static bool stays_with_product(qg_quant input) { return rectifies(input) && input.scheme->scale_output; }
+
 /* The three quantizers of a product. */
 typedef struct quants {
     qg_quant weight, input, gradient;
@@ -159,6 +163,7 @@ static qg_layer *relu(author *a, int i)
 {
     const qg_quant input = part_is(a, i + 1, QG__OPEN) ? opens_with(a, i + 1) : (qg_quant){ 0 };
     if (!input.scheme) return qg_net_relu(a->net);
+    if (stays_with_product(input)) return a->last;
     a->input_done = true;
     return qg_net_quantize(a->net, input);
 }
@@ -171,6 +176,7 @@ static qg_layer *nonlinearity(author *a, int i)
     for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__GLOBAL); i++)
         means |= part_is(a, i, QG__GLOBAL);
     const qg_quant input = next_input(a, i);
+    if (stays_with_product(input)) return a->last;
     a->after_q = !means;
     return rectifies(input) ? qg_net_quantize(a->net, input) : qg_net_relu(a->net);
 }
