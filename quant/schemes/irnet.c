@@ -69,9 +69,10 @@ const qg_scheme qg__irnet_scheme = {
         "    q(w) = +a if w >= m, else -a\n"
         "    s(w) = a max(1/t, 1) tanh(t z)          the gradient passes through m and d as well\n"
         "\n"
-        "Learns nothing.  t grows geometrically from 0.1 to 10 over the training (annealed-tanh).  IR-Net\n"
-        "binarizes its inputs by sign:surrogate=annealed-tanh.  Equal weights of a channel give q = 0 and\n"
-        "receive no gradient.\n"
+        "Learns nothing.  t grows geometrically from 0.1 to 10 over the training (annealed-tanh).  Equal\n"
+        "weights of a channel give q = 0 and receive no gradient.  IR-Net binarizes its inputs by\n"
+        "sign:surrogate=annealed-tanh after a hardtanh (HT in a net as text).  Without it a net with a\n"
+        "shortcut around each convolution may diverge: at first all inputs up to 1/t = 10 have gradients.\n"
         "Models keep first and last layers in float unless --first-last quantized.\n"
         "Other implementations: the authors' code moves t once per epoch, for ResNet-20 from 0.001; their\n"
         "sign of 0 is 0.\n",
