@@ -139,7 +139,7 @@ static const struct {
 
     /* Runs, and files that a training starts from. */
     { LENET "--batch 24 --epochs 1 --out run", 1, "run already contains a run; resume continues it, force renames it" },
-    { "train --resume --out run --lr 0.5", 2, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options" },
+    { "train --resume --out run --lr 0.5", 2, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options; init starts another from its weights" },
     { "train --resume", 2, "--resume: which run? pass its directory with --out" },
     { "train --resume --out absent", 2, "absent contains no run to resume, and --model is missing" },
     { "train --resume --out lost", 1, "lost cannot be resumed: its last.safetensors is missing" },
