@@ -78,9 +78,9 @@ void qg_quantizer_free(qg_quantizer *z)
     free(z);
 }
 
-void qg_quantizer_seed(qg_quantizer *z, uint64_t seed)
+void qg_quantizer_seed(qg_quantizer *z, uint64_t seed, uint64_t step)
 {
-    if (z) z->seed = seed;
+    if (z) z->seed = seed, z->step = step;
 }
 
 void qg_quantizer_freeze(qg_quantizer *z)

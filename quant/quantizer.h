@@ -25,14 +25,15 @@ qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape);
 qg_quantizer *qg_quantizer_parse(const char *scheme, qg_role role, qg_shape shape);
 void          qg_quantizer_free(qg_quantizer *z);
 
-/* The seed of its random draws, 1 unless it is set: give the quantizers of a net different ones. */
-void          qg_quantizer_seed(qg_quantizer *z, uint64_t seed);
+/* The seed of its random draws, 1 unless it is set: give the quantizers of a net different ones.  step: that of the next
+ * forward, 0 unless it is set, for a quantizer that takes the place of another. */
+void          qg_quantizer_seed(qg_quantizer *z, uint64_t seed, uint64_t step);
 
 /* Once z has observed a tensor, it observes no other, so observed ranges keep their values. */
 void          qg_quantizer_freeze(qg_quantizer *z);
 
 /* y = q(x).  The first call initialises what the scheme learns from x, unless the caller has set all of it.  QG_TRAIN
- * counts steps from 0, on which random draws and delays depend, and updates observed ranges; QG_EVAL changes nothing.
+ * counts steps, on which random draws and delays depend, and updates observed ranges; QG_EVAL changes nothing.
  *
  * Shapes   x and y of shape; y may be x.
  * Fails    QG_EARG, QG_ESTATE, QG_EMEM, QG_ENAN: a range is not finite; y is then unchanged. */

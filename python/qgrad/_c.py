@@ -65,7 +65,7 @@ _p, _text = c_void_p, c_char_p
 _functions = {
     "qg_errmsg": (_text,), "qg_errcode": (c_int,),
     "qg_quantizer_parse": (_p, _text, c_int, Shape), "qg_quantizer_free": (None, _p),
-    "qg_quantizer_seed": (None, _p, c_uint64),
+    "qg_quantizer_seed": (None, _p, c_uint64, c_uint64),
     "qg_quantizer_forward": (c_int, _p, c_int, _p, _p), "qg_quantizer_backward": (c_int, _p, _p, _p),
     "qg_quantizer_learned": (QuantizerEntry, _p, c_int),
     "qg_recipe_new": (_p,), "qg_recipe_free": (None, _p), "qg_recipe_set": (c_int, _p, _text, _text),

@@ -43,7 +43,8 @@ class Quantizer(_c.Handle):
         s = self.shape
         four = s if len(s) == 4 else s[:1] + (1,) * (4 - len(s)) + s[1:]
         self._z = _c.pointer(_c.lib.qg_quantizer_parse(_c.c_string(scheme.encode()), ROLES[role], _c.Shape(*four)))
-        _c.lib.qg_quantizer_seed(self._z, operator.index(seed) % 2**64)
+        self._seed = operator.index(seed) % 2**64
+        self._at(0)
 
     def __del__(self):
         if getattr(self, "_z", None):
@@ -51,6 +52,10 @@ class Quantizer(_c.Handle):
 
     def __repr__(self):
         return "qgrad.Quantizer(%r, %r, %r)" % (self.scheme, self.shape, self.role)
+
+    def _at(self, step):
+        """The step of the next forward."""
+        _c.lib.qg_quantizer_seed(self._z, self._seed, step)
 
     def forward(self, x, train: bool = True) -> np.ndarray:
         """q(x).  With train, a gradient may be asked for, and observed ranges change."""

@@ -29,10 +29,12 @@ class _Apply(torch.autograd.Function):
     def forward(ctx, x, module, *learned):
         channels_last = _to_c(x.detach())
         z = module._quantizer(tuple(channels_last.shape))
+        z._at(int(module.forwards))
         module._give(z)
         y = z.forward(channels_last.numpy(), train=module.training)
         module._take(z)
         z.calls += 1
+        module.forwards += module.training
         ctx.z, ctx.call, ctx.module, ctx.trains = z, z.calls, module, module.training
         return _from_c(torch.from_numpy(y))
 
@@ -57,12 +59,13 @@ class Quantizer(torch.nn.Module):
     seed    of random draws; None: follows from torch.initial_seed() and the number of modules made before
 
     Learned values begin as the scheme says, with the first tensor.  Then, in eval(), nothing changes, and there is no gradient.
-    A buffer called seen says whether they have begun: set it to 1 with values of your own.  What
+    A buffer called seen says whether they have begun: set it to 1 with values of your own.  The buffer forwards counts those in
+    train(), on which random draws and delays depend.  What
     bnn and binaryconnect do to latent weights after a step is up to the program: weight.data.clamp_(-1, 1)."""
 
     def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight", seed: Optional[int] = None):
         super().__init__()
-        self.scheme, self.role, self._of = scheme, role, {}
+        self.scheme, self.role, self._of = scheme, role, None
         self._seed = torch.initial_seed() + (next(_made) << 32) if seed is None else seed
         self.shape = shape = tuple(shape)
         z = self._quantizer(shape[:1] + shape[2:] + shape[1:2])
@@ -73,28 +76,24 @@ class Quantizer(torch.nn.Module):
                 self.register_parameter(name, torch.nn.Parameter(value))
             else:
                 self.register_buffer(name, value)
+        self.register_buffer("forwards", torch.zeros((), dtype=torch.int64))
 
     def _quantizer(self, shape):
-        """That for tensors of this shape, channels last."""
-        if shape not in self._of:
-            self._of[shape] = quantizer.Quantizer(self.scheme, shape, self.role, self._seed)
-            self._of[shape].calls = 0
-        return self._of[shape]
-
-    def _values(self):
-        yield from self.named_parameters(recurse=False)
-        yield from self.named_buffers(recurse=False)
+        """That for tensors of this shape, channels last.  One at a time: each holds tensors of its shape."""
+        if self._of is None or self._of.shape != shape:
+            self._of = quantizer.Quantizer(self.scheme, shape, self.role, self._seed)
+            self._of.calls = 0
+        return self._of
 
     def _give(self, z):
-        learned = z.learned
-        for name, value in self._values():
-            learned[name][:] = value.detach().numpy()
+        for name, value in z.learned.items():
+            value[:] = getattr(self, name).detach().numpy()
 
     def _take(self, z):
-        learned = z.learned
-        for name, value in self._values():
-            if not np.array_equal(learned[name], value.detach().numpy()):
-                value.detach().copy_(torch.from_numpy(learned[name]))
+        for name, value in z.learned.items():
+            mine = getattr(self, name).detach()
+            if not np.array_equal(value, mine.numpy()):
+                mine.copy_(torch.from_numpy(value))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
@@ -110,4 +109,4 @@ class Quantizer(torch.nn.Module):
         return "%r, %s, %r" % (self.scheme, self.shape, self.role)
 
     def __getstate__(self):
-        return {**self.__dict__, "_of": {}}             # for copy and pickle: the library's quantizers are made anew
+        return {**self.__dict__, "_of": None}             # for copy and pickle: the library's quantizers are made anew

@@ -340,6 +340,24 @@ def test_modules():
     step = inputs.step.clone()
     inputs(100 * torch.randn(3, 3))                     # the last batch of an epoch may be smaller
     assert torch.equal(inputs.step, step)
+    frozen = qgrad.torch.Quantizer("fake_quant:range=observed,freeze-after=2,decay=0.5", (1, 3), "input")
+    for _ in range(2):
+        frozen(torch.randn(8, 3))
+    end = frozen.max.clone()
+    for later in (frozen, pickle.loads(pickle.dumps(frozen))):      # all batches count, and those of a copy go on
+        later(100 * torch.randn(3, 3))
+        assert torch.equal(later.max, end) and later.forwards == 3
+    noisy = qgrad.torch.Quantizer("stochastic", (1, 8), "gradient")
+
+    def noise(module):
+        t = torch.zeros(8, 8, requires_grad=True)
+        module(t).backward(dy)
+        return t.grad
+
+    first = noise(noisy)
+    other = copy.deepcopy(noisy)
+    second = noise(noisy)
+    assert torch.equal(noise(other), second) and not torch.equal(first, second)
 
 
 # --- what interrupts a training ----------------------------------------------------------------
