@@ -95,16 +95,30 @@ static bool has_run(const char *dir)
 static const char *or_unset(const char *text) { return text ? text : "unset"; }
 
 /* A run that is there already must be the one that is asked for. */
-static qg_status check_run(const char *dir, qg_recipe *asked)
+static qg_status check_run(const char *dir, const config *one)
 {
+    qg_recipe           *asked  = one->recipe;
     qg_recipe           *run    = qg_recipe_of_run(dir);
     qg_status            status = run ? QG_OK : qg_errcode();
     const qg_recipe_key *o      = run ? place_difference(asked, run, NULL) : NULL;
     if (o)
         status = qg_fail(QG_EARG, "has a run with %s %s, not %s; choose another --out, or rename it", o->name,
                          or_unset(qg_recipe_get(run, o->name)), or_unset(qg_recipe_get(asked, o->name)));
+    else if (run && !place_starts_alike(one, run))
+        status = qg_fail(QG_EARG, "has a run that differs in --init or --teacher; choose another --out, or rename it");
     qg_recipe_free(run);
     return status;
+}
+
+/* That a finished run has read these images, and began with these weights and this teacher: building compares their digests. */
+static qg_status check_sources(const job *j, config *one)
+{
+    const char  *init = config_text(one, "init");
+    qg_training *t    = qg_recipe_build(one->recipe, (qg_fit_spec){ .dir = j->dir, .mode = QG_FIT_RESUME,
+                                                                    .init = init ? init : j->source });
+    if (!t) return qg_errcode();
+    qg_training_free(t);
+    return QG_OK;
 }
 
 /* --- jobs --------------------------------------------------------------------------------- */
@@ -153,9 +167,10 @@ static qg_status examine(const sweep *s, job *j, config *one)
         j->source = copy(dir);
     if (!j->dir || (first && !j->source)) return QG_EMEM;
     if (!has_run(j->dir)) return QG_OK;
-    status   = check_run(j->dir, one->recipe);
+    status   = check_run(j->dir, one);
     j->state = is_finished(j->dir) ? FINISHED : qg__path_locked(j->dir) ? ELSEWHERE : TO_DO;
-    return status;
+    if (status || j->state != FINISHED || config_flag(s->asked, "list")) return status;
+    return check_sources(j, one);
 }
 
 /* Names that a path cannot tell apart would meet in one directory. */
@@ -563,9 +578,13 @@ static int status_of(const sweep *s)
 static int run(sweep *s)
 {
     const config *a      = s->asked;
-    qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
+    const bool    list_only = config_flag(a, "list");
+    qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : QG_OK;
+    if (list_only && (config_flag(a, "csv") || config_flag(a, "json")))
+        status = qg_fail(QG_EARG, "--list prints text alone, without --csv and --json");
+    if (!status) status = prepare(s);
     if (status) return print_failure(s->asked);
-    if (config_flag(a, "list")) {
+    if (list_only) {
         list(s);
         return count(s, FAILED) ? EXIT_FAILED : EXIT_DONE;
     }

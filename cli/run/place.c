@@ -202,8 +202,7 @@ const qg_recipe_key *place_difference(qg_recipe *asked, qg_recipe *run, const qg
     return after;
 }
 
-/* Digests are known only when the files that they are of have been read. */
-static bool starts_alike(const config *asked, qg_recipe *run)
+bool place_starts_alike(const config *asked, qg_recipe *run)
 {
     qg_recipe *c      = asked->recipe;
     const bool inits  = config_text(asked, "init") || qg_recipe_get(c, "init-digest") || qg_recipe_get(c, "init-recipe");
@@ -227,7 +226,7 @@ static void read_candidate(const char *dir, const config *asked, candidate *out)
     qg_fit_result r;
     qg_recipe    *run = run_paths_of(dir, &p) ? NULL : qg_recipe_of_run(dir);
     out->is           = STRANGER;
-    if (run && starts_alike(asked, run)) {
+    if (run && place_starts_alike(asked, run)) {
         const qg_recipe_key *o = place_difference(asked->recipe, run, NULL);
         const char          *there = o ? qg_recipe_get(run, o->name) : NULL;
         if (!o) out->is = qg__path_locked(dir) ? BUSY : SAME;

@@ -272,6 +272,21 @@ static void test_gradient_quantizers_are_no_other_arithmetic(void **state)
                   "were trained under another version of the arithmetic than this program trains them under");
 }
 
+/* A finished run counts only if its images, its initial weights and its teacher are those that are asked for. */
+static void test_finished_runs_of_other_sources_do_not_count(void **state)
+{
+    assert_runs("train --model lenet5 " SET_ "--epochs 0 --seed 5 --out five");
+    assert_runs("train --model lenet5 " SET_ "--epochs 0 --seed 6 --out six");
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all", 0);
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all", 0);
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init six --out all", 1);
+    assert_stderr("all/seed-1: six: its weights have digest ");
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --out all", 1);
+    assert_stderr("all/seed-1: has a run that differs in --init or --teacher; choose another --out, or rename it");
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all --list --json", 2);
+    assert_stderr("--list prints text alone, without --csv and --json");
+}
+
 /* The first run is over only after 100,000 epochs. */
 static pid_t start_endless_sweep(void)
 {
@@ -352,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_sweep_waits_for_other_processes, restore_tree),
         cmocka_unit_test_setup(test_a_run_of_another_arithmetic_is_not_continued, restore_tree),
         cmocka_unit_test_setup(test_finished_runs_of_another_arithmetic_are_named, restore_tree),
+        cmocka_unit_test_setup(test_finished_runs_of_other_sources_do_not_count, restore_tree),
         cmocka_unit_test_setup(test_gradient_quantizers_are_no_other_arithmetic, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
         cmocka_unit_test_setup_teardown(test_a_sweep_obeys_no_ignored_signal, restore_tree, end_background),
