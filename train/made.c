@@ -23,21 +23,28 @@ static qg_status begin(qg__made *m)
     s->mode  = QG_FIT_RESUME;
     s->train = m->train;
     s->test  = m->test;
+    s->validation = m->train ? qg_loader_validation(m->train) : NULL;
     s->optim = m->optim;
     return qg__run_compose(&m->run, m->net, s);
 }
 
+static qg_status measure_on(qg__made *m, qg_loader *images, qg__measured *to)
+{
+    bool stopped;
+    return images ? qg__measure(&m->spec, images, m->net, m->run.tape, m->run.record.steps, NULL, to, &stopped) : QG_OK;
+}
+
+/* The record has the results of the images that choose. */
 static qg_status measure(qg__made *m)
 {
-    bool            stopped;
     qg__run_record *at     = &m->run.record;
-    const qg_status status = m->test ? qg__measure(&m->spec, m->test, m->net, m->run.tape,
-                                                   at->steps, NULL, &m->measured, &stopped)
-                                     : QG_OK;
+    qg_status       status = measure_on(m, m->test, &m->measured);
+    if (!status) status = measure_on(m, m->spec.validation, &m->validated);
     if (status) return status;
-    at->tested        = m->measured.images;
-    at->test_loss     = m->measured.loss;
-    at->test_accuracy = at->best_accuracy = m->measured.accuracy;
+    const qg__measured *by = m->spec.validation ? &m->validated : &m->measured;
+    at->tested             = by->images;
+    at->test_loss          = by->loss;
+    at->test_accuracy = at->best_accuracy = by->accuracy;
     return QG_OK;
 }
 
@@ -54,6 +61,9 @@ static qg_status write_result(const qg__made *m)
                         .seconds = qg__now() - m->began,
                         .seed = m->recipe.seed,
                         .threads = (uint64_t)qg_threads(),
+                        .validation_accuracy = m->validated.accuracy,
+                        .best_validation_accuracy = m->validated.accuracy,
+                        .validation_images = m->validated.images,
                         .arithmetic = qg__arithmetic(m->net),
                         .complete = whole,
                         .ended = whole ? QG_FIT_OVER : QG_FIT_STOPPED };
@@ -66,6 +76,14 @@ static qg_status write_result(const qg__made *m)
 static void remove_files(const qg__run *r)
 {
     for (qg__run_file f = 0; f < QG__RUN_FILES; f++) qg__file_remove_in(r->lock, r->paths.file[f]);
+}
+
+/* result.json is written last, so a run that has it is someone's. */
+static qg_status check_part(const qg__run *r)
+{
+    bool            has;
+    const qg_status status = qg__run_has(r, QG__RUN_RESULT, &has);
+    return status || !has ? status : qg_fail(QG_ESTATE, "%s, where the files are prepared, already contains a run; rename it", r->paths.dir);
 }
 
 static qg_status write_files(qg__made *m)
@@ -93,6 +111,7 @@ qg_status qg__made_write(qg__made *m, const char *dir)
         status = qg_fail(QG_EARG, "out: the path is too long");
     if (!status) status = qg__run_paths_of(part, &m->run.paths);
     if (!status) status = qg__run_claim(&m->run);
+    if (!status) status = check_part(&m->run);
     if (status) return status;
     status = write_files(m);
     if (!status && rename(part, dir))

@@ -13,6 +13,7 @@ typedef struct qg__made {
     qg_loader    *test;         /* NULL: it is not measured */
     double        began;
     qg__measured  measured;     /* on test; {0} without */
+    qg__measured  validated;    /* on the validation images; {0} without */
     qg_optim     *optim;        /* whose moments are in the checkpoint */
     qg_fit_spec   spec;
     qg__run       run;

@@ -408,8 +408,13 @@ qg_status qg__run_check_arithmetic(const qg__run *r)
 /* Checks the rows up to the checkpoint. */
 static qg_status check_metrics(const qg__run *r, const char *path)
 {
-    const char *noted = qg_state_find_note(r->last, "metrics");
-    char        found[17];
+    static const char *const images[] = { "test", "validation" };
+    const char              *noted    = qg_state_find_note(r->last, "metrics");
+    const bool               held     = r->spec->validation;
+    char                     found[17];
+    if (r->metrics.validates != held)
+        return qg_fail(QG_EFORMAT, "%s: its columns are those of %s images, but %s images choose the best epoch of this run", path,
+                       images[r->metrics.validates], images[held]);
     qg__metrics_digest(&r->metrics, found);
     if (noted && !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its first %d rows are not those that the run wrote", path, r->metrics.epochs);

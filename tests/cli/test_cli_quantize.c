@@ -161,6 +161,19 @@ static void test_it_may_be_trained_on(void **state)
     assert_status(FLOATS W4A8 "--init @/new --epochs 1 --out @/tuned", 0);
 }
 
+/* Its validation images are those of the run, and choose again. */
+static void test_validation_goes_on(void **state)
+{
+    assert_status(FLOATS "--validation 24 --out @/held", 0);
+    assert_status("quantize --run @/held " W4A8 "--calibrate 24 --out @/new", 0);
+    assert_status("train --resume --out @/new --json --budget 0", 3);
+    assert_status("train --resume --out @/new --json", 0);
+    assert_true(last_truth("complete") && last_number("validation_accuracy") >= 0 && last_number("test_images") > 0);
+    run_shell("head -n 1 @/new/metrics.csv | grep -q ,validation_loss,validation_accuracy,");
+    run_shell("sed -i 's/validation_/test_/g' @/new/metrics.csv");
+    assert_refuses("train --resume --out @/new", 1, "metrics.csv: its columns are those of test images, but validation images choose");
+}
+
 /* --- where it comes from, and where it goes ----------------------------------------------- */
 
 static void test_it_appears_whole_beside_the_run(void **state)
@@ -171,9 +184,12 @@ static void test_it_appears_whole_beside_the_run(void **state)
     assert_status("eval --run @/float-quantized", 0);
     assert_refuses(QUANTIZE INT8, 1, "float-quantized already exists; choose another directory with --out");
     /* As a process leaves it that is killed while it writes. */
-    run_shell("mkdir @/new.part && cp @/float/config.toml @/float/metrics.csv @/float/result.json @/new.part");
+    run_shell("mkdir @/new.part && cp @/float/config.toml @/float/metrics.csv @/new.part");
     assert_status(QUANTIZE INT8 "--calibrate 30 --out @/new/", 0);
     assert_true(!exists("new.part") && exists("new/result.json"));
+    run_shell("cp -r @/float @/own.part");
+    assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/own", 1, "own.part, where the files are prepared, already contains a run");
+    run_shell("diff -r @/float @/own.part && [ ! -e @/own ]");
     run_shell("touch @/file");
     assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/file", 1, "file already exists");
     assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/file/run", 1, "cannot");
@@ -258,6 +274,7 @@ int main(void)
         TEST(test_weights_stay_and_statistics_follow),
         TEST(test_threads_change_no_byte_and_the_seed_draws),
         TEST(test_it_may_be_trained_on),
+        TEST(test_validation_goes_on),
         TEST(test_it_appears_whole_beside_the_run),
         TEST(test_a_failed_write_leaves_nothing),
         TEST(test_checkpoints_averages_and_normalisation),
