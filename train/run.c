@@ -361,6 +361,23 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
     return status ? status : QG_ESHAPE;
 }
 
+/* The matrix that whitens the images is computed again if its file is lost, and another processor may compute another one. */
+static qg_status check_matrix(const qg__run *r, const qg_state *s, const char *path)
+{
+    static const char key[] = "normalise.whitening";
+    const char       *was   = qg_state_find_note(s, key), *is;
+    qg_state         *own   = was && r->spec->train ? qg_state_new() : NULL;
+    qg_status         status = QG_OK;
+    if (!own) return was && r->spec->train ? QG_EMEM : QG_OK;
+    qg_preprocess_note(qg_loader_preprocess(r->spec->train), own);
+    is = qg_state_find_note(own, key);
+    if (is && strcmp(is, was))
+        status = qg_fail(QG_EFORMAT, "%s: its images are whitened by matrix %s of " QG_WHITENING_FILE ", which is lost, and this "
+                         "processor computes another one, %s", path, was, is);
+    qg_state_free(own);
+    return status;
+}
+
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
 static qg_status load(qg__run *r, qg_state *s, const char *path)
 {
@@ -375,6 +392,7 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     /* A recipe of an older version may lack a key of this one: not what the user should hear about. */
     if ((status == QG_EARG || status == QG_EFORMAT) && qg__run_check_arithmetic(r)) status = QG_ESTATE;
+    if (!status) status = check_matrix(r, s, path);
     if (!status) note(s, r);
     return status;
 }

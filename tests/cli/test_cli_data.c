@@ -325,6 +325,24 @@ static void test_a_checkpoint_must_say_what_it_is(void **state)
     run_shell("rm -r @/said");
 }
 
+/* The checkpoint at from with another note; more: put before its own. */
+static void write_noted(const char *from, const char *to, const char *key, const char *value, bool more)
+{
+    size_t                n;
+    char                  text[4096];
+    qg_archive           *a = qg_archive_open(from);
+    qg_state             *s = qg_state_new();
+    const qg_named_array *entry = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
+    const qg_note *note = qg__archive_notes(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
+    snprintf(text, sizeof text, "%s%s", value, more ? qg_archive_noted(a, key) : "");
+    qg_state_set_note(s, key, text);
+    assert_ok(qg_state_save(s, to));
+    qg_state_free(s);
+    qg_archive_free(a);
+}
+
 /* The matrix of whitening is a file of its own, and only the right one will do. */
 static void test_a_whitened_run_keeps_its_matrix(void **state)
 {
@@ -361,6 +379,13 @@ static void test_a_whitened_run_continues_with_its_matrix(void **state)
     assert_ok(qg_state_save(s, at("other/whitening.safetensors")));
     qg_state_free(s);
     assert_refuses("train --resume --out @/other", 1, "other/whitening.safetensors: is not the matrix that whitens the images");
+    run_shell("cp -r @/half @/lost && rm @/lost/whitening.safetensors");
+    assert_status("train --resume --out @/lost", 0);                    /* the same processor computes the same one */
+    run_shell("cmp @/lost/whitening.safetensors @/half/whitening.safetensors && rm @/lost/whitening.safetensors");
+    char path[256];
+    snprintf(path, sizeof path, "%s", at("lost/last.safetensors"));
+    write_noted(path, path, "normalise.whitening", "0123456789abcdef", false);
+    assert_refuses("train --resume --out @/lost", 1, "lost/last.safetensors: its images are whitened by matrix 0123456789abcdef of whitening.safetensors, which is lost");
 }
 
 static void write_cifar(const char *name, int n)
@@ -612,24 +637,6 @@ static void test_predict_trusts_no_packed_net(void **state)
     }
 }
 
-/* The checkpoint at from with another recipe, a text that is put before its own. */
-static void write_told(const char *from, const char *to, const char *more)
-{
-    size_t                n;
-    char                  recipe[4096];
-    qg_archive           *a = qg_archive_open(from);
-    qg_state             *s = qg_state_new();
-    const qg_named_array *entry = qg_archive_entries(a, &n);
-    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
-    const qg_note *note = qg__archive_notes(a, &n);
-    for (size_t i = 0; i < n; i++) qg_state_set_note(s, note[i].key, note[i].value);
-    snprintf(recipe, sizeof recipe, "%s%s", more, qg_archive_noted(a, "recipe"));
-    qg_state_set_note(s, "recipe", recipe);
-    assert_ok(qg_state_save(s, to));
-    qg_state_free(s);
-    qg_archive_free(a);
-}
-
 /* It may come from anywhere: nothing that it says is opened, not even what would be the right images. */
 static void test_a_checkpoint_names_no_paths(void **state)
 {
@@ -655,11 +662,12 @@ static void test_a_checkpoint_names_no_paths(void **state)
     /* What a checkpoint never notes, and what would then be opened. */
     write_pictures();
     assert_status("train --model 4C3-R-GAP-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/pictures --json", 0);
-    write_told(at("pictures/best.safetensors"), at("told.safetensors"), "data-dir = \"/\"\nteacher = \"/\"\nrecipe = \"twn-lenet5\"\n");
+    write_noted(at("pictures/best.safetensors"), at("told.safetensors"), "recipe",
+                "data-dir = \"/\"\nteacher = \"/\"\nrecipe = \"twn-lenet5\"\n", true);
     assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs --data-dir");
     assert_status("eval --run @/told.safetensors --data-dir @/pics --json", 0);
     snprintf(line, sizeof line, "data-dir = \"%s\"\n", at("pics"));
-    write_told(at("pictures/best.safetensors"), at("told.safetensors"), line);
+    write_noted(at("pictures/best.safetensors"), at("told.safetensors"), "recipe", line, true);
     assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs --data-dir");
 }
 
