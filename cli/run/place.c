@@ -178,6 +178,7 @@ typedef struct candidate {
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
     uint64_t        arithmetic;         /* under which it was begun, if SAME and unfinished */
     bool            unfinished;
+    int             alike;              /* how many of its initial weights, images and teacher are where they are asked for */
     struct timespec time;
 } candidate;
 
@@ -219,8 +220,20 @@ static uint64_t arithmetic_of(const char *dir, const config *asked)
     return version;
 }
 
+static bool same_place(const char *asked, const char *there) { return asked ? there && !strcmp(asked, there) : !there; }
+
+/* Runs that differ in their initial weights, images or teacher alone: what these are is known only when they have been read, and
+ * they may have moved, so this decides between several runs alone. */
+static int alikeness(const config *asked, qg_recipe *run, const char *dir, const char *derived)
+{
+    qg_recipe *r = asked->recipe;
+    const bool named = config_text(asked, "init") && !strncmp(dir, derived, strlen(derived));     /* the name has the place of init */
+    return named + same_place(qg_recipe_get(r, "data-dir"), qg_recipe_get(run, "data-dir")) +
+           same_place(qg_recipe_get(r, "teacher"), qg_recipe_get(run, "teacher"));
+}
+
 /* What a run in dir, if there is one, has to do with what is asked for. */
-static void read_candidate(const char *dir, const config *asked, candidate *out)
+static void read_candidate(const char *dir, const config *asked, const char *derived, candidate *out)
 {
     run_paths     p;
     qg_fit_result r;
@@ -239,6 +252,7 @@ static void read_candidate(const char *dir, const config *asked, candidate *out)
             out->arithmetic = arithmetic_of(dir, asked);
             if (out->arithmetic != qg_recipe_arithmetic(asked->recipe)) out->is = OTHER_VERSION;
         }
+        out->alike      = alikeness(asked, run, dir, derived);
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
@@ -248,6 +262,7 @@ static void read_candidate(const char *dir, const config *asked, candidate *out)
 static bool is_better(const candidate *a, const candidate *b)
 {
     if (a->is != b->is) return a->is > b->is;
+    if (a->alike != b->alike) return a->alike > b->alike;
     if (a->unfinished != b->unfinished) return a->unfinished;
     if (a->time.tv_sec != b->time.tv_sec) return a->time.tv_sec > b->time.tv_sec;
     if (a->time.tv_nsec != b->time.tv_nsec) return a->time.tv_nsec > b->time.tv_nsec;
@@ -274,7 +289,7 @@ void place_find(const config *asked, char dir[QG__PATH_BYTES], bool *found, char
     for (struct dirent *e; all && (e = readdir(all));) {
         char path[QG__PATH_BYTES];
         if (*e->d_name == '.' || is_aside(e->d_name) || qg__path_join(parent, e->d_name, path)) continue;
-        read_candidate(path, asked, &other);
+        read_candidate(path, asked, dir, &other);
         if (other.is != STRANGER && (best.is == STRANGER || is_better(&other, &best))) best = other;
     }
     if (all) closedir(all);

@@ -39,7 +39,7 @@ bool place_starts_alike(const config *asked, qg_recipe *run);
 /* Looks among the directories beside dir, without those that --force has set aside, for the runs that the command line `asked`
  * describes, and sets dir to the one that --resume continues: the newest unfinished one in which no process
  * is training and that was begun under the version of the arithmetic that this program has for it, or
- * else the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
+ * else the newest finished one; first of all, one whose initial weights, images and teacher are where asked says.  The time of a run is that of its last checkpoint.  *found: there is one.
  * Otherwise missed says, for a warning, which run may have been meant, the newest of them; empty: none:
  *
  *     a process is training in runs/a

@@ -208,7 +208,14 @@ static void test_resume_tells_runs_by_what_they_started_from(void **state)
     assert_string_equal(last_text("run"), THEIRS);
     assert_status(PAUSED "--resume --init runs/lenet/seed-3", 3);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-init=seed-3-3");
+    assert_status("train --recipe lenet --seed 4 --json", 0);
+    assert_status(PAUSED "--init runs/lenet/seed-4", 3);                /* newer */
+    assert_status(PAUSED "--resume --init runs/lenet/seed-3", 3);
+    assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-init=seed-3-3");
     assert_status(PAUSED "--teacher runs/lenet/seed-3", 3);
+    assert_status(RUN "--epochs 2 --resume --teacher runs/lenet/seed-3", 0);
+    assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-teacher=seed-3-3");
+    assert_status(PAUSED "--teacher runs/lenet/seed-4", 3);
     assert_status(RUN "--epochs 2 --resume --teacher runs/lenet/seed-3", 0);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-teacher=seed-3-3");
 }
