@@ -34,7 +34,9 @@ static qg_status load(evaluation *e)
     report_warning(e->test);
     if (!config_text(asked, "weight")) return QG_OK;
     e->other = qg_run_net_with(e->run, asked->recipe, e->fresh, sizeof e->fresh);
-    return e->other ? QG_OK : qg_errcode();
+    if (!e->other) return qg_errcode();
+    report_unused(e->other, QG_WEIGHT, config_text(asked, "weight"));
+    return QG_OK;
 }
 
 /* --- mistakes ------------------------------------------------------------------------------ */

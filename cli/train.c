@@ -109,15 +109,6 @@ static void print_init(const training *t)
     putchar('\n');
 }
 
-static bool quantizes_weights(const qg_net *net)
-{
-    for (int i = 0; i < qg_net_layers(net); i++) {
-        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), QG_WEIGHT);
-        if (slot && slot->q.scheme) return true;
-    }
-    return false;
-}
-
 /* A quantizer that waits for longer than the run takes. */
 static void warn_of_waiting(const training *t, uint64_t steps)
 {
@@ -126,9 +117,10 @@ static void warn_of_waiting(const training *t, uint64_t steps)
             qg_layer      *l    = qg_net_layer(t->of->net, i);
             const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
             if (!slot || !slot->q.scheme || slot->q.after < steps) continue;
-            print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, but the run has %llu; it "
-                       "trains and is tested without this quantizer\n", l->name,
-                       (unsigned long long)slot->q.after, (unsigned long long)steps);
+            const bool tested = slot->q.after == steps && qg_roles[r] != QG_GRADIENT;
+            print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, and the run has %llu; it trains %s\n",
+                       l->name, (unsigned long long)slot->q.after, (unsigned long long)steps,
+                       tested ? "without this quantizer, and is tested with it" : "and is tested without this quantizer");
             return;
         }
 }
@@ -154,9 +146,7 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
-    if (strcmp(get(t, "weight"), "float") != 0 && !quantizes_weights(t->of->net))
-        print_safe(stderr, "qgrad: warning: no layer has weights for %s; --first-last quantized includes the first and the last\n",
-                   get(t, "weight"));
+    for (int r = 0; r < QG_ROLES; r++) report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])));
     if (t->goes_on && t->had < epochs)
         print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }

@@ -13,12 +13,24 @@
 #include "core/io/number.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
+#include "layers/layer.h"
 #include "train/runs.h"
 
 void report_warning(const qg_loader *images)
 {
     const char *text = qg_loader_warning(images);
     if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
+}
+
+void report_unused(const qg_net *net, qg_role role, const char *scheme)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), role);
+        if (slot && slot->q.scheme) return;
+    }
+    if (scheme && strcmp(scheme, "float"))
+        print_safe(stderr, "qgrad: warning: no layer has %ss for %s; --first-last quantized includes the first and the last%s\n",
+                   qg_role_name(role), scheme, role == QG_INPUT ? ", but not the image" : "");
 }
 
 void report_machine(qg__json *j)
