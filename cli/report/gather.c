@@ -96,6 +96,8 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     *r      = (shown_run){ .run = qg_run_open(dir, QG_RUN_LAST) };
     r->last = r->run ? qg_run_open(dir, QG_RUN_LAST) : NULL;
     if (!r->last) return qg_errcode();
+    if (!strcmp(run_file_name(r->run), run_file_names[RUN_BEST]))
+        return qg_fail(QG_EARG, "%s: a page shows the last weights; name the directory of the run", dir);
     r->dir      = qg_run_directory(r->run);
     r->recipe   = qg_run_config(r->run) ? NULL : qg_recipe_of_run(r->dir);
     qg_status s = qg_run_result(r->dir, &r->result);
@@ -104,7 +106,7 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s && !net) s = qg_errcode();
     if (!s) s = take_layers(r, net);
     if (!s) s = take_sizes(r, net);
-    if (!s && r->epochs == 0 && !r->result.complete) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
+    if (!s && r->epochs == 0 && !r->result.complete && !r->result.test_images) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
 

@@ -7,6 +7,7 @@
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
 #include "core/io/file.h"
+#include "core/io/json_write.h"
 
 /* The test images of a run with validation are read when it is complete. */
 static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
@@ -98,10 +99,24 @@ static qg_status gather(reported *r, const config *asked)
     return s;
 }
 
+static void print_json(const reported *r, const char *path, const char *charts)
+{
+    qg__json j = qg__json_begin(stdout);
+    qg__json_path(&j, "page", path);
+    if (charts) qg__json_path(&j, "charts", charts);
+    qg__json_open(&j, "runs", '[');
+    for (int i = 0; i < r->runs; i++) qg__json_path(&j, NULL, r->run[i].dir);
+    qg__json_close(&j, ']');
+    qg__json_end(&j);
+}
+
 static int report(const config *asked, reported *r)
 {
     char      path[QG__PATH_BYTES];
-    qg_status s = begin(r, asked->operands);
+    const bool json = config_flag(asked, "json");
+    qg_status  s    = begin(r, asked->operands);
+    if (!s && json && output_is_stdout(config_text(asked, "out")))
+        s = qg_fail(QG_EARG, "--json and --out %s exclude each other: both are printed", config_text(asked, "out"));
     if (!s && config_text(asked, "out")) s = output_check(config_text(asked, "out"), OUTPUT_PAGE);
     if (!s) s = gather(r, asked);
     if (!s) s = name_page(asked, r->run, path);
@@ -115,7 +130,8 @@ static int report(const config *asked, reported *r)
     if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (!s && config_text(asked, "charts")) s = page_write_charts(&p, config_text(asked, "charts"));
     if (s) return print_failure(asked);
-    if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
+    if (json) print_json(r, path, config_text(asked, "charts"));
+    else if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }
 
