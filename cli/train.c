@@ -279,8 +279,6 @@ static int train(training *t)
     if (!status && qg_ranks() == 1 && qg_ranks_started() > 1)
         fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains by itself; qgrad-mpi (make mpi) shares the work\n",
                 qg_ranks_started());
-    const char *sync = config_text(t->asked, "norm-sync");
-    if (!status && sync && !strcmp(sync, "on")) status = config_set(t->asked, "norm-sync", NULL);   /* as a run that does not say so */
     if (!status) status = configure(t);
     if (status) return print_failure(t->asked);
     status = build(t);
