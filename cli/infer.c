@@ -42,6 +42,8 @@ static qg_status configure(inference *v)
 {
     v->path = config_text(v->asked, "packed");
     if (!v->path) return qg_fail(QG_EARG, "FILE is missing: the packed file that qgrad export wrote");
+    if (config_flag(v->asked, "best") && !config_text(v->asked, "run"))
+        return qg_fail(QG_EARG, "--best chooses the weights of --run, which is missing");
     return set_default(v->asked, "batch");
 }
 

@@ -350,6 +350,7 @@ static int plot_main(config *asked)
     if (csv && json) return refuse(asked, "--csv and --json exclude each other");
     if (view && (csv || json)) return refuse(asked, "--figure selects a picture, and tables have all columns");
     if (view && !scheme) return refuse(asked, "--figure needs a scheme");
+    if (!scheme && config_word(asked, "role")) return refuse(asked, "--role needs a scheme");
     if (out && !scheme) return write_all(out) ? print_failure(asked) : EXIT_DONE;
     if (!scheme) return refuse(asked, "the scheme is missing; qgrad explain lists them");
     qg_status s = parse(scheme, config_word(asked, "role"), &q, &role);

@@ -393,7 +393,7 @@ static void end(const sweep *s, job *j, int status)
 {
     char       why[2200];
     const int  code    = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const bool stopped = stop_was(code) || (stop_signal && WIFSIGNALED(status));
+    const bool stopped = stop_signal && (stop_was(code) || WIFSIGNALED(status));
     j->pid             = 0;
     if (code == EXIT_DONE || code == EXIT_BUDGET || stopped) {
         j->state = code == EXIT_DONE ? FINISHED : PAUSED;

@@ -226,10 +226,11 @@ static qg_status print_outcome(const training *t, const qg_fit_result *result)
     r.result = *result;
     r.page   = KEPT_PAGE;
     if (!result->complete) {
-        fprintf(stderr,
-                "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
-                "; continue with: %s train --resume --out ",
-                result->epochs + 1, result->batch, result->batches, t->asked->program);
+        if (result->epochs == (uint64_t)t->of->fit.epochs) fprintf(stderr, "qgrad: stopped before the last test");
+        else
+            fprintf(stderr, "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64, result->epochs + 1,
+                    result->batch, result->batches);
+        fprintf(stderr, "; continue with: %s train --resume --out ", t->asked->program);
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);
     }
@@ -309,7 +310,7 @@ static int train_main(config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "out", .first = true }, { "resume", .first = true }, { "force", .first = true }, { NULL }
+    { "out", .first = true }, { "resume", .first = true }, { "force", .first = true }, { "watch" }, { NULL }
 };
 
 const verb train_verb = {

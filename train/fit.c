@@ -479,12 +479,13 @@ static qg_status prepare(fit *f, qg_net *net)
 /* --- the beginning ------------------------------------------------------------------------ */
 
 /* The result.json of earlier processes.  Runs of older versions have no such file. */
-static qg_status read_before(fit *f)
+static qg_status read_before(fit *f, bool *has)
 {
-    bool            has;
-    const qg_status status = qg__run_has(&f->run, QG__RUN_RESULT, &has);
-    if (status || !has) return status;
-    return qg__result_read(&f->before, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+    qg_status status = qg__run_has(&f->run, QG__RUN_RESULT, has);
+    if (status || !*has) return status;
+    status = qg__result_read(&f->before, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+    return status == QG_EFORMAT ? qg_fail(status, "%s; without this file the run goes on, and only its times are lost", qg_errmsg())
+                                : status;
 }
 
 static qg_status check_position(const fit *f)
@@ -502,9 +503,10 @@ static qg_status check_position(const fit *f)
 /* Continues from the checkpoint. */
 static qg_status continue_run(fit *f)
 {
+    bool      has    = true;
     qg_status status = qg__run_load(&f->run);
     if (!status) status = qg__run_check_best(&f->run);
-    if (!status) status = read_before(f);
+    if (!status) status = read_before(f, &has);
     const bool extends = !status && qg__run_is_extended(&f->run);
     f->before.complete &= qg__run_is_finished(&f->run);
     f->tested = f->spec->validation && f->before.complete;
@@ -519,9 +521,8 @@ static qg_status continue_run(fit *f)
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     if (!status && extends) status = qg__run_extend(&f->run);
     if (!status && !qg__run_is_finished(&f->run)) status = qg__run_cut_metrics(&f->run);
-    if (status || !extends) return status;
-    begin_first_epoch(f);
-    return save(f);
+    if (!status && extends) begin_first_epoch(f);
+    return !status && (extends || (!has && is_complete(f))) ? save(f) : status;
 }
 
 /* A new run could not be resumed if its optimizer had taken steps that the run has not. */

@@ -104,7 +104,7 @@ static qg_status check_frozen(const qg_recipe *r, const qg_net *net)
     return qg_fail(qg_errcode(), "whiten-patches: %s", qg_errmsg());
 }
 
-static qg_status check_cache(const qg_recipe *r)
+qg_status qg__recipe_check_cache(const qg_recipe *r)
 {
     if (!r->cache || qg__data_is_folder(&r->data)) return QG_OK;
     return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
@@ -130,7 +130,7 @@ qg_status qg__recipe_check_net(const qg_recipe *r, bool trains)
 {
     if (r->label_smoothing > 0 && r->loss != QG__CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
-    const qg_status status = check_cache(r);
+    const qg_status status = qg__recipe_check_cache(r);
     if (status) return status;
     const qg_shape image = qg__data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;                 /* the files will say it */

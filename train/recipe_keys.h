@@ -172,6 +172,7 @@ QG_MUST_CHECK
 qg_status   qg__recipe_trains(const qg_recipe *r);
 QG_MUST_CHECK
 qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what the model is asked about */
+qg_status   qg__recipe_check_cache(const qg_recipe *r);                 /* --cache goes with a folder */
 
 /* A stored recipe with what its version meant by the keys that it lacks. */
 QG_MUST_CHECK

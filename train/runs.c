@@ -365,7 +365,7 @@ qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int
                           "the best ones", qg_run_directory(r));
     /* The file has the weights, and their averages under other names. */
     if (r->averaged)
-        return qg__refuse(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
+        return qg__refuse(QG_EARG, "the run tests averages of its weights, which only best.safetensors has; pass --best");
     qg_net *net = qg__recipe_net(as, image, classes);
     if (!net || !qg__init_weights(net, r->paths.file[r->file], r->net, NULL, init)) return net;
     qg_net_free(net);
@@ -459,6 +459,7 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
     if (spec.dir || other) of.data_dir = spec.dir;
     if (spec.cache_bytes) of.cache = spec.cache_bytes;
     if (r->said) of.batch = BATCH;
+    if (qg__recipe_check_cache(&of)) return NULL;
     qg_loader *test = open_test(r, &of);
     if (test && !check_classes(r, &of, test) && !load_for(r, &of, test) && !name_classes(r, of.data.name, qg_loader_classes(test))) return test;
     qg_loader_free(test);

@@ -194,7 +194,7 @@ const verb_option step_options[] = {
 
 const verb_option training_options[] = {
     { "validation", .first = true }, { "reestimate-batchnorm" }, { "epochs", .first = true }, { "patience" }, { "ema" },
-    { "data-dir", .first = true }, { "budget", .first = true }, { "watch" }, { "initial-weights" }, { "init", .first = true },
+    { "data-dir", .first = true }, { "budget", .first = true }, { "initial-weights" }, { "init", .first = true },
     { "init-except" }, { "freeze" }, { "whiten-patches" }, { "teacher" }, { "distil" }, { NULL }
 };
 

@@ -168,6 +168,10 @@ static const struct {
     /* Trained runs. */
     { "predict --run run", 2, "the images are missing: files or folders" },
     { "predict good", 2, "--run is missing: the directory of a run, or a checkpoint" },
+    { "infer x.qg --best", 2, "--best chooses the weights of --run, which is missing" },
+    { "predict --packed x.qg --best x.png", 2, "--best chooses the weights of --run, and a packed net has one set" },
+    { "plot --role weight --out figures", 2, "--role needs a scheme" },
+    { "eval run --cache 1G", 2, "cache: only images of a folder are decoded when they are needed" },
     { "predict run good", 2, "--run is missing; did you mean --run run?" },
     { "predict --run run absent.png", 1, "cannot open 'absent.png': No such file or directory" },
     { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },

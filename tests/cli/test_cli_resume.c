@@ -132,6 +132,20 @@ static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
     assert_same_run("unlost", "lost");
 }
 
+/* It has nothing that the run needs, except what a test cost. */
+static void test_a_lost_result_is_written_again(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/run --json", 0);
+    assert_status(TRAIN "--epochs 1 --validation 25% --out @/held --json", 0);
+    const double accuracy = last_number("test_accuracy");
+    run_shell("rm @/run/result.json @/held/result.json");
+    assert_status("train --resume --out @/run --json", 0);
+    assert_status("train --resume --out @/held --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy);
+    run_shell("grep -q '\"ended\":\"complete\"' @/run/result.json && echo x >> @/run/result.json");
+    assert_refuses("train --resume --out @/run", 1, "result.json: is damaged: its checksum is another; without this file the run goes on");
+}
+
 static void test_a_budget_ends_in_good_order(void **state)
 {
     assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 3);
@@ -648,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_resuming_with_the_same_in_other_words),
         cmocka_unit_test(test_resuming_nothing_starts),
         cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
+        cmocka_unit_test(test_a_lost_result_is_written_again),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
         ENDED(test_a_signal_ends_a_run_in_good_order),
         ENDED(test_a_hangup_may_come_twice),
