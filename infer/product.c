@@ -129,7 +129,7 @@ bool qg__product_fits(const qg__product *p)
     if (!qg__geometry_valid(&t.plain.g) || (t.method == BITS && !bits_fit(&t.plain))) return false;
     if (!exact) return true;
     const uint64_t row  = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups);
-    const uint64_t most = (uint64_t)qg__reach(p->x) * (uint64_t)qg__reach(p->w);
+    const uint64_t most = (uint64_t)qg__reach(p->x) * (uint64_t)(qg__reach(p->w) ? qg__reach(p->w) : 1);   /* sums of x alone, too */
     return most <= INT32_MAX && row * most <= INT32_MAX;
 }
 

@@ -150,8 +150,10 @@ static qg_infer_status run_all(run r, int n, size_t bytes)
     if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n))
         return QG_INFER_EMEMORY;
     qg_infer_status s = QG_INFER_OK;
-    for (int first = 0; first < n && !s; first += r.net->images)
-        s = run_group(&r, first, least(r.net->images, n - first));
+    for (int first = 0, now; first < n && !s; first += now) {
+        now = least(r.net->images, n - first);
+        s   = run_group(&r, first, now);
+    }
     return s;
 }
 

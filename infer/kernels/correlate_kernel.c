@@ -6,7 +6,7 @@
  *
  *     x     [parts][c][plane], a plane of pixels for each channel: [phases][rows][pitch], 0 around the image.
  *           With stride s rows and columns are dealt out to s phases each, so that what a tap reads are
- *           neighbours in one of s s phases
+ *           neighbours in one of them; phases that no tap reads are left out
  *     dy    [blocks of OUTPUTS][oh][quads][lanes][4], signed, then int32 [blocks][OUTPUTS], the sum of each
  *           output; lanes are OUTPUTS, or VL in a last block that fills one vector
  *     acc   of a unit, a block of outputs and some channels: [kh][kw][channels][OUTPUTS]
@@ -34,9 +34,11 @@ static int    pitch_of(const qg__correlation *p)
     return quads_of(p) * QUAD + (p->g.kw - 1) / p->g.stride;
 }
 static size_t phase_of(const qg__correlation *p)    { return (size_t)rows_of(p) * (size_t)pitch_of(p); }
+static int    phases_h(const qg__correlation *p)    { return least(p->g.stride, p->g.kh); }
+static int    phases_w(const qg__correlation *p)    { return least(p->g.stride, p->g.kw); }
 static size_t plane_of(const qg__correlation *p)
 {
-    return (phase_of(p) * (size_t)(p->g.stride * p->g.stride) + 15) / 16 * 16;
+    return (phase_of(p) * (size_t)phases_h(p) * (size_t)phases_w(p) + 15) / 16 * 16;
 }
 static int    blocks_of(const qg__correlation *p)   { return up(p->g.oc, OUTPUTS) / OUTPUTS; }
 static int    vectors_of(const qg__correlation *p, int block)
@@ -110,8 +112,8 @@ static void put_in_frame(const qg__correlation *p, const uint8_t *x, uint8_t *fr
     const qg__geometry *g = &p->g;
     const size_t        c = (size_t)g->c, row = (size_t)pitch_of(p) * c;
     memset(frame, -p->x.lowest, plane_of(p) * c);
-    for (int a = 0; a < g->stride; a++)
-        for (int b = 0; b < g->stride; b++)
+    for (int a = 0; a < phases_h(p); a++)
+        for (int b = 0; b < phases_w(p); b++)
             for (int r = 0; r < rows_of(p); r++, frame += row) {
                 const int i = r * g->stride + a - g->top;
                 if (i >= 0 && i < g->h) put_row(p, x + (size_t)(i * g->w) * c, b, frame);
@@ -294,7 +296,7 @@ static void add(const qg__correlation *p, int i, const uint8_t *x, const uint8_t
     x += (size_t)u.first * plane_of(p);
     for (int a = 0; a < p->g.kh; a++)
         for (int b = 0; b < p->g.kw; b++, acc += u.channels * OUTPUTS) {
-            const size_t phase = (size_t)(a % stride * stride + b % stride) * phase_of(p);
+            const size_t phase = (size_t)(a % stride * phases_w(p) + b % stride) * phase_of(p);
             const size_t tap   = phase + (size_t)(a / stride * pitch_of(p) + b / stride);
             vi           total[PIXELS_1][VECTORS];
             for (int k = 0; k < u.channels; k++) memcpy(total[k], start, sizeof start);
