@@ -29,6 +29,12 @@ override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(PIC) $(HARDEN) -pthr
 override LDFLAGS  += $(HARDEN_LDFLAGS) $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
+# What decides the bytes of objects and programs; warnings do not.
+BUILT_WITH := $(strip $(CC) $(filter-out -W% -I% -ffile-prefix-map=% -fdebug-prefix-map=%,$(CPPFLAGS) $(CFLAGS) $(LDFLAGS)))
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(BUILT_WITH)' | cmp -s - $@ || echo '$(BUILT_WITH)' >$@
+
 # --- what is compiled -------------------------------------------------------------------------------
 
 # A file named *_kernel.c is compiled once per instruction set; core/kernels/cpu.h chooses at run time.
@@ -60,14 +66,14 @@ BENCH_OBJ := $(call objects,$(filter-out tools/bench/main.c,$(wildcard tools/ben
 DEFAULTS := -Wno-missing-field-initializers
 
 # Objects depend on the flags: a run must not record a commit whose flags were others.
-$(BUILD)/%.o: %.c Makefile packaging/flags.mk
+$(BUILD)/%.o: %.c Makefile packaging/flags.mk $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(DEFAULTS) -MMD -MP -c -o $@ $<
 
 # Functions begin at a line of the cache, so that the speed of a kernel does not depend on what is linked before it.
 KERNEL := -falign-functions=64
 define ISA_RULE
-$$(BUILD)/%.$(1).o: %.c Makefile packaging/flags.mk
+$$(BUILD)/%.$(1).o: %.c Makefile packaging/flags.mk $$(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
