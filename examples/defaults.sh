@@ -22,7 +22,7 @@ ruled() {
     esac
 }
 
-# cell NET OPTIMIZER WEIGHT INPUT: the mean over the seeds, the least, and their number.
+# cell NET OPTIMIZER WEIGHT INPUT: the mean over the seeds, and the least of them if there are several.
 cell() {
     net=$1 optimizer=$2
     case $net in
@@ -30,19 +30,27 @@ cell() {
     mlp) set -- --model mlp:width=512 --data mnist --epochs 2 --weight "$3" --input "$4" ;;
     vgg7) set -- --model vgg7:width=0.125 --data cifar10 --normalise channel --epochs 1 --weight "$3" --input "$4" ;;
     resnet20) set -- --model resnet20 --data cifar10 --normalise channel --augment pad=4,flip --epochs 2 --weight "$3" --input "$4" ;;
-    *) echo "unknown net $net; available: lenet5, mlp, vgg7, resnet20" >&2; exit 2 ;;
     esac
     [ "$optimizer" = sgd ] || set -- "$@" --optimizer adam --lr 0.001
     [ "${RULE:-default}" = default ] || set -- "$@" --first-last quantized --reestimate-batchnorm off
     name=$(echo "$*" | tr -cs 'a-z0-9\n' '-')
+    accuracies=''
     for seed in ${SEEDS:-1 2 3}; do
         json=$($qgrad train "$@" --seed "$seed" --out "$dir/$name$seed" --resume --json ${THREADS:-} 2>"$said") ||
             { tail -n 1 "$said" >&2; exit 1; }
-        echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p'
-    done | awk '{ a = 100 * $1; sum += a; if (NR == 1 || a < least) least = a }
-        END { if (NR > 1) printf "%.2f (%.2f)", sum / NR, least; else if (NR) printf "%.2f", sum }'
+        accuracies="$accuracies $(echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p')"
+    done
+    echo "$accuracies" | awk '{
+        for (i = 1; i <= NF; i++) { a = 100 * $i; sum += a; if (i == 1 || a < least) least = a }
+        if (NF > 1) printf "%.2f (%.2f)", sum / NF, least; else printf "%.2f", sum }'
 }
 
+for net in ${NETS:-}; do
+    case $net in
+    lenet5 | mlp | vgg7 | resnet20) ;;
+    *) echo "unknown net $net; available: lenet5, mlp, vgg7, resnet20" >&2; exit 2 ;;
+    esac
+done
 echo "| net | optimizer | weights | inputs | mean (least) of seeds ${SEEDS:-1 2 3} |"
 echo '|---|---|---|---|---|'
 for net in ${NETS:-lenet5 mlp vgg7 resnet20}; do
@@ -53,7 +61,8 @@ for net in ${NETS:-lenet5 mlp vgg7 resnet20}; do
             unit+unit; do
             weight=$(ruled "${pair%%+*}") input=float
             case $pair in *+*) input=$(ruled "${pair#*+}") ;; esac
-            echo "| $net | $optimizer | \`$weight\` | \`$input\` | $(cell "$net" "$optimizer" "$weight" "$input") |"
+            accuracy=$(cell "$net" "$optimizer" "$weight" "$input")
+            echo "| $net | $optimizer | \`$weight\` | \`$input\` | $accuracy |"
         done
     done
 done

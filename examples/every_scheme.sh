@@ -14,7 +14,6 @@ recipe='--model lenet5 --data mnist --epochs 3 --batch 64 --optimizer adam --lr 
 row() {
     name=$1
     shift
-    seed=1
     sum=''
     for seed in ${seeds:-1}; do
         json=$($qgrad train $recipe --seed "$seed" --out "$dir/$name-$seed" --resume --json ${threads:-} "$@" 2>"$said") ||

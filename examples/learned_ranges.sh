@@ -13,11 +13,13 @@ trap 'rm -f "$said"' EXIT
 # accuracies OPTIONS..: prints the test accuracy of every seed in percent, on one line.
 accuracies() {
     name=$(echo "$*" | tr -cs 'a-z0-9\n' '-')
+    all=''
     for seed in ${SEEDS:-1 2 3 4 5}; do
         json=$($qgrad train "$@" --seed "$seed" --out "$dir/$name$seed" --resume --json ${THREADS:-} 2>"$said") ||
             { tail -n 1 "$said" >&2; exit 1; }
-        echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p'
-    done | awk '{ printf "%s%.2f", (NR > 1 ? " " : ""), 100 * $1 } END { print "" }'
+        all="$all $(echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p')"
+    done
+    echo "$all" | awk '{ for (i = 1; i <= NF; i++) $i = sprintf("%.2f", 100 * $i); print }'
 }
 
 # row NET OPTIMIZER OPERAND BITS OTHER-RANGE MORE OPTIONS..: prints a row with learned ranges and the other kind.
@@ -34,6 +36,12 @@ row() {
         END { print head text " " n " |" }'
 }
 
+for net in ${NETS:-}; do
+    case $net in
+    lenet5 | vgg7 | resnet20) ;;
+    *) echo "unknown net $net; available: lenet5, vgg7, resnet20" >&2; exit 2 ;;
+    esac
+done
 echo '| net | optimizer | quantized | bits | learned: mean (least) | current or observed: mean (least) | seeds |'
 echo '|---|---|---|---|---|---|---|'
 for net in ${NETS:-lenet5 vgg7 resnet20}; do
@@ -41,7 +49,6 @@ for net in ${NETS:-lenet5 vgg7 resnet20}; do
     lenet5) set -- --model lenet5 --data mnist --epochs 2 ;;
     vgg7) set -- --model vgg7:width=0.125 --data cifar10 --normalise channel --epochs 1 ;;
     resnet20) set -- --model resnet20 --data cifar10 --normalise channel --augment pad=4,flip --epochs 2 ;;
-    *) echo "unknown net $net; available: lenet5, vgg7, resnet20" >&2; exit 2 ;;
     esac
     for optimizer in sgd adam; do
         [ "$net $optimizer" = 'resnet20 adam' ] && continue

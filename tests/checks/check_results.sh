@@ -62,6 +62,14 @@ grep -q 'runs/plain/seed-1: has a run with epochs 1, not 2' log || fail "$(cat l
 [ -e runs/plain/seed-3 ] && fail "trained although the recipe was changed"
 sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
 
+# A training that fails ends a script that prints a table, without a row.
+for script in defaults learned_ranges every_scheme; do
+    QGRAD=false sh "$here/examples/$script.sh" none >log 2>&1 && fail "$script.sh succeeds without a training"
+    [ "$(grep -c '^|' log)" -eq 2 ] || fail "$script.sh prints a row of a training that failed: $(cat log)"
+done
+NETS='lenet5 none' QGRAD=false sh "$here/examples/defaults.sh" none >log 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <log)" -eq 1 ] || fail "defaults.sh of an unknown net: $(cat log)"
+
 # After a signal the run has its checkpoint, and no process works on it.  It is far too long to end by itself.
 sed 's/^epochs = .*/epochs = 100000/' examples/recipes/plain.toml >examples/recipes/long.toml
 # MINUTES ends it if this script is killed.
