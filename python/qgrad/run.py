@@ -43,16 +43,23 @@ class Run(_c.Handle):
         with qgrad.Run("runs/mine", weights="best") as run:
             labels = run.predict(x).argmax(1)
 
-    path    a directory, or a checkpoint that was copied from one
+    path    a directory, or a checkpoint that was copied from one, which has neither result nor metrics
 
-    Several threads may use it; one waits for another."""
+    Its files are read when they are needed, wherever the program's directory is by then; it is an error if another
+    run is in their place.  Several threads may use it; one waits for another."""
 
     def __init__(self, path, weights: str = "last"):
-        self._p, self._lock = None, threading.RLock()
+        self._p, self._lock, self._loaded = None, threading.RLock(), False
         if weights not in WEIGHTS:
             raise ValueError("weights is %r, not one of %s" % (weights, ", ".join(WEIGHTS)))
         self._starts = weights == "start"
-        self._p = _c.pointer(_c.lib.qg_run_open(_c.path(path), WEIGHTS[weights]))
+        given = _c.path(path)
+        whole = os.path.join(os.getcwdb(), given) if given and not os.path.isabs(given) else given
+        open_at = _c.lib.qg_run_open
+        # The message of the second failure has the path as it was given.
+        self._p = open_at(whole, WEIGHTS[weights]) or _c.pointer(open_at(given, WEIGHTS[weights]))
+        self._name = (os.path.dirname(given) or b".") if os.path.isfile(given) else given.rstrip(b"/") or b"/"
+        self._place = self._find_place()
 
     @classmethod
     def open(cls, path, weights: str = "last") -> "Run":
@@ -83,21 +90,43 @@ class Run(_c.Handle):
         with self._lock:
             if not self._p:
                 raise ValueError("the run is closed")
-            if net:
+            if net and not self._loaded:
+                self._check_place()
                 _c.pointer(_c.lib.qg_run_net(self._p))
+                self._loaded = True
             yield self._p
+
+    def _find_place(self):
+        """What stays the directory's when it is renamed."""
+        place = os.stat(_c.lib.qg_run_directory(self._p))
+        return place.st_dev, place.st_ino
+
+    def _check_place(self):
+        if self._find_place() != self._place:
+            raise RuntimeError("%s is no longer the directory of this run: it was moved or replaced"
+                               % self.path)
+
+    def _check_own(self):
+        """That result.json and metrics.csv in the directory are those of its weights."""
+        with self._use() as p:
+            file = os.fsdecode(_c.lib.qg_run_file(p))
+            if os.path.basename(file) not in ("last.safetensors", "best.safetensors"):
+                raise ValueError("%s: a copied checkpoint has neither result nor metrics; "
+                                 "open the directory of its run" % file)
+            self._check_place()
 
     @property
     def path(self) -> str:
         """Its directory."""
-        with self._use() as p:
-            return os.fsdecode(_c.lib.qg_run_directory(p))
+        with self._use():
+            return os.fsdecode(self._name)
 
     def _file(self):
         """The checkpoint with its weights, for fit(init=..)."""
         with self._use() as p:
             if self._starts:
-                raise ValueError("init: %s has no file with the weights that it began with" % os.fsdecode(_c.lib.qg_run_directory(p)))
+                raise ValueError("init: %s has no file with the weights that it began with" % self.path)
+            self._check_place()
             return os.fsdecode(_c.lib.qg_run_file(p))
 
     def get(self, option: str) -> Optional[str]:
@@ -109,8 +138,11 @@ class Run(_c.Handle):
     @property
     def result(self) -> Dict[str, Any]:
         """What it has achieved: accuracies, the digest of the weights, whether it is complete, and more."""
-        with open(os.path.join(self.path, "result.json"), encoding="utf-8") as f:
-            return json.load(f)
+        with self._use() as p:
+            self._check_own()
+            directory = os.fsdecode(_c.lib.qg_run_directory(p))
+            with open(os.path.join(directory, "result.json"), encoding="utf-8") as f:
+                return json.load(f)
 
     @property
     def shape(self) -> Tuple[int, int, int]:
@@ -129,6 +161,7 @@ class Run(_c.Handle):
         """The columns of metrics.csv: losses, accuracies, learned values; a number per epoch, NaN where there is none."""
         columns, i, epochs = {}, 0, ctypes.c_int()
         with self._use() as p:
+            self._check_own()
             while True:
                 name = _c.lib.qg_run_column_name(p, i)
                 if name is None and i == 0:

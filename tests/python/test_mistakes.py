@@ -225,6 +225,36 @@ def test_runs():
         refuses(ValueError, "the run is closed", call)
 
 
+def test_runs_do_not_mix():
+    """A run has no file of another that is called alike."""
+    one, other = fit(out="here/one"), fit(out="there/here/one", epochs=2)
+    shutil.copy("here/one/best.safetensors", "there/here/one/copied.safetensors")
+    copied = qgrad.Run("there/here/one/copied.safetensors")
+    for call in (lambda: copied.result, copied.metrics):
+        refuses(ValueError, "a copied checkpoint has neither result nor metrics", call)
+    for own in ("here/one/last.safetensors", "here/one/best.safetensors"):
+        assert qgrad.Run(own).path == "here/one" and qgrad.Run(own).result == one.result
+    before, scores, where = one.result, copied.predict(x), os.getcwd()
+    os.chdir("there")
+    try:
+        assert one.path == "here/one" and one.result == before and len(one.metrics()["epoch"]) == 1
+        np.testing.assert_array_equal(qgrad.Run(os.path.join(where, "here/one"), "best").predict(x), scores)
+        taken = fit(init=one, out="taken").get("init-digest")
+        assert taken == fit(init=os.path.join(where, "here/one"), out="taken-2").get("init-digest")
+        assert qgrad.Run("here/one/").path == "here/one"
+    finally:
+        os.chdir(where)
+    loaded = qgrad.Run("there/here/one")
+    scores = loaded.predict(x)
+    unloaded = qgrad.Run("there/here/one")
+    fit(out="there/here/one", force=True)
+    for call in (lambda: other.result, other.metrics, lambda: unloaded.predict(x),
+                 lambda: fit(init=other, out="refused")):
+        refuses(RuntimeError, "there/here/one is no longer the directory of this run", call)
+    np.testing.assert_array_equal(loaded.predict(x), scores)
+    assert qgrad.Run("there/here/one.old").result["epochs"] == 2
+
+
 def test_nets():
     fit(out="packed").export("net.qg")
     net = qgrad.Net("net.qg")
