@@ -4,6 +4,7 @@ The library is looked for in $QGRAD_LIB, in this package (a wheel), in build/ of
 libraries."""
 import ctypes
 import ctypes.util
+import operator
 import os
 import re
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint,
@@ -140,6 +141,14 @@ def path(p):
     return c_string(os.fsencode(p))
 
 
+def int32(n, what):
+    """n as the library takes it; ctypes would cut it."""
+    n = operator.index(n)
+    if not -2**31 <= n < 2**31:
+        raise ValueError("%s is %d, which is not in -2147483648..2147483647" % (what, n))
+    return n
+
+
 def text(value, name):
     """The text of a value of an option: "0.1", "true"."""
     if isinstance(value, (bool, np.bool_)):
@@ -163,9 +172,10 @@ def image_bytes(x, what):
         raise TypeError("%s has the type %s: pass images as uint8, 0..255, or as floats in 0..1" % (what, x.dtype))
     if x.ndim not in (3, 4):
         raise ValueError("%s has the shape %s: pass images as (n, height, width) or (n, height, width, channels)" % (what, x.shape))
+    int32(len(x), "the number of images in " + what)
     if x.dtype.kind == "f":
         if x.size and not (x.min() >= 0 and x.max() <= 1):
             raise ValueError("%s has floats from %g to %g: pass floats in 0..1, or uint8; the option normalise standardises them"
                              % (what, x.min(), x.max()))
-        x = np.rint(x * x.dtype.type(255)).astype(np.uint8)
+        x = np.rint(np.multiply(x, 255, dtype=np.promote_types(x.dtype, np.float64))).astype(np.uint8)
     return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])

@@ -45,7 +45,7 @@ class Net:
 
     def note(self, key: str) -> Optional[str]:
         """A note of the file, such as "class-names", "cat/dog"."""
-        text = _c.lib.qg_infer_note(self._net, key.encode())
+        text = _c.lib.qg_infer_note(self._net, _c.c_string(key.encode()))
         return None if text is None else text.decode()
 
     def predict(self, x, normalised: bool = False) -> np.ndarray:
@@ -55,6 +55,8 @@ class Net:
             x = np.asarray(x)
             if x.dtype.kind != "f":
                 raise TypeError("x has the type %s, but normalised images are floats" % x.dtype)
+            if x.ndim:
+                _c.int32(len(x), "the number of images in x")
             x = np.ascontiguousarray(x, np.float32)
         else:
             x = _c.image_bytes(x, "x")

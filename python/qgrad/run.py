@@ -132,7 +132,7 @@ class Run(_c.Handle):
     def get(self, option: str) -> Optional[str]:
         """The value of an option with which it was trained: run.get("weight")."""
         with self._use() as p:
-            value = _c.lib.qg_run_get(p, option.replace("_", "-").encode())
+            value = _c.lib.qg_run_get(p, _c.c_string(option.replace("_", "-").encode()))
             return None if value is None else value.decode()
 
     @property
@@ -230,7 +230,7 @@ class Run(_c.Handle):
             if name not in QUANTIZE:
                 raise TypeError("quantize has no option %r; its options are %s" % (name, ", ".join(QUANTIZE)))
         changes, quantized = Recipe(given), _c.Quantized()
-        spec = _c.QuantizeSpec(dir=_c.path(out), changes=changes.p, images=images)
+        spec = _c.QuantizeSpec(dir=_c.path(out), changes=changes.p, images=_c.int32(images, "images"))
         with self._use() as p:
             _c.check(_c.lib.qg_run_quantize(p, spec, ctypes.byref(quantized)))
         return Run(out)

@@ -107,6 +107,9 @@ def test_arrays_of_any_layout():
     for same in (y.tolist(), y[:, None], y.astype("u1"), y.astype(">i4"), y[::-1][::-1]):
         n += 1
         assert digest(y=same, out="same-%d" % n) == want
+    every = np.arange(0x3c01, dtype="u2").view("f2")        # the halves from 0 to 1
+    nearest = np.rint(every.astype("f8") * 255)
+    np.testing.assert_array_equal(qgrad._c.image_bytes(every[:, None, None], "x").ravel(), nearest)
     assert len(os.listdir("arrays")) < 30, "arrays that are equal are stored once"
 
 
@@ -205,6 +208,12 @@ def test_runs():
     refuses(ValueError, "the path of a directory is empty", run.quantize, "")
     refuses(TypeError, "quantize has no option 'epochs'", run.quantize, "quantized", epochs=3)
     refuses(ValueError, "images were asked for", run.quantize, "quantized", images=91)
+    for wrong in (2**32 + 5, -2**31 - 1):
+        refuses(ValueError, "images is %d, which is not in" % wrong, run.quantize, "quantized", images=wrong)
+    refuses(TypeError, "interpreted as an integer", run.quantize, "quantized", images=5.0)
+    many = np.broadcast_to(x[:1], (2**32 + 1, 8, 8, 1))
+    refuses(ValueError, "the number of images in x is 4294967297, which is not in", run.predict, many)
+    refuses(ValueError, "has a null byte", run.get, "weight\0x")
     refuses(ValueError, "nothing to quantize", run.quantize("quantized").quantize, "twice")
     assert not os.path.exists("twice")
     refuses(ValueError, "has no file with the weights that it began with", fit, init=qgrad.Run("run", "start"))
@@ -263,6 +272,11 @@ def test_nets():
     for garbage in (b"", b"x" * 1000):
         refuses(ValueError, "not a packed net", qgrad.Net, garbage)
     refuses(ValueError, "x has images of (4, 8, 1)", net.predict, x[:, :4])
+    for image in (x[:1], np.float32(0)):
+        many = np.broadcast_to(image, (2**32 + 1, 8, 8, 1))
+        refuses(ValueError, "the number of images in x is 4294967297", net.predict, many, many.dtype == "f4")
+    refuses(ValueError, "x has images of ()", net.predict, np.float32(0), True)
+    refuses(ValueError, "has a null byte", net.note, "class-names\0x")
     want = net.predict(x)
     copies = [copy.copy(net), copy.deepcopy(net), pickle.loads(pickle.dumps(net))]
     del net
