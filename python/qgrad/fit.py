@@ -49,7 +49,7 @@ def options() -> Dict[str, str]:
 
 
 def _expect(name, value, kinds, what):
-    if not isinstance(value, kinds):
+    if not isinstance(value, kinds) or isinstance(value, bool):         # which Python takes for a number
         raise TypeError("%s is of the type %s, not %s" % (name, type(value).__name__, what))
 
 
@@ -286,6 +286,8 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     _expect("budget", budget, numbers.Real, "a number")
     _expect("classes", classes, (numbers.Integral, type(None)), "a whole number")
     _expect("callback", callback, (Callable, type(None)), "a function")
+    if budget < 0:
+        raise ValueError("budget is %g, must be 0 or more" % budget)
     if "model" in given:
         raise TypeError("the model is the first argument, net")
     if resume and force:
