@@ -2,6 +2,7 @@
  * trained the net.  The image is a binary PGM or PPM of the net's size.
  *
  *     build/examples/infer net.qg digit.pgm */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +22,27 @@ static void *read_file(const char *path, size_t *n)
     return all;
 }
 
+/* The next number of a header, after spaces and comments; -1: none. */
+static int number(const char **at)
+{
+    static const char space[] = " \t\r\n";
+    int               n, length;
+    *at += strspn(*at, space);
+    while (**at == '#') *at += strcspn(*at, "\n"), *at += strspn(*at, space);
+    if (sscanf(*at, "%d%n", &n, &length) != 1) return -1;
+    *at += length;
+    return n;
+}
+
 /* "P5 28 28 255", one space, and the bytes; P6 has three of them per pixel. */
 static const uint8_t *pixels_of(const char *image, size_t n, qg_infer_shape s)
 {
-    int kind, w, h, most, header = 0;
-    if (!image || sscanf(image, "P%d %d %d %d%n", &kind, &w, &h, &most, &header) != 4) return NULL;
-    const size_t numbers = (size_t)s.h * (size_t)s.w * (size_t)s.c;
-    if (kind != (s.c == 3 ? 6 : 5) || w != s.w || h != s.h || most != 255 ||
-        n != (size_t)header + 1 + numbers)
-        return NULL;
-    return (const uint8_t *)image + header + 1;
+    if (strncmp(image, s.c == 3 ? "P6" : "P5", 2)) return NULL;
+    const char  *at = image + 2;
+    const int    w = number(&at), h = number(&at), most = number(&at);
+    const size_t header = (size_t)(at - image) + 1, numbers = (size_t)s.h * (size_t)s.w * (size_t)s.c;
+    if (w != s.w || h != s.h || most != 255 || n != header + numbers) return NULL;
+    return (const uint8_t *)image + header;
 }
 
 static int fail(const char *what, const char *why)
@@ -45,11 +57,13 @@ int main(int argc, char **argv)
     const qg_infer *net = NULL;
     if (argc != 3) return fail("usage", "infer net.qg image.pgm");
     void           *file   = read_file(argv[1], &n);
+    if (!file) return fail(argv[1], strerror(errno));
     qg_infer_status s      = qg_infer_size(file, n, &bytes);
     void           *memory = s ? NULL : aligned_alloc(64, bytes);
     if (!s) s = qg_infer_load(file, n, memory, bytes, &net);
     if (s) return fail(argv[1], qg_infer_message(s));
-    char          *image  = read_file(argv[2], &image_bytes);
+    char *image = read_file(argv[2], &image_bytes);
+    if (!image) return fail(argv[2], strerror(errno));
     const uint8_t *pixels = pixels_of(image, image_bytes, qg_infer_input(net));
     if (!pixels) return fail(argv[2], "not a binary PGM or PPM of the net's size");
     const int    classes = qg_infer_scores(net);
