@@ -11,6 +11,7 @@ int main(int argc, char **argv)
 {
     static const char *const schemes[] = { "float", "twn", "lsq:bits=2" };
     const int  seeds = argc > 2 ? atoi(argv[2]) : 2;
+    if (seeds < 1) return fprintf(stderr, "usage: sweep [EPOCHS [SEEDS]]\n"), 2;
     qg_recipe *r     = qg_recipe_new();
     qg_recipe_set(r, "model", "lenet5");
     qg_recipe_set(r, "data", "sample");

@@ -47,8 +47,10 @@ int main(void)
     const qg_quant mine = qg_quant_defaults((qg_quant){ .scheme = &square_law });
     if (check("clip(w, -1, 1)", clip) || check("w", line)) return qg_print_error("homework");
     printf("seed     float  square-law\n");
-    for (uint64_t seed = 1; seed <= 3; seed++)
-        printf("%4d  %6.1f %%    %6.1f %%\n", (int)seed, accuracy((qg_quant){ 0 }, seed),
-               accuracy(mine, seed));
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        const double of_float = accuracy((qg_quant){ 0 }, seed), of_mine = accuracy(mine, seed);
+        if (isnan(of_float) || isnan(of_mine)) return qg_print_error("homework");
+        printf("%4d  %6.1f %%    %6.1f %%\n", (int)seed, of_float, of_mine);
+    }
     return 0;
 }

@@ -48,7 +48,7 @@ static qg_status train(const char *scheme, qg_role role, float lr)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) every = atoi(argv[1]);
+    if (argc > 1 && (every = atoi(argv[1])) < 1) return fprintf(stderr, "usage: learned [EVERY]\n"), 2;
     printf("scheme                         update     loss  learned\n");
     if (train("ttq:as=paper", QG_WEIGHT, 0.2f) ||
         train("ttq:as=paper,rule=as-printed", QG_WEIGHT, 0.2f) ||

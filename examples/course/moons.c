@@ -40,18 +40,21 @@ static double train(int levels, bool falls)
 int main(int argc, char **argv)
 {
     const int seeds = argc > 1 ? atoi(argv[1]) : 5;
-    static const char *const name[] = { "float", "", "binary", "ternary" };
+    static const struct { int levels; const char *name; } net[] = { { 0, "float" }, { 2, "binary" },
+                                                                    { 3, "ternary" } };
+    if (seeds < 1) return fprintf(stderr, "usage: moons [SEEDS [flips]]\n"), 2;
     if (argc < 3) printf("weights  rate      accuracy  flipped in the last epoch\n");
-    for (int levels = 0; levels <= 3; levels++)
-        for (int falls = 0; falls < 2 && *name[levels]; falls++) {
+    for (int n = 0; n < 3; n++)
+        for (int falls = 0; falls < 2; falls++) {
             double accuracy = 0;
             for (int e = 0; e < EPOCHS; e++) flipped[e] = 0;
-            for (int seed = 1; seed <= seeds; seed++) start((uint64_t)seed), accuracy += train(levels, falls);
+            for (int seed = 1; seed <= seeds; seed++)
+                start((uint64_t)seed), accuracy += train(net[n].levels, falls);
             const char *rate = falls ? "cosine" : "constant";
-            if (argc < 3) printf("%-8s %-8s %7.1f %% %9.1f %%\n", name[levels], rate, accuracy / seeds,
+            if (argc < 3) printf("%-8s %-8s %7.1f %% %9.1f %%\n", net[n].name, rate, accuracy / seeds,
                                  flipped[EPOCHS - 1] / seeds);
             for (int e = 0; e < EPOCHS && argc > 2; e++)        /* what the figure shows */
-                printf("%s %s %d %.3f\n", name[levels], rate, e + 1, flipped[e] / seeds);
+                printf("%s %s %d %.3f\n", net[n].name, rate, e + 1, flipped[e] / seeds);
         }
     return 0;
 }

@@ -27,7 +27,7 @@ static qg_net *declare(const char *before, qg_layer **read)
 int main(int argc, char **argv)
 {
     static const char *const order[] = { "batch norm", "nothing", "batch norm, relu" };
-    const bool table = argc == 1 || !argv[1];
+    const bool table = argc < 2 || strcmp(argv[1], "histogram");
     if (table) printf("before the sign     sign is +1   slope is 1   test accuracy\n");
     for (int k = 0; k < 3; k++) {
         qg_layer    *read;

@@ -20,6 +20,13 @@ for program in examples/course/*.c; do
     grep -q "/${program##*/})" docs/course/*.md || fail "no chapter has $program"
 done
 
+# Without images, and with a number that is too small, a program fails and says why.
+mkdir "$dir/empty"
+for command in homework order 'learned 0' 'moons 0'; do
+    (cd "$dir/empty" && QGRAD_SHARE=. "$build/examples/course/"$command >out 2>&1) && fail "$command succeeds"
+    grep -Eq '^(usage|homework|order): ' "$dir/empty/out" || fail "$command: $(cat "$dir/empty/out")"
+done
+
 # Runs the commands of a page; the page with what they print now is in $dir/page.
 run() {
     command='' block='' more=''
