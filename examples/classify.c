@@ -26,7 +26,10 @@ int main(int argc, char **argv)
     qg_var *y = qg_net_forward(n, t, (qg_tensor){ .shape = s, .data = x });
     int     k = 0;
     for (int i = 1; y && i < y->shape.c; i++) k = y->data[i] > y->data[k] ? i : k;
-    for (int i = 0; name && i < k; i++) name = strchr(name, '/') + 1;       /* the k-th of "0/1/7" */
+    for (int i = 0; name && i < k; i++) {                       /* the k-th of "0/1/7" */
+        name = strchr(name, '/');
+        if (name) name++;
+    }
     name ? printf("%.*s\n", (int)strcspn(name, "/"), name) : printf("%d\n", k);
     free(x), qg_tape_free(t), qg_net_free(n), qg_preprocess_free(p), qg_archive_free(a);
     return y ? 0 : qg_print_error("classify");

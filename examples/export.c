@@ -9,8 +9,6 @@
 #include "infer/infer.h"
 #include "qgrad.h"
 
-enum { BATCH = 100 };
-
 int main(int argc, char **argv)
 {
     qg_run              *run  = qg_run_open(argc > 1 ? argv[1] : "runs/clothes", QG_RUN_BEST);
@@ -29,24 +27,23 @@ int main(int argc, char **argv)
     if (!s) s = qg_infer_load(file, bytes, memory, room, &engine);
     if (s) return fprintf(stderr, "export: %s: %s\n", to, qg_infer_message(s)), 1;
 
-    const size_t classes = (size_t)qg_infer_scores(engine);
-    const size_t n       = qg_infer_context_bytes(engine, BATCH);
-    float       *scores  = malloc(BATCH * classes * sizeof *scores);
+    const size_t pixels  = qg_row(qg_run_image(run)), classes = (size_t)qg_infer_scores(engine);
+    const size_t n       = qg_infer_context_bytes(engine, 1);
+    float       *scores  = malloc(classes * sizeof *scores);
     void        *context = aligned_alloc(64, n);
     qg_tape     *tape    = qg_tape_new();
-    qg_loader   *test    = qg_data_test(qg_run_get(run, "data"), qg_run_get(run, "data-dir"),
-                                        (qg_loader_spec){ .batch      = BATCH,
-                                                          .preprocess = qg_run_preprocess(run) });
+    qg_loader   *test    = qg_run_test(run, (qg_run_test_spec){ 0 });
     int          images  = 0, equal = 0;
     if (!scores || !context || !tape || !test) return qg_print_error("export");
     for (qg_batch b; qg_loader_next(test, &b); images += b.n) {
         qg_tape_begin(tape, QG_EVAL, 0, qg_run_steps(run));
         const qg_var *y = qg_net_forward(net, tape, b.x);
         if (!y) return qg_print_error("export");
-        s = qg_infer_run(engine, b.n, b.x.data, scores, context, n);
-        if (s) return fprintf(stderr, "export: %s\n", qg_infer_message(s)), 1;
-        for (size_t i = 0, row = classes * sizeof *scores; i < (size_t)b.n; i++)
-            equal += !memcmp(scores + i * classes, y->data + i * classes, row);
+        for (size_t i = 0; i < (size_t)b.n; i++) {
+            s = qg_infer_run(engine, 1, b.x.data + i * pixels, scores, context, n);
+            if (s) return fprintf(stderr, "export: %s\n", qg_infer_message(s)), 1;
+            equal += !memcmp(scores, y->data + i * classes, classes * sizeof *scores);
+        }
     }
     printf("%s: %zu bytes, %zu as floats; equal scores for %d of %d images\n", to, bytes,
            qg_net_float_bytes(net), equal, images);

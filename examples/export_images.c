@@ -13,7 +13,7 @@
 
 #include "qgrad.h"
 
-enum { CLASSES = 10, SETS = 3 };
+enum { CLASSES = 10, SETS = 3, PATH = 1024, BELOW = 64 };   /* at most "/train/automobile/00042.png" */
 
 static const struct set {
     const char *name, *class[CLASSES];
@@ -50,7 +50,7 @@ static int write_png(const char *path, qg_shape s, const float *x)
 /* The first `most` images of each class. */
 static int export(qg_loader *images, const struct set *set, const char *out, const char *split, int most)
 {
-    char   path[1024];
+    char   path[PATH];
     int    count[CLASSES] = { 0 }, at = 0;
     snprintf(path, sizeof path, "%s/%s", out, split);
     if (make(path)) return 1;
@@ -77,6 +77,10 @@ int main(int argc, char **argv)
     if (argc != 5 || set == sets + SETS || atoi(argv[3]) < 1 || atoi(argv[4]) < 1) {
         fprintf(stderr, "usage: %s cifar10|mnist|sample OUT TRAIN TEST\n", argv[0]);
         return 2;
+    }
+    if (strlen(argv[2]) > PATH - BELOW) {
+        fprintf(stderr, "%.64s..: the path is too long\n", argv[2]);
+        return 1;
     }
     if (make(argv[2])) return 1;
     for (int i = 0; i < 2; i++) {

@@ -43,15 +43,15 @@ int main(int argc, char **argv)
     qg_optim  *optim  = lion(qg_net_build(net), (lion_spec){ 3e-4f, 0.9f, 0.99f, 0.01f });
     qg_tape   *tape   = qg_tape_new();
     qg_assessment a;
-    if (!train || !test || !optim || !tape) return qg_print_error("lion");
+    if (!train || !test || !optim || !tape) return qg_print_error("own_optimizer");
 
     for (int epoch = 0; epoch < epochs; epoch++)
         for (qg_batch b; qg_loader_next(train, &b);) {
             qg_tape_begin(tape, QG_TRAIN, 7, b.step);
             qg_var *loss = qg_cross_entropy(tape, qg_net_forward(net, tape, b.x), b.y);
-            if (qg_backward(tape, loss) || qg_optim_step(optim)) return qg_print_error("lion");
+            if (qg_backward(tape, loss) || qg_optim_step(optim)) return qg_print_error("own_optimizer");
         }
-    if (qg_evaluate(net, test, (qg_evaluate_spec){ 0 }, &a)) return qg_print_error("lion");
+    if (qg_evaluate(net, test, (qg_evaluate_spec){ 0 }, &a)) return qg_print_error("own_optimizer");
     printf("test accuracy %.2f %%\n", 100 * a.accuracy);
     qg_assessment_free(&a), qg_tape_free(tape), qg_optim_free(optim), qg_net_free(net);
     qg_loader_free(test), qg_loader_free(train);

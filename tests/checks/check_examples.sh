@@ -69,13 +69,24 @@ grep -q '^weight  *float, twn$' out || fail "compare does not tell the schemes a
 measured=$(sed -n 's,^runs/schemes/.*: \([0-9.]* %\)\, most.*,\1,p' out | paste -s -d , | sed 's/,/, /')
 [ "$measured" = "$(sed -n 's/^epoch 1 *//p' out)" ] || fail "compare measures other accuracies than the runs: $(cat out)"
 
+"$build/examples/sweep" 1 0 >out 2>&1 && fail "sweep without seeds: $(cat out)"
+
 # Half of ten images is five times chance.
 "$build/examples/export_images" sample images 1 2 >out 2>&1 || fail "export_images: $(cat out)"
+"$build/examples/export_images" sample "$(printf '%01000d' 0)" 1 2 >out 2>&1
+grep -q 'the path is too long' out || fail "export_images to a path that is too long: $(cat out)"
 run predict $ternary images/test/*/*.png
 awk -F '[/:]' '{ n += $NF == " " $3 } END { exit !(NR == 20 && n >= 10) }' out || fail "predict: $(cat out)"
 
 run export $ternary clothes.qg
 grep -q 'equal scores for 500 of 500 images$' out || fail "export: $(cat out)"
+# A comment in an image, and files that are not there.
+{ printf 'P5\n# a\n#b\n28 28\n# c\n255\n'; head -c 784 /dev/zero; } >image.pgm
+run infer clothes.qg image.pgm && ! grep -qx '[0-9]' out && fail "infer: $(cat out)"
+for files in 'none image.pgm' 'clothes.qg none'; do
+    "$build/examples/infer" $files >out 2>&1 && fail "infer $files succeeds"
+    grep -q 'none: No such file' out || fail "infer $files: $(cat out)"
+done
 "$qgrad" predict --packed clothes.qg images/test/bag/*.png >out 2>&1 || fail "clothes.qg cannot be read: $(cat out)"
 
 # Eight bits cost less than three points, and a quarter of the bytes.
