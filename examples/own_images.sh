@@ -8,6 +8,7 @@ set -eu
 dir=${1:-runs/own-images}
 set=${SET:-cifar10}
 epochs=${EPOCHS:-8}
+case $dir in *[[:space:],]*) echo "own_images.sh: DIR has a space or a comma: $dir" >&2; exit 2 ;; esac
 qgrad=${QGRAD:-build/qgrad}
 examples=${EXAMPLES:-build/examples}
 case $set in
