@@ -247,9 +247,9 @@ typedef struct qg_fit_spec {
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
  *          train, or the files belong to a run with another configuration.  QG_ESHAPE: the images, .init or
  *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.
- *          QG_ESTATE: another process trains in the directory; it contains a run that the mode excludes, that has lost
- *          its checkpoint, or that is not complete and was trained under another version of the arithmetic; or it was moved
- *          meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
+ *          QG_ESTATE: another training holds the directory; it contains a run that the mode excludes, that
+ *          has lost its checkpoint, or that is not complete and was trained under another version of the
+ *          arithmetic; or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
  *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops and qg_loader_status
  *          do.  The last good checkpoint remains, and the same call continues from it.
  */

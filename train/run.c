@@ -90,7 +90,8 @@ static qg_status lock(qg__run *r)
     const qg_status status = qg__path_lock(fd, r->paths.dir, false, unlocked);
     if (status) {
         close(fd);
-        return status == QG_ESTATE ? qg_fail(status, "%s is locked: another process is training in it", r->paths.dir) : status;
+        if (status != QG_ESTATE) return status;
+        return qg_fail(status, "%s is locked: another training holds it", r->paths.dir);
     }
     r->lock = fd;
     if (*unlocked) qg__run_notice(r, QG_FIT_UNLOCKED, unlocked);

@@ -252,7 +252,7 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
 static void test_one_process_per_run_directory(void **state)
 {
     const pid_t pid = start_endless(ENDLESS "--out @/locked");
-    assert_refuses("train --resume --out @/locked", 1, "is locked: another process is training in it");
+    assert_refuses("train --resume --out @/locked", 1, "is locked: another training holds it");
     kill(pid, SIGKILL);
     assert_int_equal(finish(pid), 1000 + SIGKILL);
 }

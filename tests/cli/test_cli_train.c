@@ -186,7 +186,7 @@ static void test_file_systems_without_locks(void **state)
     assert_stderr("qgrad train: cannot lock ");
     flock_fails = EWOULDBLOCK;
     assert_int_equal(qgrad_inside(RUN "--out @/two --json"), 1);
-    assert_stderr("/two is locked: another process is training in it");
+    assert_stderr("/two is locked: another training holds it");
     flock_fails = 0;
 }
 

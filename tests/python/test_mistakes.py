@@ -497,6 +497,8 @@ def test_threads_and_processes():
 
     def look(row):
         if row["epoch"] == 2:
+            held = "watched is locked: another training holds it"
+            refuses(RuntimeError, held, fit, out="watched", resume=True, **LONG)
             seen.append((qgrad.Run("watched").predict(x).shape, digest(out="inner")))
 
     assert digest(out="watched", callback=look, **LONG) == want
