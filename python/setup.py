@@ -3,14 +3,19 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 from wheel.bdist_wheel import bdist_wheel
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-with open(os.path.join(root, "qgrad.h")) as f:
-    version = re.search(r'QGRAD_VERSION "(.*)"', f.read()).group(1)
+try:
+    with open(os.path.join(root, "qgrad.h")) as f:
+        version = re.search(r'QGRAD_VERSION "(.*)"', f.read()).group(1)
+except FileNotFoundError:
+    sys.exit("error: %s is not in the source tree of qgrad: pip before 21.3 copies this directory alone, so "
+             "install with pip 21.3 or later" % os.path.dirname(os.path.abspath(__file__)))
 
 
 class BuildLibrary(build_py):

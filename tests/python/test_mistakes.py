@@ -14,7 +14,7 @@ import threading
 import warnings
 
 import numpy as np
-from support import refuses, run_tests
+from support import refuses, root, run_tests
 
 import qgrad
 
@@ -405,6 +405,20 @@ def test_modules():
     other = copy.deepcopy(noisy)
     second = noise(noisy)
     assert torch.equal(noise(other), second) and not torch.equal(first, second)
+
+
+def test_setup_outside_the_tree():
+    """pip before 21.3 copies the directory python alone."""
+    try:
+        import wheel.bdist_wheel  # noqa: F401
+    except ImportError:
+        print("no wheel: setup.py is not tested")
+        return
+    os.makedirs("alone/python")
+    shutil.copy(os.path.join(root, "python", "setup.py"), "alone/python")
+    said = subprocess.run([sys.executable, "setup.py", "--version"], cwd="alone/python", capture_output=True,
+                          text=True)
+    assert said.returncode == 1 and said.stderr.endswith("install with pip 21.3 or later\n"), said.stderr
 
 
 # --- what interrupts a training ----------------------------------------------------------------
