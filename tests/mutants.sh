@@ -26,6 +26,9 @@ refresh() {
     done
 }
 
+# The sources of the tree or its copy, from the top of either.
+sources() { find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json'; }
+
 build() {
     programs=
     for test in $1; do programs="$programs objects/$(program "$test")"; done
@@ -102,7 +105,10 @@ else
 fi
 
 mkdir -p "$copy"
-refresh Makefile packaging/*.mk packaging/*.sh tests/tests.mk qgrad.h $(find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json')
+refresh Makefile packaging/*.mk packaging/*.sh tests/tests.mk qgrad.h $(sources)
+for file in $(cd "$copy" && sources); do            # what was renamed or deleted since the last call
+    [ -e "$top/$file" ] || rm "$copy/$file"
+done
 all=$(for patch in $patches; do field Tests "$patch"; done | tr ' ' '\n' | sort -u)
 check 'without a mutant'
 printf '%-34s  %-3s %-72s  %s\n' mutant no. mistake 'killed by'

@@ -6,7 +6,7 @@
 set -u
 build=${1:-build}
 dir=$build/export/c
-mkdir -p "$dir"
+mkdir -p "$dir" && dir=$(cd "$dir" && pwd) || exit 1           # absolute, for #include
 failed=0
 nets=${NETS:-ternary w1a2 int8 reader}
 images=datasets/mnist/t10k-images-idx3-ubyte N=${N:-10000} few=100
@@ -29,11 +29,11 @@ head -c $((16 + few * 784)) "$images" >"$dir/few"
 # hosted NAME COMPILER RUN..: prints the lines of a net.
 hosted() {
     name=$1 compiler=$2; shift 2
-    $compiler -std=c99 -Wall -Wextra -Wpedantic -Werror -DNET="\"$PWD/$dir/$name.c\"" -o "$dir/program" tests/export/hosted.c && "$@" "$dir/program" "$dir/few" $few
+    $compiler -std=c99 -Wall -Wextra -Wpedantic -Werror -DNET="\"$dir/$name.c\"" -o "$dir/program" tests/export/hosted.c && "$@" "$dir/program" "$dir/few" $few
 }
 
 for n in $nets; do
-    cc -O3 -march=native -std=c11 -D_POSIX_C_SOURCE=200809L -I. -DNET="\"$PWD/$dir/$n.c\"" -o "$dir/engine" tests/export/engine.c "$build/libqgrad_infer.a" -lm &&
+    cc -O3 -march=native -std=c11 -D_POSIX_C_SOURCE=200809L -I. -DNET="\"$dir/$n.c\"" -o "$dir/engine" tests/export/engine.c "$build/libqgrad_infer.a" -lm &&
         result=$("$dir/engine" "$dir/$n.qg" "$images" "$N") || fail "$n: the engine"
     echo "$n: $result"
     hosted $n "cc -O2" env >"$dir/lines" || fail "$n: cc"
@@ -64,8 +64,8 @@ done
 elf() {
     name=$1 machine=$2 flash=$3 ram=$4 file=$5; shift 5
     arm-none-eabi-gcc -mthumb -O2 -std=c99 -Wall -ffunction-sections -fdata-sections -nostdlib "$@" -Wl,--gc-sections \
-        -Wl,--no-warn-rwx-segments -Wl,--defsym=FLASH="$flash",--defsym=RAM="$ram" -T tests/export/bare.ld -DNET="\"$PWD/$dir/$name.c\"" \
-        -DIMAGES="\"$PWD/$dir/$file\"" -o "$dir/bare.elf" tests/export/bare.c -lgcc 2>"$dir/log" &&
+        -Wl,--no-warn-rwx-segments -Wl,--defsym=FLASH="$flash",--defsym=RAM="$ram" -T tests/export/bare.ld -DNET="\"$dir/$name.c\"" \
+        -DIMAGES="\"$dir/$file\"" -o "$dir/bare.elf" tests/export/bare.c -lgcc 2>"$dir/log" &&
         timeout 900 qemu-system-arm -M "$machine" -icount shift=0 -nographic -semihosting -kernel "$dir/bare.elf" 2>&1
 }
 
