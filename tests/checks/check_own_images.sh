@@ -15,8 +15,9 @@ done
 [ "$("$qgrad" runs "$dir" --csv | grep -c ',finished,1,1,')" -eq 4 ] || fail "$("$qgrad" runs "$dir")"
 grep -q "^$dir/images/test/bag/.*png: .* %, .* %, .* %$" "$dir.log" || fail "no prediction: $(tail -n 5 "$dir.log")"
 for wrong in "$dir a" "$dir,a"; do
-    QGRAD=$qgrad EXAMPLES=$build/examples sh examples/own_images.sh "$wrong" >"$dir.log" 2>&1 && fail "takes $wrong"
-    [ ! -e "$wrong" ] && grep -q 'DIR has a space or a comma' "$dir.log" || fail "$wrong: $(tail -n 1 "$dir.log")"
+    QGRAD=$qgrad sh examples/own_images.sh "$wrong" >"$dir.log" 2>&1 && fail "takes $wrong"
+    [ ! -e "$wrong" ] || fail "makes $wrong"
+    grep -q 'DIR has a space or a comma' "$dir.log" || fail "$wrong: $(tail -n 1 "$dir.log")"
 done
 rm -rf "$dir" "$dir.log"
 exit $status
