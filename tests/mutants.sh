@@ -27,7 +27,9 @@ refresh() {
 }
 
 # The sources of the tree or its copy, from the top of either.
-sources() { find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json'; }
+sources() {
+    find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json'
+}
 
 build() {
     programs=

@@ -249,8 +249,8 @@ typedef struct qg_fit_spec {
  *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.
  *          QG_ESTATE: another training holds the directory; it contains a run that the mode excludes, that
  *          has lost its checkpoint, or that is not complete and was trained under another version of the
- *          arithmetic; or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
- *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops and qg_loader_status
+ *          arithmetic; or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.
+ *          QG_ENAN: a loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops and qg_loader_status
  *          do.  The last good checkpoint remains, and the same call continues from it.
  */
 QG_MUST_CHECK

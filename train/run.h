@@ -84,8 +84,8 @@ QG_MUST_CHECK
 qg_status qg__run_check_extension(const qg__run *r);
 
 /* Creates the directory of r->paths if necessary and locks it against other trainings.
- * Fails with QG_EIO, QG_EARG, and QG_ESTATE if the mode of r->spec excludes the run that it contains or another
- * training holds it. */
+ * Fails with QG_EIO, QG_EARG, and QG_ESTATE if the mode of r->spec excludes the run that it contains or
+ * another training holds it. */
 QG_MUST_CHECK
 qg_status qg__run_claim(qg__run *r);
 

@@ -45,8 +45,8 @@ class Run(_c.Handle):
 
     path    a directory, or a checkpoint that was copied from one, which has neither result nor metrics
 
-    Its files are read when they are needed, wherever the program's directory is by then; it is an error if another
-    run is in their place.  Several threads may use it; one waits for another."""
+    Its files are read when they are needed, wherever the program's directory is by then; it is an error if
+    another run is in their place.  Several threads may use it; one waits for another."""
 
     def __init__(self, path, weights: str = "last"):
         self._p, self._lock, self._loaded = None, threading.RLock(), False
