@@ -105,12 +105,14 @@ static qg_status check_run(const char *dir, const config *one)
         status = qg_fail(QG_EARG, "has a run with %s %s, not %s; choose another --out, or rename it", o->name,
                          or_unset(qg_recipe_get(run, o->name)), or_unset(qg_recipe_get(asked, o->name)));
     else if (run && !place_starts_alike(one, run))
-        status = qg_fail(QG_EARG, "has a run that differs in --init or --teacher; choose another --out, or rename it");
+        status = qg_fail(QG_EARG, "has a run that differs in --init or --teacher; choose another --out, or "
+                         "rename it");
     qg_recipe_free(run);
     return status;
 }
 
-/* That a finished run has read these images, and began with these weights and this teacher: building compares their digests. */
+/* That a finished run has read these images, and began with these weights and this teacher: building compares
+ * their digests. */
 static qg_status check_sources(const job *j, config *one)
 {
     const char  *init = config_text(one, "init");
@@ -578,10 +580,10 @@ static int status_of(const sweep *s)
 static int run(sweep *s)
 {
     const config *a      = s->asked;
-    const bool    list_only = config_flag(a, "list");
-    qg_status     status = config_flag(a, "csv") && config_flag(a, "json") ? qg_fail(QG_EARG, "--csv and --json exclude each other") : QG_OK;
-    if (list_only && (config_flag(a, "csv") || config_flag(a, "json")))
-        status = qg_fail(QG_EARG, "--list prints text alone, without --csv and --json");
+    const bool    list_only = config_flag(a, "list"), csv = config_flag(a, "csv"), json = config_flag(a, "json");
+    qg_status     status    = QG_OK;
+    if (csv && json) status = qg_fail(QG_EARG, "--csv and --json exclude each other");
+    if (list_only && (csv || json)) status = qg_fail(QG_EARG, "--list prints text alone, without --csv and --json");
     if (!status) status = prepare(s);
     if (status) return print_failure(s->asked);
     if (list_only) {

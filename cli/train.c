@@ -118,9 +118,10 @@ static void warn_of_waiting(const training *t, uint64_t steps)
             const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
             if (!slot || !slot->q.scheme || slot->q.after < steps) continue;
             const bool tested = slot->q.after == steps && qg_roles[r] != QG_GRADIENT;
-            print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, and the run has %llu; it trains %s\n",
-                       l->name, (unsigned long long)slot->q.after, (unsigned long long)steps,
-                       tested ? "without this quantizer, and is tested with it" : "and is tested without this quantizer");
+            print_safe(stderr, "qgrad: warning: a quantizer of %s waits for %llu steps, and the run has %llu; it "
+                       "trains %s\n", l->name, (unsigned long long)slot->q.after, (unsigned long long)steps,
+                       tested ? "without this quantizer, and is tested with it"
+                              : "and is tested without this quantizer");
             return;
         }
 }
@@ -146,7 +147,8 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
-    for (int r = 0; r < QG_ROLES; r++) report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])));
+    for (int r = 0; r < QG_ROLES; r++)
+        report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])));
     if (t->goes_on && t->had < epochs)
         print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }
@@ -226,10 +228,11 @@ static qg_status print_outcome(const training *t, const qg_fit_result *result)
     r.result = *result;
     r.page   = KEPT_PAGE;
     if (!result->complete) {
-        if (result->epochs == (uint64_t)t->of->fit.epochs) fprintf(stderr, "qgrad: stopped before the last test");
+        const bool trained = result->epochs == (uint64_t)t->of->fit.epochs;
+        if (trained) fprintf(stderr, "qgrad: stopped before the last test");
         else
-            fprintf(stderr, "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64, result->epochs + 1,
-                    result->batch, result->batches);
+            fprintf(stderr, "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64,
+                    result->epochs + 1, result->batch, result->batches);
         fprintf(stderr, "; continue with: %s train --resume --out ", t->asked->program);
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);

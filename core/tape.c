@@ -406,7 +406,8 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
     if (t->walked && loss->needs_grad)
         return qg_fail(QG_ESTATE,
                        "qg_backward was already called in this step; add the losses, or call qg_tape_begin first");
-    if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", qg__number_shown(loss->data[0]));
+    if (!isfinite(loss->data[0]))
+        return qg_fail(QG_ENAN, "backward: the loss is %g", qg__number_shown(loss->data[0]));
     if (!loss->needs_grad) return QG_OK;
     if (!loss->op) {                        /* a parameter itself */
         t->walked = true;

@@ -129,7 +129,8 @@ bool qg__product_fits(const qg__product *p)
     if (!qg__geometry_valid(&t.plain.g) || (t.method == BITS && !bits_fit(&t.plain))) return false;
     if (!exact) return true;
     const uint64_t row  = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups);
-    const uint64_t most = (uint64_t)qg__reach(p->x) * (uint64_t)(qg__reach(p->w) ? qg__reach(p->w) : 1);   /* sums of x alone, too */
+    const uint64_t w    = (uint64_t)(qg__reach(p->w) ? qg__reach(p->w) : 1);    /* sums of x alone fit, too */
+    const uint64_t most = (uint64_t)qg__reach(p->x) * w;
     return most <= INT32_MAX && row * most <= INT32_MAX;
 }
 

@@ -315,7 +315,8 @@ static qg_status check_groups(const conv2d *c, int groups, int out)
                        groups, l->in.c, out);
     if (groups > 1 && input && input->scale_output)
         return qg_fail(QG_EARG, "%s: %s scales each result by a mean over all input channels, but its %d groups read "
-                       "only some of them; %s:scale=off does not scale", l->name, input->name, groups, input->name);
+                       "only some of them; %s:scale=off does not scale", l->name, input->name, groups,
+                       input->name);
     return QG_OK;
 }
 

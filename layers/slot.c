@@ -25,8 +25,9 @@ static qg_status bind(qg_layer *l, const qg_slot *slot, qg_role role, qg_shape x
     const qg_status s = qg_bind(slot->q, role, x, b);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (scheme->scale_output && !qg_layer_product(l))
-        return qg_fail(QG_EARG, "%s: %s scales the result of a product and cannot be a layer of its own; %s:scale=off does not scale, or use it "
-                       "as the input of conv2d or dense", l->name, scheme->name, scheme->name);
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product and cannot be a layer of its own; "
+                       "%s:scale=off does not scale, or use it as the input of conv2d or dense", l->name,
+                       scheme->name, scheme->name);
     return QG_OK;
 }
 

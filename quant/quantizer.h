@@ -25,8 +25,8 @@ qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape);
 qg_quantizer *qg_quantizer_parse(const char *scheme, qg_role role, qg_shape shape);
 void          qg_quantizer_free(qg_quantizer *z);
 
-/* The seed of its random draws, 1 unless it is set: give the quantizers of a net different ones.  step: that of the next
- * forward, 0 unless it is set, for a quantizer that takes the place of another. */
+/* The seed of its random draws, 1 unless it is set: give the quantizers of a net different ones.  step: that of the
+ * next forward, 0 unless it is set, for a quantizer that takes the place of another. */
 void          qg_quantizer_seed(qg_quantizer *z, uint64_t seed, uint64_t step);
 
 /* Once z has observed a tensor, it observes no other, so observed ranges keep their values. */

@@ -93,7 +93,8 @@ qg_status qg__assess_add(qg_assessment *a, const float *scores, int label)
     if (label < 0 || label >= a->classes) return qg_fail(QG_EARG, "label %d is not in 0..%d", label, a->classes - 1);
     for (int k = 0; k < a->classes; k++)
         if (!isfinite(scores[k]))
-            return qg_fail(QG_ENAN, "score %d of image %llu is %g", k, (unsigned long long)a->images, qg__number_shown(scores[k]));
+            return qg_fail(QG_ENAN, "score %d of image %llu is %g", k, (unsigned long long)a->images,
+                           qg__number_shown(scores[k]));
     const int        best = highest(scores, a->classes);
     const double     sum  = exponentials(scores, a->classes, best, NULL);
     const double     loss = (double)scores[best] - (double)scores[label] + qg__log(sum);

@@ -484,8 +484,8 @@ static qg_status read_before(fit *f, bool *has)
     qg_status status = qg__run_has(&f->run, QG__RUN_RESULT, has);
     if (status || !*has) return status;
     status = qg__result_read(&f->before, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
-    return status == QG_EFORMAT ? qg_fail(status, "%s; without this file the run goes on, and only its times are lost", qg_errmsg())
-                                : status;
+    if (status != QG_EFORMAT) return status;
+    return qg_fail(status, "%s; without this file the run goes on, and only its times are lost", qg_errmsg());
 }
 
 static qg_status check_position(const fit *f)

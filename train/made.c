@@ -31,7 +31,8 @@ static qg_status begin(qg__made *m)
 static qg_status measure_on(qg__made *m, qg_loader *images, qg__measured *to)
 {
     bool stopped;
-    return images ? qg__measure(&m->spec, images, m->net, m->run.tape, m->run.record.steps, NULL, to, &stopped) : QG_OK;
+    if (!images) return QG_OK;
+    return qg__measure(&m->spec, images, m->net, m->run.tape, m->run.record.steps, NULL, to, &stopped);
 }
 
 /* The record has the results of the images that choose. */
@@ -83,7 +84,8 @@ static qg_status check_part(const qg__run *r)
 {
     bool            has;
     const qg_status status = qg__run_has(r, QG__RUN_RESULT, &has);
-    return status || !has ? status : qg_fail(QG_ESTATE, "%s, where the files are prepared, already contains a run; rename it", r->paths.dir);
+    if (status || !has) return status;
+    return qg_fail(QG_ESTATE, "%s, where the files are prepared, already contains a run; rename it", r->paths.dir);
 }
 
 static qg_status write_files(qg__made *m)

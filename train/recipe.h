@@ -54,7 +54,7 @@ typedef struct qg_recipe_key {
     const char    *value;           /* its placeholder in help, "N"; of QG_RECIPE_WORD the words, "sgd|adam"; of a flag NULL */
     double         min, max;
     const char    *fallback;        /* the value unless the program or the model's own recipe sets the key; NULL: unset */
-    const char    *absent;          /* what a run without this key has, also one of a version that lacked it; NULL: fallback */
+    const char    *absent;          /* what a run without it has, also of a version that lacked it; NULL: fallback */
     const char    *help;            /* a few words; lines end with \n */
     const struct qg__recipe_field *field;   /* where a recipe has its value; NULL: a program's own option */
 } qg_recipe_key;

@@ -362,7 +362,8 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
     return status ? status : QG_ESHAPE;
 }
 
-/* The matrix that whitens the images is computed again if its file is lost, and another processor may compute another one. */
+/* The matrix that whitens the images is computed again if its file is lost, and another processor may compute
+ * another one. */
 static qg_status check_matrix(const qg__run *r, const qg_state *s, const char *path)
 {
     static const char key[] = "normalise.whitening";
@@ -373,8 +374,8 @@ static qg_status check_matrix(const qg__run *r, const qg_state *s, const char *p
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), own);
     is = qg_state_find_note(own, key);
     if (is && strcmp(is, was))
-        status = qg_fail(QG_EFORMAT, "%s: its images are whitened by matrix %s of " QG_WHITENING_FILE ", which is lost, and this "
-                         "processor computes another one, %s", path, was, is);
+        status = qg_fail(QG_EFORMAT, "%s: its images are whitened by matrix %s of " QG_WHITENING_FILE ", which is "
+                         "lost, and this processor computes another one, %s", path, was, is);
     qg_state_free(own);
     return status;
 }
@@ -432,8 +433,8 @@ static qg_status check_metrics(const qg__run *r, const char *path)
     const bool               held     = r->spec->validation;
     char                     found[17];
     if (r->metrics.validates != held)
-        return qg_fail(QG_EFORMAT, "%s: its columns are those of %s images, but %s images choose the best epoch of this run", path,
-                       images[r->metrics.validates], images[held]);
+        return qg_fail(QG_EFORMAT, "%s: its columns are those of %s images, but %s images choose the best epoch of "
+                       "this run", path, images[r->metrics.validates], images[held]);
     qg__metrics_digest(&r->metrics, found);
     if (noted && !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its first %d rows are not those that the run wrote", path, r->metrics.epochs);

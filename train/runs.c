@@ -365,7 +365,8 @@ qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int
                           "the best ones", qg_run_directory(r));
     /* The file has the weights, and their averages under other names. */
     if (r->averaged)
-        return qg__refuse(QG_EARG, "the run tests averages of its weights, which only best.safetensors has; pass --best");
+        return qg__refuse(QG_EARG, "the run tests averages of its weights, which only best.safetensors has; pass "
+                          "--best");
     qg_net *net = qg__recipe_net(as, image, classes);
     if (!net || !qg__init_weights(net, r->paths.file[r->file], r->net, NULL, init)) return net;
     qg_net_free(net);

@@ -194,7 +194,8 @@ static qg_status check_options(const prediction *p)
     if (meant) return qg_fail(QG_EARG, "--run is missing; did you mean --run %s?", meant);
     if (!run && !packed) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint; or --packed FILE");
     if (run && packed) return qg_fail(QG_EARG, "--run and --packed were given; pass only one");
-    if (packed && config_flag(p->asked, "best")) return qg_fail(QG_EARG, "--best chooses the weights of --run, and a packed net has one set");
+    if (packed && config_flag(p->asked, "best"))
+        return qg_fail(QG_EARG, "--best chooses the weights of --run, and a packed net has one set");
     return p->asked->operands ? QG_OK : qg_fail(QG_EARG, "the images are missing: files or folders");
 }
 

@@ -106,7 +106,8 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s && !net) s = qg_errcode();
     if (!s) s = take_layers(r, net);
     if (!s) s = take_sizes(r, net);
-    if (!s && r->epochs == 0 && !r->result.complete && !r->result.test_images) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
+    const bool measured = r->epochs > 0 || r->result.complete || r->result.test_images > 0;
+    if (!s && !measured) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
 

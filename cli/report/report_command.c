@@ -113,11 +113,12 @@ static void print_json(const reported *r, const char *path, const char *charts)
 static int report(const config *asked, reported *r)
 {
     char      path[QG__PATH_BYTES];
-    const bool json = config_flag(asked, "json");
-    qg_status  s    = begin(r, asked->operands);
-    if (!s && json && output_is_stdout(config_text(asked, "out")))
-        s = qg_fail(QG_EARG, "--json and --out %s exclude each other: both are printed", config_text(asked, "out"));
-    if (!s && config_text(asked, "out")) s = output_check(config_text(asked, "out"), OUTPUT_PAGE);
+    const bool  json = config_flag(asked, "json");
+    const char *out  = config_text(asked, "out");
+    qg_status   s    = begin(r, asked->operands);
+    if (!s && json && output_is_stdout(out))
+        s = qg_fail(QG_EARG, "--json and --out %s exclude each other: both are printed", out);
+    if (!s && out) s = output_check(out, OUTPUT_PAGE);
     if (!s) s = gather(r, asked);
     if (!s) s = name_page(asked, r->run, path);
     const page p = { .run      = r->run,
@@ -127,11 +128,11 @@ static int report(const config *asked, reported *r)
                      .in       = r->in,
                      .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
                      .mistakes = r->found };
-    if (!s) s = page_write(&p, QG_BY_PATH, path, config_text(asked, "out") ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
+    if (!s) s = page_write(&p, QG_BY_PATH, path, out ? OUTPUT_PAGE : OUTPUT_KEPT_PAGE);
     if (!s && config_text(asked, "charts")) s = page_write_charts(&p, config_text(asked, "charts"));
     if (s) return print_failure(asked);
     if (json) print_json(r, path, config_text(asked, "charts"));
-    else if (!output_is_stdout(config_text(asked, "out"))) print_safe(stdout, "%s\n", path);
+    else if (!output_is_stdout(out)) print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
 }
 

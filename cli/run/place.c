@@ -178,7 +178,7 @@ typedef struct candidate {
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
     uint64_t        arithmetic;         /* under which it was begun, if SAME and unfinished */
     bool            unfinished;
-    int             alike;              /* how many of its initial weights, images and teacher are where they are asked for */
+    int             alike;              /* how many of its initial weights, images and teacher are those asked for */
     struct timespec time;
 } candidate;
 
@@ -220,14 +220,17 @@ static uint64_t arithmetic_of(const char *dir, const config *asked)
     return version;
 }
 
-static bool same_place(const char *asked, const char *there) { return asked ? there && !strcmp(asked, there) : !there; }
+static bool same_place(const char *asked, const char *there)
+{
+    return asked ? there && !strcmp(asked, there) : !there;
+}
 
-/* Runs that differ in their initial weights, images or teacher alone: what these are is known only when they have been read, and
- * they may have moved, so this decides between several runs alone. */
+/* What initial weights, images and a teacher are is known only when they have been read, and they may have moved: where they
+ * are decides between several runs alone.  The name of a run has the place of its initial weights. */
 static int alikeness(const config *asked, qg_recipe *run, const char *dir, const char *derived)
 {
     qg_recipe *r = asked->recipe;
-    const bool named = config_text(asked, "init") && !strncmp(dir, derived, strlen(derived));     /* the name has the place of init */
+    const bool named = config_text(asked, "init") && !strncmp(dir, derived, strlen(derived));
     return named + same_place(qg_recipe_get(r, "data-dir"), qg_recipe_get(run, "data-dir")) +
            same_place(qg_recipe_get(r, "teacher"), qg_recipe_get(run, "teacher"));
 }

@@ -32,14 +32,15 @@ enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * QG_RECIPE_VALUE_BYTES };
  * run notes are no such keys. */
 const qg_recipe_key *place_difference(qg_recipe *asked, qg_recipe *run, const qg_recipe_key *after);
 
-/* Both begin with other weights or neither does, and both have a teacher or neither has.  Their digests are known only when the
- * files have been read. */
+/* Both begin with other weights or neither does, and both have a teacher or neither has.  Digests are known only
+ * when the files have been read. */
 bool place_starts_alike(const config *asked, qg_recipe *run);
 
 /* Looks among the directories beside dir, without those that --force has set aside, for the runs that the command line `asked`
  * describes, and sets dir to the one that --resume continues: the newest unfinished one in which no process
  * is training and that was begun under the version of the arithmetic that this program has for it, or
- * else the newest finished one; first of all, one whose initial weights, images and teacher are where asked says.  The time of a run is that of its last checkpoint.  *found: there is one.
+ * else the newest finished one; first of all, one whose initial weights, images and teacher are where asked
+ * says.  The time of a run is that of its last checkpoint.  *found: there is one.
  * Otherwise missed says, for a warning, which run may have been meant, the newest of them; empty: none:
  *
  *     a process is training in runs/a

@@ -29,8 +29,8 @@ void report_unused(const qg_net *net, qg_role role, const char *scheme)
         if (slot && slot->q.scheme) return;
     }
     if (scheme && strcmp(scheme, "float"))
-        print_safe(stderr, "qgrad: warning: no layer has %ss for %s; --first-last quantized includes the first and the last%s\n",
-                   qg_role_name(role), scheme, role == QG_INPUT ? ", but not the image" : "");
+        print_safe(stderr, "qgrad: warning: no layer has %ss for %s; --first-last quantized includes the first and "
+                   "the last%s\n", qg_role_name(role), scheme, role == QG_INPUT ? ", but not the image" : "");
 }
 
 void report_machine(qg__json *j)

@@ -53,7 +53,8 @@ qg_run *run_open(const config *asked)
     }
     qg_run     *r       = qg_run_open(config_text(asked, "run"), config_flag(asked, "best") ? QG_RUN_BEST : QG_RUN_LAST);
     if (r && config_flag(asked, "best") && strcmp(run_file_name(r), run_file_names[RUN_BEST])) {
-        qg_fail(QG_EARG, "--best: %s is another checkpoint; name the directory of the run", config_text(asked, "run"));
+        qg_fail(QG_EARG, "--best: %s is another checkpoint; name the directory of the run",
+                config_text(asked, "run"));
         qg_run_close(r);
         return NULL;
     }

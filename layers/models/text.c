@@ -28,8 +28,8 @@ static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is ==
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
 
-/* It takes the place of a relu, but scales the result of its product: each product that reads the place quantizes for itself,
- * and a shortcut reads floats. */
+/* It takes the place of a relu, but scales the result of its product: each product that reads the place quantizes
+ * for itself, and a shortcut reads floats. */
 static bool stays_with_product(qg_quant input) { return rectifies(input) && input.scheme->scale_output; }
 
 /* The three quantizers of a product. */

@@ -34,8 +34,8 @@
  *     it comes before a D, because a dropped value is 0, which may not be a code
  *     R right before a block whose first product rectifies is that quantizer, so that the shortcut also reads it:
  *     -1 and +1 if it is a sign.  The summary points this out
- *     one that scales the result of its product, as xnor, is no layer: in place of a Q, or of an R before a block, each
- *     product quantizes what it reads, and the shortcut reads floats
+ *     one that scales the result of its product, as xnor, is no layer: in place of a Q, or of an R before a
+ *     block, each product quantizes what it reads, and the shortcut reads floats
  *     the product after a Q, or after Q-{, leaves out a quantizer that replaces a relu, and so does
  *     a shortcut B that reads a Q; the product after Q-GAP quantizes the means
  *

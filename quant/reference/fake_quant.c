@@ -62,11 +62,13 @@ static qg_status nudge(qg_fake_quant_attrs attrs, float min, float max, bool div
 }
 
 /* sum: those below and above the range, whose order depends on n alone. */
-static void backward(const qg_constants *k, const qg_array *x, const qg_array *g, qg_array *dx, double sum[1][QG_FORM_SUMS])
+static void backward(const qg_constants *k, const qg_array *x, const qg_array *g, qg_array *dx,
+                     double sum[1][QG_FORM_SUMS])
 {
     const qg_binding b = { .q = qg_fake_quant((qg_fake_quant_spec){ 0 }) };
+    const qg_split   c = { 1, 1, qg_array_count(x) };
     qg__zero(dx);
-    qg__form_gradient(&b, (qg_surrogate){ 0 }, (qg_split){ 1, 1, qg_array_count(x) }, k, x->data, g->data, dx->data, sum);
+    qg__form_gradient(&b, (qg_surrogate){ 0 }, c, k, x->data, g->data, dx->data, sum);
 }
 
 static qg_status check_args(const char *op, qg_fake_quant_args a, qg_constants *k)

@@ -19,7 +19,7 @@ readelf -lW "$build/qgrad" | grep -q GNU_RELRO || fail 'has no relocations that 
 readelf -dW "$build/qgrad" | grep -q 'BIND_NOW\|FLAGS.*NOW' || fail 'binds some symbols late, so their table stays writable'
 
 # The flags of a distribution stay.  The commands are not run.
-flags() { MAKEFLAGS= make -n BUILD="$build/none" "$@" "$build/none/core/rng.o" 2>/dev/null | tr ' ' '\n' | grep -c "$level"; }
+flags() { MAKEFLAGS= make -n BUILD="$build/none" "$@" "$build/none/core/rng.o" 2>/dev/null | grep ' -c ' | tr ' ' '\n' | grep -c "$level"; }
 level=_FORTIFY_SOURCE
 [ "$(flags CFLAGS='-O2 -D_FORTIFY_SOURCE=3')" = 1 ] && [ "$(flags CPPFLAGS='-D_FORTIFY_SOURCE=1')" = 1 ] ||
     fail 'would be built with another _FORTIFY_SOURCE than CFLAGS or CPPFLAGS ask for'

@@ -168,10 +168,12 @@ static void test_validation_goes_on(void **state)
     assert_status("quantize --run @/held " W4A8 "--calibrate 24 --out @/new", 0);
     assert_status("train --resume --out @/new --json --budget 0", 3);
     assert_status("train --resume --out @/new --json", 0);
-    assert_true(last_truth("complete") && last_number("validation_accuracy") >= 0 && last_number("test_images") > 0);
+    assert_true(last_truth("complete") && last_number("test_images") > 0);
+    assert_true(last_number("validation_accuracy") >= 0);
     run_shell("head -n 1 @/new/metrics.csv | grep -q ,validation_loss,validation_accuracy,");
     run_shell("sed -i 's/validation_/test_/g' @/new/metrics.csv");
-    assert_refuses("train --resume --out @/new", 1, "metrics.csv: its columns are those of test images, but validation images choose");
+    assert_refuses("train --resume --out @/new", 1,
+                   "metrics.csv: its columns are those of test images, but validation images choose");
 }
 
 /* --- where it comes from, and where it goes ----------------------------------------------- */
@@ -188,7 +190,8 @@ static void test_it_appears_whole_beside_the_run(void **state)
     assert_status(QUANTIZE INT8 "--calibrate 30 --out @/new/", 0);
     assert_true(!exists("new.part") && exists("new/result.json"));
     run_shell("cp -r @/float @/own.part");
-    assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/own", 1, "own.part, where the files are prepared, already contains a run");
+    assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/own", 1,
+                   "own.part, where the files are prepared, already contains a run");
     run_shell("diff -r @/float @/own.part && [ ! -e @/own ]");
     run_shell("touch @/file");
     assert_refuses(QUANTIZE INT8 "--calibrate 30 --out @/file", 1, "file already exists");

@@ -290,13 +290,15 @@ static void test_what_is_no_run_is_refused(void **state)
 {
     assert_refuses("report", 2, "the run directory is missing");
     assert_refuses("report @/none", 1, "none");
-    assert_refuses("report @/one/best.safetensors", 2, "one/best.safetensors: a page shows the last weights; name the directory of the run");
+    assert_refuses("report @/one/best.safetensors", 2,
+                   "one/best.safetensors: a page shows the last weights; name the directory of the run");
     assert_refuses("eval --run @/one/last.safetensors --best", 2, "--best: ");
-    assert_refuses("report @/one --json --out /dev/stdout", 2, "--json and --out /dev/stdout exclude each other");
+    assert_refuses("report @/one --json --out /dev/stdout", 2,
+                   "--json and --out /dev/stdout exclude each other");
     assert_status("report @/one --json", 0);
     assert_stdout("{\"page\":\"");
     assert_stdout("/one/report.html\",\"runs\":[\"");
-    assert_status("quantize --run @/one --input fake_quant --out @/made", 0);        /* measured, and not trained */
+    assert_status("quantize --run @/one --input fake_quant --out @/made", 0);   /* without training */
     assert_status("report @/made --out @/made.html", 0);
     assert_refuses("report @/set", 1, "set");
     assert_status(TRAIN "--epochs 1 --out @/torn --json", 0);

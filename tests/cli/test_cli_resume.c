@@ -143,7 +143,8 @@ static void test_a_lost_result_is_written_again(void **state)
     assert_status("train --resume --out @/held --json", 0);
     assert_true(last_number("test_accuracy") == accuracy);
     run_shell("grep -q '\"ended\":\"complete\"' @/run/result.json && echo x >> @/run/result.json");
-    assert_refuses("train --resume --out @/run", 1, "result.json: is damaged: its checksum is another; without this file the run goes on");
+    assert_refuses("train --resume --out @/run", 1,
+                   "result.json: is damaged: its checksum is another; without this file the run goes on");
 }
 
 static void test_a_budget_ends_in_good_order(void **state)

@@ -135,7 +135,8 @@ static void test_resume_finds_the_newest_unfinished_run(void **state)
     assert_status(RUN "--epochs 2 --resume", 0);
     assert_string_equal(last_text("run"), THEIRS "-2");
     assert_null(strstr(last.err, "found no run"));
-    assert_status(RUN "--epochs 2 --resume --ema 0 --clip-norm 0 --label-smoothing 0 --quantize-weights-after 0 --norm-sync on", 0);
+    assert_status(RUN "--epochs 2 --resume --ema 0 --clip-norm 0 --label-smoothing 0 --norm-sync on "
+                  "--quantize-weights-after 0", 0);
     assert_string_equal(last_text("run"), THEIRS);          /* what is off is as if it had not been given */
     assert_same_run(THEIRS, THEIRS "-2");
     assert_status(RUN "--epochs 2 --resume", 0);            /* all are finished: it prints the newest */

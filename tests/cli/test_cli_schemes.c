@@ -356,7 +356,8 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
     }
     assert_refuses("bench train --model lenet5 --weight bop --data synthetic", 2, "pass --optimizer bop");
     assert_refuses("train --model tfc --data synthetic --weight xnor --input xnor --out @/refused", 2,
-                   "quant1: xnor scales the result of a product and cannot be a layer of its own; xnor:scale=off does not scale");
+                   "quant1: xnor scales the result of a product and cannot be a layer of its own; "
+                   "xnor:scale=off does not scale");
     assert_status("summary --model tfc --data synthetic --weight xnor --input xnor:scale=off", 0);
 }
 

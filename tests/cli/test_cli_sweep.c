@@ -272,7 +272,7 @@ static void test_gradient_quantizers_are_no_other_arithmetic(void **state)
                   "were trained under another version of the arithmetic than this program trains them under");
 }
 
-/* A finished run counts only if its images, its initial weights and its teacher are those that are asked for. */
+/* A finished run counts only if its images, initial weights and teacher are those that are asked for. */
 static void test_finished_runs_of_other_sources_do_not_count(void **state)
 {
     assert_runs("train --model lenet5 " SET_ "--epochs 0 --seed 5 --out five");
@@ -282,7 +282,7 @@ static void test_finished_runs_of_other_sources_do_not_count(void **state)
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init six --out all", 1);
     assert_stderr("all/seed-1: six: its weights have digest ");
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --out all", 1);
-    assert_stderr("all/seed-1: has a run that differs in --init or --teacher; choose another --out, or rename it");
+    assert_stderr("all/seed-1: has a run that differs in --init or --teacher; choose another --out");
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all --list --json", 2);
     assert_stderr("--list prints text alone, without --csv and --json");
 }

@@ -149,8 +149,10 @@ static void test_schemes_that_no_layer_uses(void **state)
     assert_stderr("; it trains and is tested without this quantizer");
     assert_int_equal(qgrad_inside(NET "--quantize-weights-after 1epoch --epochs 1 --out @/last"), 0);
     assert_stderr("; it trains without this quantizer, and is tested with it");
-    assert_int_equal(qgrad_inside("train --model 10 --data sample --input sign --gradient dorefa --first-last float --epochs 0 --out @/nowhere"), 0);
-    assert_stderr("qgrad: warning: no layer has inputs for sign; --first-last quantized includes the first and the last, but not the image");
+    assert_int_equal(qgrad_inside("train --model 10 --data sample --input sign --gradient dorefa "
+                                  "--first-last float --epochs 0 --out @/nowhere"), 0);
+    assert_stderr("qgrad: warning: no layer has inputs for sign; --first-last quantized includes the first "
+                  "and the last, but not the image");
     assert_stderr("qgrad: warning: no layer has gradients for dorefa:bits=6; ");
     assert_status("eval --run @/nowhere --weight twn", 0);
     assert_stderr("qgrad: warning: no layer has weights for twn; ");

@@ -88,8 +88,8 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
         { CONV, QG_EARG, "conv1: 3 groups do not divide its 3 input channels and 4 output channels",
           .conv = { .out = 4, .kernel = 3, .groups = QG_DEPTHWISE } },
         { CONV, QG_EARG, "conv1: out 0, kernel 3x3", .conv = { .kernel = 3, .groups = 3 } },
-        { CONV, QG_EARG, "conv1: xnor scales each result by a mean over all input channels, but its 3 groups read only some "
-                         "of them; xnor:scale=off does not scale",
+        { CONV, QG_EARG, "conv1: xnor scales each result by a mean over all input channels, but its 3 "
+                         "groups read only some of them; xnor:scale=off does not scale",
           .conv = { .kernel = 3, .groups = QG_DEPTHWISE, .input = qg_xnor_activation((qg_xnor_activation_spec){ 0 }) } },
         { CONV, QG_EARG, "conv1: xnor with centred latent weights has a single input channel",
           .conv = { .kernel = 3, .groups = QG_DEPTHWISE, .weight = qg_xnor((qg_xnor_spec){ .centred = true }) } },

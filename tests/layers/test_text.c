@@ -258,11 +258,12 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 4 4 8 twn - -\n"
                     "pool1 avgpool(quant1) 4 4 4\nshortcut1 conv2d(pool1) 4 4 8 twn dorefa -\n"
                     "add1 add(conv2,shortcut1) 4 4 8\nfc1 dense(add1) 1 1 10 twn dorefa -\n");
-    /* xnor scales the result of its product, so there is no layer of its own, and the shortcut reads floats. */
+    /* xnor scales the result of its product: there is no layer of its own, and the shortcut reads floats. */
     assert_declares("4C3-Q-{4C3}-R-{8C3s2-Q-8C3}:B-10", scaled,
-                    "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn xnor -\nadd1 add(conv2,conv1) 8 8 4\n"
-                    "conv3 conv2d(add1) 4 4 8 twn xnor -\nconv4 conv2d(conv3) 4 4 8 twn xnor -\n"
-                    "shortcut1 conv2d(add1) 4 4 8 twn xnor -\nadd2 add(conv4,shortcut1) 4 4 8\nfc1 dense(add2) 1 1 10 twn xnor -\n");
+                    "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn xnor -\n"
+                    "add1 add(conv2,conv1) 8 8 4\nconv3 conv2d(add1) 4 4 8 twn xnor -\n"
+                    "conv4 conv2d(conv3) 4 4 8 twn xnor -\nshortcut1 conv2d(add1) 4 4 8 twn xnor -\n"
+                    "add2 add(conv4,shortcut1) 4 4 8\nfc1 dense(add2) 1 1 10 twn xnor -\n");
     /* Inside a block, R is the nonlinearity of its branch alone. */
     assert_declares("4C3-{R-4C3-BN}-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn sign -\nbn1 batchnorm(conv2) 8 8 4\n"
