@@ -187,7 +187,7 @@ static const char *tick_text(const svg_axis *a, double at, char text[TICK_BYTES]
     const double v    = (a->log ? pow(10, at) : at) * (a->percent ? 100 : 1);
     const int    e    = v != 0 ? (int)floor(log10(fabs(v)) + 1e-9) : 0;
     const bool   far = e < -4 || e > 5;
-    qg__number_print(text, 5, far ? round(v / pow(10, e)) : v);
+    qg__number_print(text, 5, far ? v / pow(10, e) : v);
     char *end = text + strlen(text);
     if (far) end += snprintf(end, 12, "e%d", e);
     if (a->percent) strcpy(end, " %");

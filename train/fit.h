@@ -115,7 +115,7 @@ typedef struct qg_fit_progress {
 typedef enum qg_fit_notice {
     QG_FIT_RENAMED,         /* an existing run was renamed */
     QG_FIT_UNLOCKED,        /* the file system has no locks */
-    QG_FIT_ADVICE,          /* a scheme does not train with these arguments, at the start of a run (qg_scheme.advice) */
+    QG_FIT_ADVICE,          /* a scheme does not train with these arguments (qg_scheme.advice); when a run begins or goes on */
     QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank: too few
                                for the variance of a batch norm */
     QG_FIT_DRIFTED,         /* learned values have left the normal range of their scheme, or are far from those that it

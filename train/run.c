@@ -1,7 +1,7 @@
 /* A run survives kill -9 at any moment and then ends with the same bytes as a run that was never killed.
  *
  * Every file is replaced as a whole: it is written under a temporary name, flushed and renamed.  What remains
- * is the order of the five files.
+ * is the order of the files.
  *
  * Only last.safetensors records the position of the run.  Everything after that position is a pure function of
  * it, so a write that is lost or repeated gives the same bytes.  Every other file may therefore be ahead of

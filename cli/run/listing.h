@@ -12,9 +12,9 @@
 typedef enum listed_state {
     LISTED_RUNNING,         /* a process is training it */
     LISTED_FINISHED,
-    LISTED_BUDGET,          /* its --budget ended it, and */
-    LISTED_STOPPED,         /* a signal did; --resume continues both, and */
-    LISTED_KILLED,          /* one whose process was killed or failed, too */
+    LISTED_BUDGET,          /* its --budget ended it; --resume continues this one and the next two */
+    LISTED_STOPPED,         /* a signal ended it */
+    LISTED_KILLED,          /* its process was killed or failed */
     LISTED_DAMAGED,         /* a file is damaged or missing */
     LISTED_FOREIGN,         /* a directory without a run in it or below it */
     LISTED_STATES
