@@ -199,10 +199,7 @@ static bool product_is_legal(const qg__packed_step *r, const value *x)
         return false;
     if (r->q_count ? !codes_are_legal(r) : !has_no_codes(r)) return false;
     const qg__product p = qg__product_of(r, x->codes);
-    if (!qg__product_fits(&p) || (int)qg__product_coding(&p) != (int)x->coding) return false;
-    /* Thresholds of sums are one more than the largest sum. */
-    const uint64_t row = qg__taps(&p.g) * (uint64_t)(p.g.c / p.groups);
-    return !qg__product_is_exact(&p) || row * (uint64_t)qg__reach(p.x) * (uint64_t)qg__reach(p.w) < INT32_MAX;
+    return qg__product_fits(&p) && (int)qg__product_coding(&p) == (int)x->coding;
 }
 
 static bool maxpool_is_legal(const qg__packed_step *r, const value *x)

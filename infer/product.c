@@ -117,6 +117,10 @@ static bool bits_fit(const qg__plain_product *p)
     return (qg__taps(&p->g) * 64 * qg__words(p->g.c) << (p->wa.bits + p->xa.bits + 2)) <= INT32_MAX;
 }
 
+/* Weights of one output. */
+static size_t row_of(const qg__product *p) { return qg__taps(&p->g) * (size_t)(p->g.c / p->groups); }
+
+/* Sums of x alone fit, too, and thresholds, which are one more than the largest sum. */
 bool qg__product_fits(const qg__product *p)
 {
     if (!is_shape(p)) return false;
@@ -128,10 +132,9 @@ bool qg__product_fits(const qg__product *p)
     const part t = part_of(p);
     if (!qg__geometry_valid(&t.plain.g) || (t.method == BITS && !bits_fit(&t.plain))) return false;
     if (!exact) return true;
-    const uint64_t row  = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups);
-    const uint64_t w    = (uint64_t)(qg__reach(p->w) ? qg__reach(p->w) : 1);    /* sums of x alone fit, too */
+    const uint64_t w    = (uint64_t)(qg__reach(p->w) ? qg__reach(p->w) : 1);
     const uint64_t most = (uint64_t)qg__reach(p->x) * w;
-    return most <= INT32_MAX && row * most <= INT32_MAX;
+    return most <= INT32_MAX && row_of(p) * most < INT32_MAX;
 }
 
 /* --- weights ------------------------------------------------------------------------------------ */
@@ -169,7 +172,7 @@ static void pack_side(qg_isa isa, const part *t, float sign, int o, size_t n, co
 void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed)
 {
     const part   t     = part_of(p);
-    const size_t n     = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = block_bytes(isa, &t);
+    const size_t n     = row_of(p), bytes = block_bytes(isa, &t);
     const int    own   = t.plain.g.oc;
     uint8_t     *block = (uint8_t *)packed + (size_t)(o / own) * bytes;
     if (p->zeros) ((int32_t *)(void *)((uint8_t *)packed + blocks_bytes(isa, &t)))[o] = (int32_t)*row++;
@@ -447,7 +450,7 @@ void qg__product_scale_channels(qg_isa isa, qg__scales k, int first, int n, cons
 
 int32_t qg__product_largest_sum(const qg__product *p)
 {
-    const size_t row = qg__taps(&p->g) * (size_t)(p->g.c / p->groups);
+    const size_t row = row_of(p);
     return (int32_t)(row * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
 }
 

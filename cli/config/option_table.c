@@ -41,7 +41,7 @@ static const option others[] = {
     { "check", QG_RECIPE_FLAG,
       .help = "write nothing; fail if pages and nets do not match the logs" },
     { "run", QG_RECIPE_TEXT, .value = "DIR",
-      .help = "the run directory, or a checkpoint of its own; required, also without --run" },
+      .help = "the run directory, or a checkpoint of its own;\nrequired, also without --run" },
     { "calibrate", QG_RECIPE_INTEGER, .value = "N", .min = 1, .max = 1e9,
       .help = "training images that set observed ranges and the statistics\n"
               "of batch norms; default: 512, or all" },
