@@ -87,6 +87,9 @@ static qg_status configure(training *t)
     if (!status) status = look_at_run(t);
     if (status || !named || t->goes_on) return status;
     status = qg_recipe_check(asked->recipe);
+    if (status && resumes && !net && qg__path_exists(t->paths.file[RUN_LAST]))
+        return qg_fail(status, "%s: config.toml is missing; pass the options that the run began with, or "
+                       "start another run from its weights with --init", t->paths.dir);
     if (status && resumes && !net)
         return qg_fail(status, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
     return status;

@@ -39,7 +39,7 @@ qg_status qg__recipe_same(const qg_recipe *r, const char *said, const char *path
         status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
                          was->epochs);
     if (o)
-        status = qg_fail(QG_EFORMAT, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
+        status = qg_fail(QG_EFORMAT, "%s: belongs to a run with %s %s, not %s", path, o->name,
                          or_unset(stored.text[o - qg_recipe_keys]), or_unset(r->text[o - qg_recipe_keys]));
     qg__recipe_clear(&stored);
     return status;

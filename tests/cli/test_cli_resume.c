@@ -132,6 +132,15 @@ static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
     assert_same_run("unlost", "lost");
 }
 
+static void test_a_lost_configuration_is_named(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/bare --json", 0);
+    run_shell("rm @/bare/config.toml");
+    assert_refuses("train --resume --out @/bare", 2, "config.toml is missing; pass the options that the run began with");
+    assert_refuses(TRAIN "--epochs 1 --lr 0.5 --resume --out @/bare", 1, "belongs to a run with lr ");
+    assert_status(TRAIN "--epochs 1 --resume --out @/bare", 0);
+}
+
 /* It has nothing that the run needs, except what a test cost. */
 static void test_a_lost_result_is_written_again(void **state)
 {
@@ -524,9 +533,9 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
     run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
     assert_refuses("eval --run @/ternary", 1,
-                   "last.safetensors: belongs to a run with optimizer adam, but config.toml has sgd");
+                   "last.safetensors: belongs to a run with optimizer adam, not sgd");
     assert_refuses("eval --run @/ternary --best", 1,
-                   "belongs to a run with lr 0.001, but config.toml has 0.01");
+                   "belongs to a run with lr 0.001, not 0.01");
     assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
 }
 
@@ -663,6 +672,7 @@ int main(void)
         cmocka_unit_test(test_resuming_with_the_same_in_other_words),
         cmocka_unit_test(test_resuming_nothing_starts),
         cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
+        cmocka_unit_test(test_a_lost_configuration_is_named),
         cmocka_unit_test(test_a_lost_result_is_written_again),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
         ENDED(test_a_signal_ends_a_run_in_good_order),

@@ -168,7 +168,7 @@ static void test_what_is_no_run_is_refused(void **state)
     qg_run *r = qg_run_open(at("other"), QG_RUN_LAST);
     assert_non_null(r);
     assert_null(qg_run_net(r));
-    assert_non_null(strstr(qg_errmsg(), "belongs to a run with batch 24, but config.toml has 12"));
+    assert_non_null(strstr(qg_errmsg(), "belongs to a run with batch 24, not 12"));
     qg_run_close(r);
     run_shell("cp -r @/run @/cut && truncate -s -9 @/cut/last.safetensors");
     r = qg_run_open(at("cut"), QG_RUN_LAST);
