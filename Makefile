@@ -29,8 +29,10 @@ override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(PIC) $(HARDEN) -pthr
 override LDFLAGS  += $(HARDEN_LDFLAGS) $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
-# What decides the bytes of objects and programs; warnings do not.
-BUILT_WITH := $(strip $(CC) $(filter-out -W% -I% -ffile-prefix-map=% -fdebug-prefix-map=%,$(CPPFLAGS) $(CFLAGS) $(LDFLAGS)))
+# What decides the bytes of objects and programs; warnings do not.  Sorted, since flags of the environment come twice in a nested make.
+ALL_FLAGS  := $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)
+BUILT_WITH := $(CC) $(sort $(filter -Wa$(comma)% -Wl$(comma)% -Wp$(comma)%,$(ALL_FLAGS)) \
+                           $(filter-out -W% -I% -ffile-prefix-map=% -fdebug-prefix-map=%,$(ALL_FLAGS)))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(BUILT_WITH)' | cmp -s - $@ || echo '$(BUILT_WITH)' >$@

@@ -35,7 +35,8 @@ static qg_status load(evaluation *e)
     if (!config_text(asked, "weight")) return QG_OK;
     e->other = qg_run_net_with(e->run, asked->recipe, e->fresh, sizeof e->fresh);
     if (!e->other) return qg_errcode();
-    report_unused(e->other, QG_WEIGHT, config_text(asked, "weight"));
+    const char *ends = qg_run_get(e->run, "first-last");
+    report_unused(e->other, QG_WEIGHT, config_text(asked, "weight"), ends && !strcmp(ends, "float"));
     return QG_OK;
 }
 

@@ -112,12 +112,13 @@ static qg_status check_run(const char *dir, const config *one)
 }
 
 /* That a finished run has read these images, and began with these weights and this teacher: building compares
- * their digests. */
+ * their digests.  The run that it started from may have to be trained again. */
 static qg_status check_sources(const job *j, config *one)
 {
-    const char  *init = config_text(one, "init");
-    qg_training *t    = qg_recipe_build(one->recipe, (qg_fit_spec){ .dir = j->dir, .mode = QG_FIT_RESUME,
-                                                                    .init = init ? init : j->source });
+    const char *init = config_text(one, "init");
+    if (!init && j->source && is_finished(j->source)) init = j->source;
+    const qg_fit_spec spec = { .dir = j->dir, .mode = QG_FIT_RESUME, .init = init };
+    qg_training      *t    = qg_recipe_build(one->recipe, spec);
     if (!t) return qg_errcode();
     qg_training_free(t);
     return QG_OK;

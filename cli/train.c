@@ -151,7 +151,8 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
     for (int r = 0; r < QG_ROLES; r++)
-        report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])));
+        report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])),
+                      !strcmp(get(t, "first-last"), "float"));
     if (t->goes_on && t->had < epochs)
         print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }
@@ -231,7 +232,9 @@ static qg_status print_outcome(const training *t, const qg_fit_result *result)
     r.result = *result;
     r.page   = KEPT_PAGE;
     if (!result->complete) {
-        const bool trained = result->epochs == (uint64_t)t->of->fit.epochs;
+        const uint64_t last = (uint64_t)t->of->fit.epochs, patience = (uint64_t)t->of->fit.patience;
+        const bool     waited = patience && result->epochs - result->best_epoch >= patience;
+        const bool     trained = result->batch == 0 && (result->epochs == last || waited);
         if (trained) fprintf(stderr, "qgrad: stopped before the last test");
         else
             fprintf(stderr, "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64,

@@ -25,7 +25,7 @@ mpi-delay: mpi   ## the same with links of any latency and bandwidth, which QGRA
 
 MPI_FLAGS = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags mpi-c)) -DQG_WITH_MPI $(if $(findstring delay,$@),-DQG_WITH_DELAY -include tests/support/delay.h)
 define MPI_RULE
-$(BUILD)/core/dist/ranks.$(1).o: core/dist/ranks.c Makefile packaging/flags.mk
+$(BUILD)/core/dist/ranks.$(1).o: core/dist/ranks.c Makefile packaging/flags.mk $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(MPI_FLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
 $(BUILD)/libqgrad-$(1).a: $(patsubst %/core/dist/ranks.o,%/core/dist/ranks.$(1).o,$(LIB_OBJ))

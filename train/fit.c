@@ -153,6 +153,16 @@ static qg_status save(fit *f)
     return status ? status : qg__run_save(&f->run);
 }
 
+/* Writes the lost result.json of a complete run alone: its checkpoint stays the one that other processes
+ * wrote. */
+static qg_status save_lost(fit *f)
+{
+    if (!keeps_files()) return QG_OK;
+    f->before.complete = true;
+    f->now             = result(f);
+    return qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+}
+
 static qg_status save_if_due(fit *f)
 {
     if (qg__now() - f->saved < CHECKPOINT_SECONDS) return QG_OK;
@@ -485,7 +495,8 @@ static qg_status read_before(fit *f, bool *has)
     if (status || !*has) return status;
     status = qg__result_read(&f->before, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
     if (status != QG_EFORMAT) return status;
-    return qg_fail(status, "%s; without this file the run goes on, and only its times are lost", qg_errmsg());
+    return qg_fail(status, "%s; without this file the run goes on, and only its times, kernels and commits "
+                   "are lost", qg_errmsg());
 }
 
 static qg_status check_position(const fit *f)
@@ -521,8 +532,10 @@ static qg_status continue_run(fit *f)
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     if (!status && extends) status = qg__run_extend(&f->run);
     if (!status && !qg__run_is_finished(&f->run)) status = qg__run_cut_metrics(&f->run);
-    if (!status && extends) begin_first_epoch(f);
-    return !status && (extends || (!has && is_complete(f))) ? save(f) : status;
+    if (status) return status;
+    if (!extends) return !has && is_complete(f) ? save_lost(f) : QG_OK;
+    begin_first_epoch(f);
+    return save(f);
 }
 
 /* A new run could not be resumed if its optimizer had taken steps that the run has not. */

@@ -131,7 +131,8 @@ static void add_array(foreign *f, const qg_named_array *e)
     const int    s    = slot_of(end);
     module      *last = f->modules ? &f->module[f->modules - 1] : NULL;
     char         shape[QG__SHAPE_BYTES];
-    if (!strcmp(end, "num_batches_tracked")) return;
+    /* Counters; the second is that of qgrad.torch. */
+    if (!strcmp(end, "num_batches_tracked") || !strcmp(end, "forwards")) return;
     qg__array_shape(&e->array, shape);
     if (s == SLOTS) misfit(f, "%s %s is not an array of a layer", e->name, shape);
     else if (!is_float(e)) misfit(f, "%s %s is %s, not F32, F16, BF16 or F64", e->name, shape, e->dtype);

@@ -236,7 +236,8 @@ qg_recipe *qg_recipe_of_run(const char *dir)
 /* A run of a version that lacked a key continues without it, unless that is asked for. */
 static bool lacks(const qg_recipe *run, const qg_recipe *asked, int i)
 {
-    return run->of_run && qg_recipe_keys[i].absent && !run->text[i] && !asked->text[i];
+    const qg_recipe_key *key = &qg_recipe_keys[i];
+    return run->of_run && key->absent && key->fallback && !run->text[i] && !asked->text[i];
 }
 
 const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_recipe_key *after)

@@ -73,12 +73,14 @@ typedef struct qg_recipe qg_recipe;
 qg_recipe  *qg_recipe_new(void);                            /* NULL: QG_EMEM */
 void        qg_recipe_free(qg_recipe *r);                   /* NULL is ignored */
 
-/* Sets a key to the value in text; NULL removes it, so that what a file says of it counts.  Of the keys that may be repeated, layer, an item is added, and replaces the
- * one for the same operand of the same layer.  Fails with QG_EARG: the message names the key, the value and the legal values. */
+/* Sets a key to the value in text; NULL removes it, and the value of a file counts again.  Of the keys that
+ * may be repeated, layer, an item is added, and replaces the one for the same operand of the same layer.
+ * Fails with QG_EARG: the message names the key, the value and the legal values. */
 qg_status   qg_recipe_set(qg_recipe *r, const char *key, const char *text);
 
-/* Sets the keys in a file: lines `key = value`, a subset of TOML, as config.toml of a run, or one of examples/recipes.  A key that
- * qg_recipe_set has set keeps its value, and a second file replaces that of the first.  Fails as qg_recipe_set, the message beginning with FILE:LINE, and as qg_archive_open. */
+/* Sets the keys in a file: lines `key = value`, a subset of TOML, as config.toml of a run, or one of
+ * examples/recipes.  A key that qg_recipe_set has set keeps its value; of two files, the second counts.
+ * Fails as qg_recipe_set, the message beginning with FILE:LINE, and as qg_archive_open. */
 qg_status   qg_recipe_read(qg_recipe *r, const char *path);
 
 /* The one spelling of the value of a key, items of layer one per line: what was set, or what it is because nothing was.  NULL:

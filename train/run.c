@@ -362,22 +362,19 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
     return status ? status : QG_ESHAPE;
 }
 
-/* The matrix that whitens the images is computed again if its file is lost, and another processor may compute
- * another one. */
-static qg_status check_matrix(const qg__run *r, const qg_state *s, const char *path)
+/* Whether the images of this process are whitened by another matrix than the one that s names. */
+static qg_status look_at_matrix(qg__run *r, const qg_state *s)
 {
     static const char key[] = "normalise.whitening";
     const char       *was   = qg_state_find_note(s, key), *is;
-    qg_state         *own   = was && r->spec->train ? qg_state_new() : NULL;
-    qg_status         status = QG_OK;
-    if (!own) return was && r->spec->train ? QG_EMEM : QG_OK;
+    if (!was || !r->spec->train) return QG_OK;
+    qg_state *own = qg_state_new();
+    if (!own) return QG_EMEM;
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), own);
-    is = qg_state_find_note(own, key);
-    if (is && strcmp(is, was))
-        status = qg_fail(QG_EFORMAT, "%s: its images are whitened by matrix %s of " QG_WHITENING_FILE ", which is "
-                         "lost, and this processor computes another one, %s", path, was, is);
+    is              = qg_state_find_note(own, key);
+    r->other_matrix = is && strcmp(is, was);
     qg_state_free(own);
-    return status;
+    return QG_OK;
 }
 
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
@@ -394,7 +391,7 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     status = qg__run_same(r, noted, path, s == r->last ? &r->was : &ignored);
     /* A recipe of an older version may lack a key of this one: not what the user should hear about. */
     if ((status == QG_EARG || status == QG_EFORMAT) && qg__run_check_arithmetic(r)) status = QG_ESTATE;
-    if (!status) status = check_matrix(r, s, path);
+    if (!status && s == r->last) status = look_at_matrix(r, s);
     if (!status) note(s, r);
     return status;
 }
@@ -426,12 +423,16 @@ qg_status qg__run_check_arithmetic(const qg__run *r)
 }
 
 /* Checks the rows up to the checkpoint. */
-static qg_status check_metrics(const qg__run *r, const char *path)
+static qg_status check_metrics(qg__run *r, const char *path)
 {
     static const char *const images[] = { "test", "validation" };
     const char              *noted    = qg_state_find_note(r->last, "metrics");
     const bool               held     = r->spec->validation;
     char                     found[17];
+    if (r->metrics.validates != held && r->metrics.epochs == 0) {       /* made by an earlier quantize */
+        qg__metrics_end(&r->metrics);
+        return qg__metrics_begin(&r->metrics, held, &r->code_stats, &r->learned);
+    }
     if (r->metrics.validates != held)
         return qg_fail(QG_EFORMAT, "%s: its columns are those of %s images, but %s images choose the best epoch of "
                        "this run", path, images[r->metrics.validates], images[held]);
@@ -484,6 +485,9 @@ qg_status qg__run_check_whitening(const qg__run *r)
             status = qg_fail(QG_EFORMAT, "%s: is not the matrix that whitens the images of this process; another processor may "
                              "compute another one, so load them with the preprocessing of the checkpoint", path);
     }
+    if (!status && whites && !has && r->other_matrix)
+        status = qg_fail(QG_EFORMAT, "%s: is lost, and this processor computes another matrix; copy the file "
+                         "back", path);
     qg_state_free(s);
     return status;
 }
@@ -494,7 +498,7 @@ qg_status qg__run_keep_config(qg__run *r)
     qg_status status = qg__run_has(r, QG__RUN_CONFIG, &has);
     if (!status) status = qg__run_has(r, QG__RUN_WHITENING, &whitens);
     if (!status && (!has || r->spec->renew_file)) status = write_config(r);
-    return status || whitens ? status : write_whitening(r);
+    return status || whitens || r->other_matrix ? status : write_whitening(r);
 }
 
 qg_status qg__run_extend(qg__run *r)

@@ -51,6 +51,7 @@ typedef struct qg__run {
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
     uint64_t            arithmetic;         /* the version that the checkpoint notes; 0: none is loaded */
+    bool                other_matrix;       /* it names another matrix of whitening than this process has */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;

@@ -458,7 +458,7 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
     if (status) return NULL;
     const bool other = spec.data && (r->said || strcmp(canonical, qg__recipe_value(&r->recipe, "data")));
     if (spec.dir || other) of.data_dir = spec.dir;
-    if (spec.cache_bytes) of.cache = spec.cache_bytes;
+    if (spec.cache_bytes || other) of.cache = spec.cache_bytes;
     if (r->said) of.batch = BATCH;
     if (qg__recipe_check_cache(&of)) return NULL;
     qg_loader *test = open_test(r, &of);

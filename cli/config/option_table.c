@@ -41,7 +41,7 @@ static const option others[] = {
     { "check", QG_RECIPE_FLAG,
       .help = "write nothing; fail if pages and nets do not match the logs" },
     { "run", QG_RECIPE_TEXT, .value = "DIR",
-      .help = "the run directory, or a checkpoint of its own;\nrequired, also without --run" },
+      .help = "the run directory, or a checkpoint of its own;\nrequired; --run itself may be left out" },
     { "calibrate", QG_RECIPE_INTEGER, .value = "N", .min = 1, .max = 1e9,
       .help = "training images that set observed ranges and the statistics\n"
               "of batch norms; default: 512, or all" },
@@ -89,7 +89,7 @@ static const option others[] = {
       .help = "of onnx, what an image is: nhwc, bytes [N,h,w,c], or nchw,\n"
               "floats [N,c,h,w] of byte / 255" },
     { "packed", QG_RECIPE_TEXT, .value = "FILE",
-      .help = "the file that qgrad export wrote; required, also without --packed" },
+      .help = "the file that qgrad export wrote; required; --packed itself may be left out" },
     { "requantize", QG_RECIPE_WORD, .value = "evaluate|tflite", .fallback = "evaluate",
       .help = "how sums of 8-bit products become codes: as in qgrad eval, or by\n"
               "TFLite's fixed-point operator" },

@@ -9,8 +9,11 @@
 #include "core/io/file.h"
 #include "core/io/json_write.h"
 
-/* The test images of a run with validation are read when it is complete. */
-static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
+/* The test images of a run with validation are read when it is complete; quantize reads them, too. */
+static bool is_held(const shown_run *r)
+{
+    return r->result.validation_images && !r->result.complete && !r->result.test_images;
+}
 
 /* The test images of a run, if they may be looked at. */
 static qg_loader *images_of(const shown_run *r, const char *dir)

@@ -178,7 +178,8 @@ typedef struct candidate {
     char            differs[2 * QG_RECIPE_VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
     uint64_t        arithmetic;         /* under which it was begun, if SAME and unfinished */
     bool            unfinished;
-    int             alike;              /* how many of its initial weights, images and teacher are those asked for */
+    int             alike;              /* how many of its initial weights and teacher are those asked for */
+    bool            same_images;        /* they are where they are asked for */
     struct timespec time;
 } candidate;
 
@@ -220,19 +221,10 @@ static uint64_t arithmetic_of(const char *dir, const config *asked)
     return version;
 }
 
-static bool same_place(const char *asked, const char *there)
+static bool same_place(const config *asked, qg_recipe *run, const char *key)
 {
-    return asked ? there && !strcmp(asked, there) : !there;
-}
-
-/* What initial weights, images and a teacher are is known only when they have been read, and they may have moved: where they
- * are decides between several runs alone.  The name of a run has the place of its initial weights. */
-static int alikeness(const config *asked, qg_recipe *run, const char *dir, const char *derived)
-{
-    qg_recipe *r = asked->recipe;
-    const bool named = config_text(asked, "init") && !strncmp(dir, derived, strlen(derived));
-    return named + same_place(qg_recipe_get(r, "data-dir"), qg_recipe_get(run, "data-dir")) +
-           same_place(qg_recipe_get(r, "teacher"), qg_recipe_get(run, "teacher"));
+    const char *a = qg_recipe_get(asked->recipe, key), *b = qg_recipe_get(run, key);
+    return a ? b && !strcmp(a, b) : !b;
 }
 
 /* What a run in dir, if there is one, has to do with what is asked for. */
@@ -255,7 +247,11 @@ static void read_candidate(const char *dir, const config *asked, const char *der
             out->arithmetic = arithmetic_of(dir, asked);
             if (out->arithmetic != qg_recipe_arithmetic(asked->recipe)) out->is = OTHER_VERSION;
         }
-        out->alike      = alikeness(asked, run, dir, derived);
+        /* What they are is known only when they have been read, and they may have moved: where they are
+         * decides between several runs alone.  The name of a run has the place of its initial weights. */
+        const bool named = config_text(asked, "init") && !strncmp(dir, derived, strlen(derived));
+        out->alike       = named + same_place(asked, run, "teacher");
+        out->same_images = same_place(asked, run, "data-dir");
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
@@ -267,6 +263,7 @@ static bool is_better(const candidate *a, const candidate *b)
     if (a->is != b->is) return a->is > b->is;
     if (a->alike != b->alike) return a->alike > b->alike;
     if (a->unfinished != b->unfinished) return a->unfinished;
+    if (a->same_images != b->same_images) return a->same_images;
     if (a->time.tv_sec != b->time.tv_sec) return a->time.tv_sec > b->time.tv_sec;
     if (a->time.tv_nsec != b->time.tv_nsec) return a->time.tv_nsec > b->time.tv_nsec;
     return strcmp(a->dir, b->dir) > 0;

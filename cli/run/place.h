@@ -36,12 +36,13 @@ const qg_recipe_key *place_difference(qg_recipe *asked, qg_recipe *run, const qg
  * when the files have been read. */
 bool place_starts_alike(const config *asked, qg_recipe *run);
 
-/* Looks among the directories beside dir, without those that --force has set aside, for the runs that the command line `asked`
- * describes, and sets dir to the one that --resume continues: the newest unfinished one in which no process
- * is training and that was begun under the version of the arithmetic that this program has for it, or
- * else the newest finished one; first of all, one whose initial weights, images and teacher are where asked
- * says.  The time of a run is that of its last checkpoint.  *found: there is one.
- * Otherwise missed says, for a warning, which run may have been meant, the newest of them; empty: none:
+/* Looks among the directories beside dir, without those that --force has set aside, for the runs that the
+ * command line `asked` describes, and sets dir to the one that --resume continues.  Of those that no
+ * process is training and that were begun under the version of the arithmetic that this program has for
+ * them, this is one whose initial weights and teacher are where asked says, then an unfinished one, then
+ * one whose images are where asked says, then the newest.  The time of a run is that of its last
+ * checkpoint.  *found: there is one.  Otherwise missed says, for a warning, which run may have been meant,
+ * the newest of them; empty: none:
  *
  *     a process is training in runs/a
  *     runs/b was begun under version 1 of the arithmetic, and this program trains it under version 2

@@ -22,15 +22,16 @@ void report_warning(const qg_loader *images)
     if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
 }
 
-void report_unused(const qg_net *net, qg_role role, const char *scheme)
+void report_unused(const qg_net *net, qg_role role, const char *scheme, bool ends)
 {
     for (int i = 0; i < qg_net_layers(net); i++) {
         const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), role);
         if (slot && slot->q.scheme) return;
     }
     if (scheme && strcmp(scheme, "float"))
-        print_safe(stderr, "qgrad: warning: no layer has %ss for %s; --first-last quantized includes the first and "
-                   "the last%s\n", qg_role_name(role), scheme, role == QG_INPUT ? ", but not the image" : "");
+        print_safe(stderr, "qgrad: warning: no layer has %ss for %s%s%s\n", qg_role_name(role), scheme,
+                   ends ? "; --first-last quantized includes the first and the last" : "",
+                   ends && role == QG_INPUT ? ", but not the image" : "");
 }
 
 void report_machine(qg__json *j)

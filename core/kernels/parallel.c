@@ -13,6 +13,7 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -192,12 +193,16 @@ static void start_workers(int n)
 {
     pthread_attr_t attr;
     pthread_t      thread;
+    sigset_t       all, was;
     if (pool.started >= n || pthread_attr_init(&attr)) return;
     pthread_once(&forks, watch_forks);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &was);           /* signals are the caller's, who may wait for them */
     while (pool.started < n &&
            !pthread_create(&thread, &attr, worker_main, (void *)(intptr_t)(pool.started + 1)))
         pool.started++;
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
     pthread_attr_destroy(&attr);
 }
 

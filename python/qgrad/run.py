@@ -214,7 +214,7 @@ class Run(_c.Handle):
             raise ValueError("input_layout is %r, but it is nhwc, or with to='onnx' nchw" % input_layout)
         _check_replaced(path, to)
         of = _c.RunExport()
-        with self._use() as p:
+        with self._use(net=True) as p:
             _c.check(_c.lib.qg_run_export_of(p, ctypes.byref(of)))
             of.spec.format, of.spec.nchw = FORMATS[to], input_layout == "nchw"
             _c.check(_c.lib.qg_export(_c.lib.qg_run_net(p), _c.path(path), of.spec))
@@ -231,6 +231,6 @@ class Run(_c.Handle):
                 raise TypeError("quantize has no option %r; its options are %s" % (name, ", ".join(QUANTIZE)))
         changes, quantized = Recipe(given), _c.Quantized()
         spec = _c.QuantizeSpec(dir=_c.path(out), changes=changes.p, images=_c.int32(images, "images"))
-        with self._use() as p:
+        with self._use(net=True) as p:
             _c.check(_c.lib.qg_run_quantize(p, spec, ctypes.byref(quantized)))
         return Run(out)

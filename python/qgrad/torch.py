@@ -105,6 +105,10 @@ class Quantizer(torch.nn.Module):
             raise ValueError("%r: x has the shape %s" % (self, tuple(x.shape)))
         return _Apply.apply(x, self, *self.parameters(recurse=False))
 
+    def _load_from_state_dict(self, state, prefix, *arguments):
+        state.setdefault(prefix + "forwards", torch.zeros((), dtype=torch.int64))       # states of 0.1 lack it
+        super()._load_from_state_dict(state, prefix, *arguments)
+
     def extra_repr(self) -> str:
         return "%r, %s, %r" % (self.scheme, self.shape, self.role)
 

@@ -228,6 +228,7 @@ static void test_a_folder_larger_than_its_cache(void **state)
         assert_true(last_number("equal_scores") == 2 * last_number("images"));
     }
     assert_refuses("infer --packed @/net.qg --data mnist --data-dir @/set --cache 1G", 2, "cache: only images of a folder");
+    assert_refuses("eval --run @/killed --data mnist --data-dir @/nowhere", 1, "nowhere");
 
     assert_refuses("train --model lenet5 --data mnist --data-dir @/set --cache 1G", 2,
                    "cache: only images of a folder are decoded when they are needed; mnist stays in memory");
@@ -386,8 +387,10 @@ static void test_a_whitened_run_continues_with_its_matrix(void **state)
     char path[256];
     snprintf(path, sizeof path, "%s", at("lost/last.safetensors"));
     write_noted(path, path, "normalise.whitening", "0123456789abcdef", false);
-    assert_refuses("train --resume --out @/lost", 1, "lost/last.safetensors: its images are whitened by "
-                   "matrix 0123456789abcdef of whitening.safetensors, which is lost");
+    assert_status("train --resume --out @/lost", 0);        /* it is over: nothing depends on it */
+    run_shell("! test -e @/lost/whitening.safetensors");
+    assert_refuses("train --resume --epochs 3 --out @/lost", 1,
+                   "lost/whitening.safetensors: is lost, and this processor computes another matrix; copy");
 }
 
 static void write_cifar(const char *name, int n)

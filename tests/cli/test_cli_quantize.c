@@ -171,6 +171,13 @@ static void test_validation_goes_on(void **state)
     assert_true(last_truth("complete") && last_number("test_images") > 0);
     assert_true(last_number("validation_accuracy") >= 0);
     run_shell("head -n 1 @/new/metrics.csv | grep -q ,validation_loss,validation_accuracy,");
+    /* As an earlier version made it. */
+    assert_status("quantize --run @/held " W4A8 "--calibrate 24 --out @/made", 0);
+    run_shell("sed -i 's/validation_/test_/g' @/made/metrics.csv");
+    assert_status("report @/made --out @/made.html", 0);
+    assert_null(strstr(last.err, "warning"));
+    assert_status("train --resume --out @/made", 0);
+    run_shell("cmp @/made/last.safetensors @/new/last.safetensors");
     run_shell("sed -i 's/validation_/test_/g' @/new/metrics.csv");
     assert_refuses("train --resume --out @/new", 1,
                    "metrics.csv: its columns are those of test images, but validation images choose");

@@ -279,6 +279,7 @@ static void test_finished_runs_of_other_sources_do_not_count(void **state)
     assert_runs("train --model lenet5 " SET_ "--epochs 0 --seed 6 --out six");
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all", 0);
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init five --out all", 0);
+    assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2,3 --init five --out all", 0);
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --init six --out all", 1);
     assert_stderr("all/seed-1: six: its weights have digest ");
     assert_status(SWEEP "--epochs 1 --weight twn --seed 1,2 --out all", 1);

@@ -264,6 +264,9 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "add1 add(conv2,conv1) 8 8 4\nconv3 conv2d(add1) 4 4 8 twn xnor -\n"
                     "conv4 conv2d(conv3) 4 4 8 twn xnor -\nshortcut1 conv2d(add1) 4 4 8 twn xnor -\n"
                     "add2 add(conv4,shortcut1) 4 4 8\nfc1 dense(add2) 1 1 10 twn xnor -\n");
+    assert_declares("4C3-Q-Q-4C3-10", scaled,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\n"
+                    "conv2 conv2d(relu1) 8 8 4 twn xnor -\nfc1 dense(conv2) 1 1 10 twn xnor -\n");
     /* Inside a block, R is the nonlinearity of its branch alone. */
     assert_declares("4C3-{R-4C3-BN}-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn sign -\nbn1 batchnorm(conv2) 8 8 4\n"

@@ -391,6 +391,8 @@ def test_modules():
     for _ in range(2):
         frozen(torch.randn(8, 3))
     end = frozen.max.clone()
+    earlier = {k: v for k, v in frozen.state_dict().items() if k != "forwards"}
+    qgrad.torch.Quantizer("fake_quant:range=observed", (1, 3), "input").load_state_dict(earlier)
     for later in (frozen, pickle.loads(pickle.dumps(frozen))):      # all batches count, and those of a copy go on
         later(100 * torch.randn(3, 3))
         assert torch.equal(later.max, end) and later.forwards == 3
