@@ -29,7 +29,7 @@ int main(void) { return openblas_get_num_threads() < 0 || !*zlibVersion() || !pn
 C
 }
 
-checks() { [ ! "$CHECK" ] || { fuzzes && { ! has apt-get || { has chromium && has python3 && pkg-config --exists mpi-c; }; }; }; }
+checks() { [ ! "$CHECK" ] || { fuzzes && { ! has apt-get || { has chromium && has python3 && has valgrind && has localedef && has mpirun && pkg-config --exists mpi-c; }; }; }; }
 
 # Installs Debian packages, for all of which there is one message.
 install() {

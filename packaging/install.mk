@@ -38,12 +38,13 @@ install-files:
 	for h in $(PUBLIC); do $(INSTALL) -D -m 644 $$h $(HEADERS)/$$h || exit 1; done
 	for f in $(DATA); do \
 		if [ -x $$f ]; then mode=755; else mode=644; fi; $(INSTALL) -D -m $$mode $$f $(SHARE)/qgrad/$$f || exit 1; done
-	$(PACKAGE) pc qgrad >$(LIB)/pkgconfig/qgrad.pc
-	$(PACKAGE) pc qgrad_infer >$(LIB)/pkgconfig/qgrad_infer.pc
-	$(PACKAGE) cmake >$(LIB)/cmake/qgrad/qgradConfig.cmake
-	$(PACKAGE) cmake-version >$(LIB)/cmake/qgrad/qgradConfigVersion.cmake
-	$(INSTALL) -m 644 packaging/qgrad.1 $(SHARE)/man/man1/
+	umask 022; \
+	$(PACKAGE) pc qgrad >$(LIB)/pkgconfig/qgrad.pc && \
+	$(PACKAGE) pc qgrad_infer >$(LIB)/pkgconfig/qgrad_infer.pc && \
+	$(PACKAGE) cmake >$(LIB)/cmake/qgrad/qgradConfig.cmake && \
+	$(PACKAGE) cmake-version >$(LIB)/cmake/qgrad/qgradConfigVersion.cmake && \
 	$(BUILD)/qgrad --bash-completion >$(SHARE)/bash-completion/completions/qgrad
+	$(INSTALL) -m 644 packaging/qgrad.1 $(SHARE)/man/man1/
 
 uninstall:   ## removes what make install has written, and the directories that are empty then
 	rm -f $(BIN)/qgrad $(BIN)/qgrad-mpi $(LIB)/libqgrad-mpi.a $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad

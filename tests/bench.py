@@ -32,7 +32,8 @@ VERSION = "import numpy, torch; print(torch.__version__.split('+')[0], int(hasat
 TUNED = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "16000000000",
          "MALLOC_TOP_PAD_": "268435456"}
 # What would change a library's choice of kernels, threads or memory.
-FOREIGN = re.compile(r"OPENBLAS_|OMP_|KMP_|GOMP_|MKL_|MALLOC_|GLIBC_TUNABLES$|LD_PRELOAD$|QGRAD_CPU$")
+FOREIGN = re.compile(r"OPENBLAS_|OMP_|KMP_|GOMP_|MKL_|MALLOC_|GLIBC_TUNABLES$|LD_PRELOAD$|QGRAD_CPU$|"
+                     r"QGRAD_PRODUCTS$|ONEDNN_|DNNL_")
 SGD = "--optimizer sgd --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
 BUSY = 0.05             # the share of the machine that others may take
 TURNS = 3               # of LeNet-5 in a round, each as much shorter: short steps notice short disturbances

@@ -75,7 +75,7 @@ as_nobody() {
     scratch=$(mktemp -d) && chmod 755 "$scratch" || return 1
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -p -t "$scratch" || return 1
     [ ! -d "$build" ] || { mkdir -p "$scratch/build" && tar -C "$build" --exclude=./matrix --exclude=./test-log -cf - \
-        ./core ./quant ./layers ./optim ./datasets ./infer ./cli ./tools ./tests ./examples ./qgrad ./qgrad-bench ./qgrad-results ./libqgrad.a ./libqgrad_infer.a ./cifar_sheets ./commit |
+        ./core ./quant ./layers ./optim ./datasets ./infer ./cli ./tools ./tests ./examples ./qgrad ./qgrad-bench ./qgrad-results ./libqgrad.a ./libqgrad_infer.a ./cifar_sheets ./commit ./flags ./prefix ./train |
         tar -C "$scratch/build" -xf -; } || return 1
     chown -R nobody "$scratch"
     (cd "$scratch" && setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups env HOME="$scratch" "$@")

@@ -5,7 +5,7 @@ python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: not checked"; exit 0; }
 report=$build/tests/bench.md
 rm -f "$report"
-QGRAD_CPU=none OPENBLAS_CORETYPE=none "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 \
+QGRAD_CPU=none QGRAD_PRODUCTS=none OPENBLAS_CORETYPE=none "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 \
     --rows '^LeNet-5 TWN$' --sections table,quantized,forward,batch,threads,program,beside --beside "${QGRAD:-$build/qgrad}" --qgrad "${QGRAD:-$build/qgrad}" \
     --data-dir /nowhere --out "$report" >/dev/null || { echo "bench.py: error: exit status $?"; exit 1; }
 status=0

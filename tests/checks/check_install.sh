@@ -183,10 +183,13 @@ CMAKE
     { CC=$cc CXX=$cxx cmake -S "$dir/project" -B "$dir/project/out" -DCMAKE_PREFIX_PATH="$root" -DCMAKE_CXX_FLAGS="$SANITIZE" \
         -DCMAKE_C_FLAGS="$SANITIZE" && cmake --build "$dir/project/out" && "$dir/project/out/user" &&
         "$dir/project/out/engine"; } >"$dir/log" 2>&1 || fail "by CMake: $(cat "$dir/log")"
-    sed 's/qgrad 0\.1 /qgrad 99 /' "$dir/project/CMakeLists.txt" >"$dir/log" && mkdir "$dir/project/later" &&
-        cp "$dir/log" "$dir/project/later/CMakeLists.txt"
-    CC=$cc CXX=$cxx cmake -S "$dir/project/later" -B "$dir/project/later/out" -DCMAKE_PREFIX_PATH="$root" >/dev/null 2>&1 &&
-        fail 'CMake takes this version for version 99'
+    finds() {           # whether CMake finds this version
+        mkdir -p "$dir/project/$1" && printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(finds C)' \
+            "find_package(qgrad $1 REQUIRED)" >"$dir/project/$1/CMakeLists.txt" &&
+            CC=$cc cmake -S "$dir/project/$1" -B "$dir/project/$1/out" -DCMAKE_PREFIX_PATH="$root" >/dev/null 2>&1
+    }
+    finds 0.2 || fail 'CMake does not find version 0.2'
+    ! finds 99 || fail 'CMake takes this version for version 99'
 else
     echo 'no cmake or no C++ compiler: no program built by CMake'
 fi

@@ -385,6 +385,8 @@ static void test_a_net_that_was_touched_is_noticed(void **state)
     run_shell("diff -r @/results @/fresh");
     assert_int_equal(truncate("results/twn/net.qg", 550001), 0);
     assert_refuses("results --check", 1, "results/twn/net.qg' has 550001 bytes, must be 550000 at most");
+    run_shell("cd @ && rm -r results/twn && cp -r fresh/twn results && rm -r results/twn/seed-*");
+    assert_refuses("results --check", 1, "results/twn/net.qg: belongs to no run");
 }
 
 /* Logs without weights keep a net that has their digest, and remove another one. */
@@ -426,6 +428,7 @@ static void test_some_runs_give_no_net(void **state)
 
 static void test_a_row_is_repeated_and_compared(void **state)
 {
+    assert_refuses("results --repeat twn --epochs 0", 2, "--epochs is 0, must be at least 1");
     assert_status("results --repeat twn --epochs 1", 0);
     assert_string_equal(last.out, "twn, seed 10: epoch 1 equal\n");
     run_shell("[ $(wc -l <@/runs/repeat/twn/seed-10/metrics.csv) = 2 ]");         /* it went no further */

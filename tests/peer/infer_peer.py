@@ -19,6 +19,7 @@ import argparse
 import json
 import logging
 import os
+import statistics
 import sys
 import tempfile
 import threading
@@ -28,7 +29,7 @@ import warnings
 warnings.filterwarnings("ignore")
 import numpy as np                                                  # noqa: E402
 
-LEAST_CALLS = 2
+LEAST_CALLS = 3
 CALIBRATION = 8         # batches of one image
 
 # A net is a list of layers: ("conv", out, kernel, pad, stride, relu), ("maxpool",), ("dense", out, relu), ("mean",),
@@ -237,7 +238,8 @@ class PyTorch:
 # --- measuring --------------------------------------------------------------------------------------
 
 def time_calls(call, seconds):
-    """Seconds of each call."""
+    """Seconds of each call, after two that are not counted."""
+    call()
     call()
     times, began = [], time.perf_counter()
     while len(times) < LEAST_CALLS or time.perf_counter() - began < seconds:
@@ -271,7 +273,7 @@ def measure(peer, batch, threads, seconds):
     cpu = time.process_time()
     alone = batch == 1 and threads > 1
     times = time_calls(peer.call(batch, threads), seconds / 2 if alone else seconds)
-    median = times[len(times) // 2]
+    median = statistics.median(times)
     rate, way = batch / median, "one call"
     if alone:
         each = side_by_side([peer.call(1, 1) for _ in range(threads)], seconds / 2)

@@ -221,6 +221,7 @@ static qg_status add_and_write(const config *asked, results *all)
     logged_run *added  = NULL;
     qg_status   status = results_read(all);
     if (!status && config_text(asked, "add")) status = add_run(asked, all, &added);
+    if (!status && check && *all->stray) status = qg_fail(QG_EFORMAT, "%s: belongs to no run", all->stray);
     if (!status) status = put_page(PAGE, print_page, all, check);
     return status ? status : put_nets(all, added, check);
 }

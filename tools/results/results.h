@@ -32,6 +32,7 @@ typedef struct logged_run {
 typedef struct results {
     logged_run *run;                    /* by row, then by seed */
     int         runs;
+    char        stray[QG__PATH_BYTES];  /* a net of a row without runs; empty: there is none */
 } results;                              /* {0} is empty */
 
 /* Reads all of results/; if it does not exist, the result is empty.  Fails as results_add, and with QG_EFORMAT if a
@@ -69,9 +70,9 @@ qg_status results_card(const void *run, FILE *out);
 QG_MUST_CHECK
 qg_status results_recipe(const char *row, qg_recipe *r);
 
-/* Writes the page, results/README.md.  Fails with QG_EMEM, and with QG_EARG if the runs of a row differ in more than
- * the seed, if their recipe is missing or cannot have produced them, if two runs used different images under one
- * name, or if a run did not start from the weights that its recipe names. */
+/* Writes the page, results/README.md.  Fails with QG_EMEM, and with QG_ESTATE if the runs of a row differ
+ * in more than the seed, if their recipe is missing or cannot have produced them, if two runs used
+ * different images under one name, or if a run did not start from the weights that its recipe names. */
 QG_MUST_CHECK
 qg_status results_print(const results *all, FILE *out);
 bool      results_begins(const char *page);         /* with the title of such a page */
@@ -86,7 +87,7 @@ QG_MUST_CHECK
 qg_status results_overrides(const logged_run *run, FILE *out);
 
 /* Sets in asked, which is empty, the recipe of run, the options that override it, and the seed.
- * Fails with QG_EARG: the current recipe cannot produce the run. */
+ * Fails with QG_ESTATE: the current recipe cannot produce the run. */
 QG_MUST_CHECK
 qg_status results_ask(const logged_run *run, config *asked);
 
@@ -118,7 +119,7 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
 const logged_run *results_witness(const results *all, const char *data);
 
 /* Checks that run used the same images as the other runs on data of this name that recorded a digest.  Fails with
- * QG_EARG. */
+ * QG_ESTATE. */
 QG_MUST_CHECK
 qg_status results_check_images(const results *all, const logged_run *run);
 

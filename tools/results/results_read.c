@@ -55,6 +55,9 @@ static qg_status verify(const logged_run *r, const char *dir)
     if (!close_to(right, round(right)))
         return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g is not a whole number of %" PRIu64 " images", dir,
                        a->test_accuracy, a->test_images);
+    const double best = a->best_test_accuracy;
+    if (!(best >= 0 && best <= 1))
+        return qg_fail(QG_EFORMAT, "%s: a best_test_accuracy of %.9g is impossible", dir, best);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
     if (*m->last.digest && strcmp(m->last.digest, a->digest))
@@ -208,7 +211,11 @@ static qg_status visit_run(results *all, const char *dir)
 
 static qg_status visit_row(results *all, const char *dir)
 {
-    const qg_status status = each_directory(all, dir, visit_run);
+    const int before = all->runs;
+    char      net[QG__PATH_BYTES];
+    qg_status status = each_directory(all, dir, visit_run);
+    if (!status) status = qg__path_join(dir, "net.qg", net);
+    if (!status && all->runs == before && qg__path_exists(net)) strcpy(all->stray, net);
     return status ? status : results_read_net(all, dir + strlen(RESULTS "/"));
 }
 

@@ -178,6 +178,7 @@ qg_status results_repeat(const results *all, const config *asked, repetition *r)
                        seed ? seed : "");
     r->epochs = r->of->metrics.epochs;
     if (config_text(asked, "epochs")) r->epochs = config_integer(asked, "epochs");
+    if (r->epochs < 1) return qg_fail(QG_EARG, "--epochs is %d, must be at least 1", r->epochs);
     if (r->epochs > r->of->metrics.epochs)
         return qg_fail(QG_EARG, "--epochs %d: the log of %s has %d", r->epochs, row, r->of->metrics.epochs);
     if (config_text(asked, "init") && !qg__recipe_value(&r->of->config, "init-digest"))

@@ -93,14 +93,17 @@ static void print_seeds(const row *w, FILE *out)
     fputs(" |", out);
 }
 
-/* Each version once, in the order of the seeds. */
-static void print_arithmetic(const row *w, FILE *out)
+static uint64_t arithmetic(const logged_run *r) { return r->result.arithmetic; }
+static uint64_t epochs(const logged_run *r) { return r->result.epochs; }
+
+/* Each value once, in the order of the seeds. */
+static void print_each(const row *w, uint64_t (*of)(const logged_run *r), FILE *out)
 {
     for (int i = w->first; i < w->last; i++) {
-        const uint64_t version = w->all->run[i].result.arithmetic;
-        bool           said    = false;
-        for (int k = w->first; k < i; k++) said |= w->all->run[k].result.arithmetic == version;
-        if (!said) fprintf(out, "%s%" PRIu64, i == w->first ? " " : ", ", version);
+        const uint64_t value = of(&w->all->run[i]);
+        bool           said  = false;
+        for (int k = w->first; k < i; k++) said |= of(&w->all->run[k]) == value;
+        if (!said) fprintf(out, "%s%" PRIu64, i == w->first ? " " : ", ", value);
     }
     fputs(" |", out);
 }
@@ -126,8 +129,9 @@ static qg_status print_row(const row *w, FILE *out)
     print_mean(w, best_percent, out);
     fprintf(out, " %.2f |", mean(w, margin));
     print_seeds(w, out);
-    fprintf(out, " %" PRIu64 " | %.1f |", r->result.epochs, mean(w, minutes));
-    print_arithmetic(w, out);
+    print_each(w, epochs, out);
+    fprintf(out, " %.1f |", mean(w, minutes));
+    print_each(w, arithmetic, out);
     print_net(w, out);
     fputs(" `build/qgrad train ", out);
     const qg_status status = results_command(r, begins_with(w), out);
