@@ -131,7 +131,10 @@ class Service:
     def answer(self):
         line = self.process.stdout.readline()
         if line:
-            return json.loads(line)
+            try:
+                return json.loads(line)
+            except ValueError:
+                raise Failed(f"printed {line[:80]!r}, which is no measurement") from None
         self.process.wait()
         self.errors.seek(0)
         text = self.errors.read().strip().splitlines()

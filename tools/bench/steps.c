@@ -15,7 +15,7 @@
 enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
 #define WARM_UP_SECONDS 3.0
 
-/* A step is followed by multiply-adds in registers for a twentieth of its time. */
+/* A step is followed by multiply-adds in registers for a twentieth of its time, but at least a burst. */
 #define BURST_SHARE 0.05
 
 /* Of --image: as many bytes as PyTorch holds for one batch of floats. */
