@@ -188,9 +188,11 @@ static void forget_threads(void)
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
 
 /* Threads live as long as the process, so their code must stay mapped: libqgrad.so is linked with -z nodelete.  If one cannot be
- * started, the pool works without it, and the next loop tries again. */
+ * started, the pool works without it, and the next loop tries again.  They take no signals but those of their own
+ * faults and of a profiler: the others are the caller's, who may wait for them. */
 static void start_workers(int n)
 {
+    static const int of_thread[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF };
     pthread_attr_t attr;
     pthread_t      thread;
     sigset_t       all, was;
@@ -198,7 +200,8 @@ static void start_workers(int n)
     pthread_once(&forks, watch_forks);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was);           /* signals are the caller's, who may wait for them */
+    for (size_t i = 0; i < sizeof of_thread / sizeof *of_thread; i++) sigdelset(&all, of_thread[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &was);
     while (pool.started < n &&
            !pthread_create(&thread, &attr, worker_main, (void *)(intptr_t)(pool.started + 1)))
         pool.started++;
