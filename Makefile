@@ -32,10 +32,9 @@ LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 # What decides the bytes of objects and programs; warnings do not.  Sorted, since flags of the environment come twice in a nested make.
 ALL_FLAGS  := $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)
 BUILT_WITH := $(CC) $(sort $(filter -Wa$(comma)% -Wl$(comma)% -Wp$(comma)%,$(ALL_FLAGS)) \
-                           $(filter-out -W% -I% -ffile-prefix-map=% -fdebug-prefix-map=%,$(ALL_FLAGS)))
+                           $(filter-out $(NO_BYTES),$(ALL_FLAGS)))
 $(BUILD)/flags: FORCE
-	@mkdir -p $(@D)
-	@echo '$(BUILT_WITH)' | cmp -s - $@ || echo '$(BUILT_WITH)' >$@
+	$(call keep,$(BUILT_WITH))
 
 # --- what is compiled -------------------------------------------------------------------------------
 

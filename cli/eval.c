@@ -35,8 +35,7 @@ static qg_status load(evaluation *e)
     if (!config_text(asked, "weight")) return QG_OK;
     e->other = qg_run_net_with(e->run, asked->recipe, e->fresh, sizeof e->fresh);
     if (!e->other) return qg_errcode();
-    const char *ends = qg_run_get(e->run, "first-last");
-    report_unused(e->other, QG_WEIGHT, config_text(asked, "weight"), ends && !strcmp(ends, "float"));
+    report_unused(e->other, QG_WEIGHT, config_text(asked, "weight"), qg_run_get(e->run, "first-last"));
     return QG_OK;
 }
 

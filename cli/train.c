@@ -151,8 +151,7 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
     for (int r = 0; r < QG_ROLES; r++)
-        report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])),
-                      !strcmp(get(t, "first-last"), "float"));
+        report_unused(t->of->net, qg_roles[r], get(t, qg_role_name(qg_roles[r])), get(t, "first-last"));
     if (t->goes_on && t->had < epochs)
         print_safe(stderr, "qgrad: the run continues to epoch %d instead of %d, with schedule %s\n", epochs, t->had, get(t, "schedule"));
 }

@@ -20,11 +20,14 @@ $(BUILD)/commit: FORCE
 	@sh packaging/commit.sh $(SOURCES) >$@.new && { cmp -s $@.new $@ && rm $@.new || mv $@.new $@; }
 $(BUILD)/train/result.o: $(BUILD)/commit
 $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
+# $(call keep,TEXT): the text of the target, whose time changes with it alone.
+keep = @mkdir -p $(@D); echo '$1' | cmp -s - $@ || echo '$1' >$@
+# Flags that change no byte of an object, or only names of directories in it.
+NO_BYTES := -I% -W% -ffile-prefix-map=% -fdebug-prefix-map=%
 # The program falls back on the prefix where it cannot find out its own path (core/io/paths.h).
 $(BUILD)/prefix: FORCE
-	@mkdir -p $(@D)
-	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
+	$(call keep,$(PREFIX))
 $(BUILD)/core/io/paths.o: $(BUILD)/prefix
 $(BUILD)/core/io/paths.o: override CPPFLAGS += -DQGRAD_PREFIX='"$(PREFIX)"'
 # Flags that name a directory would make builds in another one differ.
-$(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out -I% -W% -ffile-prefix-map=% -fdebug-prefix-map=% -D_POSIX%,$(CFLAGS)))"'
+$(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out $(NO_BYTES) -D_POSIX%,$(CFLAGS)))"'

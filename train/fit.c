@@ -141,6 +141,12 @@ static qg_status check_finite(const fit *f)
     return qg__state_check_finite(f->run.last, f->run.paths.file[QG__RUN_LAST]);
 }
 
+static qg_status save_result(fit *f)
+{
+    f->now = result(f);
+    return qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+}
+
 /* Writes result.json, then the checkpoint; train/run.c explains the order. */
 static qg_status save(fit *f)
 {
@@ -148,8 +154,7 @@ static qg_status save(fit *f)
     qg_status status = qg__run_check_place(&f->run);
     if (!status) status = check_finite(f);
     if (status) return status;
-    f->now = result(f);
-    status = qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+    status = save_result(f);
     return status ? status : qg__run_save(&f->run);
 }
 
@@ -159,8 +164,7 @@ static qg_status save_lost(fit *f)
 {
     if (!keeps_files()) return QG_OK;
     f->before.complete = true;
-    f->now             = result(f);
-    return qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+    return save_result(f);
 }
 
 static qg_status save_if_due(fit *f)

@@ -20,11 +20,11 @@ static qg_status begin(qg__made *m)
     qg_status    status = qg__recipe_spec(&m->recipe, s);
     m->optim            = qg__recipe_optim(&m->recipe, qg_net_params(m->net));
     if (status || !m->optim) return status ? status : QG_EMEM;
-    s->mode  = QG_FIT_RESUME;
-    s->train = m->train;
-    s->test  = m->test;
+    s->mode       = QG_FIT_RESUME;
+    s->train      = m->train;
+    s->test       = m->test;
     s->validation = m->train ? qg_loader_validation(m->train) : NULL;
-    s->optim = m->optim;
+    s->optim      = m->optim;
     return qg__run_compose(&m->run, m->net, s);
 }
 

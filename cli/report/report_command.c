@@ -115,7 +115,7 @@ static void print_json(const reported *r, const char *path, const char *charts)
 
 static int report(const config *asked, reported *r)
 {
-    char      path[QG__PATH_BYTES];
+    char        path[QG__PATH_BYTES];
     const bool  json = config_flag(asked, "json");
     const char *out  = config_text(asked, "out");
     qg_status   s    = begin(r, asked->operands);

@@ -22,8 +22,9 @@ void report_warning(const qg_loader *images)
     if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
 }
 
-void report_unused(const qg_net *net, qg_role role, const char *scheme, bool ends)
+void report_unused(const qg_net *net, qg_role role, const char *scheme, const char *first_last)
 {
+    const bool ends = first_last && !strcmp(first_last, "float");
     for (int i = 0; i < qg_net_layers(net); i++) {
         const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), role);
         if (slot && slot->q.scheme) return;

@@ -20,9 +20,9 @@ typedef struct report {
 /* Prints the warning of a loader, if it has one, on stderr. */
 void report_warning(const qg_loader *images);
 
-/* Warns if a scheme, as a recipe has it, is not "float", but no layer has a tensor of this role for it.
- * ends: the first and the last layer are floats. */
-void report_unused(const qg_net *net, qg_role role, const char *scheme, bool ends);
+/* Warns if a scheme is not "float", but no layer has a tensor of this role for it.  Both texts are as a recipe
+ * has them; NULL: unset. */
+void report_unused(const qg_net *net, qg_role role, const char *scheme, const char *first_last);
 
 /* Adds memory, threads, kernels and commit. */
 void report_machine(qg__json *j);

@@ -176,8 +176,9 @@ static qg_layer *nonlinearity(author *a, int i)
     for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__GLOBAL); i++)
         means |= part_is(a, i, QG__GLOBAL);
     const qg_quant input = next_input(a, i);
-    a->after_q = !means && !stays_with_product(input);
-    if (stays_with_product(input)) return a->last;
+    const bool     stays = stays_with_product(input);
+    a->after_q = !means && !stays;
+    if (stays) return a->last;
     return rectifies(input) ? qg_net_quantize(a->net, input) : qg_net_relu(a->net);
 }
 

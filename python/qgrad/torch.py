@@ -106,11 +106,11 @@ class Quantizer(torch.nn.Module):
         return _Apply.apply(x, self, *self.parameters(recurse=False))
 
     def _load_from_state_dict(self, state, prefix, *arguments):
-        state.setdefault(prefix + "forwards", torch.zeros((), dtype=torch.int64))       # states of 0.1 lack it
+        state.setdefault(prefix + "forwards", torch.zeros((), dtype=torch.int64))       # earlier states lack it
         super()._load_from_state_dict(state, prefix, *arguments)
 
     def extra_repr(self) -> str:
         return "%r, %s, %r" % (self.scheme, self.shape, self.role)
 
     def __getstate__(self):
-        return {**self.__dict__, "_of": None}             # for copy and pickle: the library's quantizers are made anew
+        return {**self.__dict__, "_of": None}           # for copy and pickle: the library's quantizers are made anew

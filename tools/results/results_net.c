@@ -33,7 +33,7 @@ static qg_status look(row_net *n, const char *path, char digest[17])
 qg_status results_read_net(results *all, const char *row)
 {
     char        path[QG__PATH_BYTES], digest[17];
-    bool        has;
+    bool        has, runs = false;
     row_net     n = { .bytes = 0 };
     logged_run *of = NULL;
     snprintf(path, sizeof path, RESULTS "/%s/" NET, row);
@@ -41,8 +41,12 @@ qg_status results_read_net(results *all, const char *row)
     if (status || !has) return status;
     status = qg__file_read(path, MOST_BYTES, &n.file, &n.bytes);
     if (!status) status = look(&n, path, digest);
-    for (int i = 0; i < all->runs && !status; i++)
-        if (!strcmp(all->run[i].row, row) && !strcmp(all->run[i].result.digest, digest)) of = &all->run[i];
+    for (int i = 0; i < all->runs && !status; i++) {
+        if (strcmp(all->run[i].row, row)) continue;
+        runs = true;
+        if (!strcmp(all->run[i].result.digest, digest)) of = &all->run[i];
+    }
+    if (!status && !runs) strcpy(all->stray, path);
     if (of) drop(&of->net), of->net = n;
     else drop(&n);
     return status;

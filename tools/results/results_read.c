@@ -211,11 +211,7 @@ static qg_status visit_run(results *all, const char *dir)
 
 static qg_status visit_row(results *all, const char *dir)
 {
-    const int before = all->runs;
-    char      net[QG__PATH_BYTES];
-    qg_status status = each_directory(all, dir, visit_run);
-    if (!status) status = qg__path_join(dir, "net.qg", net);
-    if (!status && all->runs == before && qg__path_exists(net)) strcpy(all->stray, net);
+    const qg_status status = each_directory(all, dir, visit_run);
     return status ? status : results_read_net(all, dir + strlen(RESULTS "/"));
 }
 
