@@ -278,6 +278,8 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
 {
     qg_var *v = entry(t, op, y, a, b, c);
     if (!v) return NULL;
+    if (y.n < 1 || y.h < 1 || y.w < 1 || y.c < 1)
+        return qg_reject(t, QG_ESHAPE, "%s: a result of " QG_SHAPE_FMT " is empty", op->name, QG_SHAPE_ARGS(y));
     if (!qg_shape_valid(y))
         return qg_reject(t, QG_EMEM, "%s: " QG_SHAPE_FMT " is beyond any memory", op->name, QG_SHAPE_ARGS(y));
     if (!countable(t, op->name, y)) return NULL;

@@ -260,10 +260,11 @@ set_aside() {
     done
 }
 
-# The directory of a run is .fetch.PID.XXXXXX.
+# The directory of a run is .fetch.HOST.PID.XXXXXX: elsewhere than on its host nobody can say whether it still runs.
+host=$(uname -n)
 remove_leftovers() {
-    for left in "$dir"/.fetch.*; do
-        pid=${left##*/.fetch.}
+    for left in "$dir/.fetch.$host".*; do
+        pid=${left##*/".fetch.$host."}
         [ ! -d "$left" ] || kill -0 "${pid%%.*}" 2>/dev/null || rm -rf "$left"
     done
 }
@@ -289,7 +290,7 @@ dir=$(cd "$dir" && pwd) || exit 1
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 set_aside || exit 1
 
-tmp=$(mktemp -d "$dir/.fetch.$$.XXXXXX") || exit 1
+tmp=$(mktemp -d "$dir/.fetch.$host.$$.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
 ulimit -f $((limit / 512)) || exit 1

@@ -290,6 +290,10 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
         qg__share_find(d->dir, path);
         dir = path;
     }
+    if (d->n_chosen && spec.n_classes) {
+        (void)qg_fail(QG_EARG, "%s: the text names classes, and so do .classes", d->name);
+        return NULL;
+    }
     if (d->n_chosen) {
         spec.classes   = d->chosen;
         spec.n_classes = d->n_chosen;

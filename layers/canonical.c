@@ -114,7 +114,8 @@ static bool is_same(qg_quant a, qg_quant b)
     qg__quant_values(b, of_b);
     const qg_surrogate s     = a.surrogate;
     const bool         named = !s.slope || s.slope == b.surrogate.slope || qg__surrogate_word(s) >= 0;
-    return named && s.to == b.surrogate.to && !s.whole && !memcmp(of_a, of_b, sizeof of_a);
+    const bool         equal = !s.slope || (s.arg == b.surrogate.arg && s.to == b.surrogate.to);
+    return named && equal && !s.whole && !memcmp(of_a, of_b, sizeof of_a);
 }
 
 /* Steps that the text of a scheme does not contain. */
@@ -333,6 +334,8 @@ static qg_status parse_layer(parser *p, const char *name)
     const char *after = s ? NULL : value_of(word, "after");
     if (!s) s = append(p, type, after, name, &l);
     if (!s && parse_fields(options, type->keys, type->fields, l)) s = refuse(p, "%s", qg_errmsg());
+    qg_batchnorm *norm = !s && type->traits & QG_NORMALISES ? (qg_batchnorm *)l : NULL;
+    if (norm && norm->spec.freeze_after == 0) norm->spec.freeze_after = p->net->spec.freeze_batchnorm_after;
     if (!s && after) s = next_word(p, word);
     for (; !s && *word; s = s ? s : next_word(p, word)) s = parse_word(p, l, word);
     if (!s && type->traits & QG_READS_TWO && !l->with)

@@ -422,7 +422,7 @@ qg_var *qg__integer_conv2d(const qg_step *step, qg_tape *t, qg_var *x, qg_var *w
     integer           s      = { .coder = { .q = p->gradient_slot.q } };
     float            *memory = qg__tape_take(t, qg__evaluation_floats(p) * sizeof *memory);
     *taken = true;
-    if (!x || !w || !memory) return NULL;
+    if (!x || !w || !memory || !qg__conv2d_shape(t, x, w, b, p->conv).n) return NULL;
     const qg_status failed = qg__evaluation_in_training(p, slot_of(step), qg_tape_step(t), x->shape, memory,
                                                         &s.e);
     if (failed) return qg_reject(t, failed, "%s", qg_errmsg());

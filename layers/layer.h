@@ -16,7 +16,7 @@ typedef enum qg_trait {
     QG_RECTIFIES  = 2,                      /* max(x, 0) of each value: a relu */
     QG_CHOOSES    = 4,                      /* maxima of its input, of codes codes: max pooling */
     QG_QUANTIZES  = 8,                      /* its input, quantized by slot(l, QG_INPUT) */
-    QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product */
+    QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product; internal */
     QG_NORMALISES = 32,                     /* a batch norm of layers/batchnorm.c; internal */
     QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with */
 } qg_trait;

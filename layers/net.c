@@ -141,7 +141,11 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
 
 qg_layer *qg_net_mark_output(qg_layer *l)
 {
-    if (l) l->result = true;
+    if (!l) return NULL;
+    if (l->net->built)
+        qg__net_fail(l->net, qg_fail(QG_ESTATE, "%s: marked as an output after qg_net_build", l->name));
+    else
+        l->result = true;
     return l;
 }
 

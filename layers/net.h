@@ -7,9 +7,9 @@
  *
  * qg_net_build folds layers that can run together.  A batch norm and the sum, relu, max pooling and
  * elementwise quantizer that follow it run in one pass over memory (qg_norm_fused), unless windows
- * overlap or are padded.  The layers stay as they were declared, and the summary shows them.  A
- * conv2d or dense whose only reader is a batch norm gets no bias, because the batch mean would
- * subtract it again.
+ * overlap, are padded or exceed QG_NORM_POOL, or the sum comes after the relu or the pooling.  The
+ * layers stay as they were declared, and the summary shows them.  A conv2d or dense whose only reader
+ * is a batch norm gets no bias, because the batch mean would subtract it again.
  *
  * .fold_batchnorm folds a batch norm into the conv2d or dense before it, for weights that will be
  * integers: the weight is multiplied by gamma / sqrt(var + eps) before it is quantized, and the
@@ -133,14 +133,15 @@ qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes mus
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b);    /* the channels of a, then those of b; the
                                                                       heights and widths must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_mark_output(qg_layer *l);  /* returns l.  The program reads its result
+qg_layer *qg_net_mark_output(qg_layer *l);  /* before qg_net_build; returns l.  The program reads its result
                                                (qg_net_output, qg_apply): it needs no
                                                other reader and is not folded */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is
  * an error, unless it is the last or marked by qg_net_mark_output.  Initially the weights of
- * products are those of .initial_weights, gamma is 1, slopes are those of qg_prelu_spec, the rest
- * is 0.  The net owns the parameters.  NULL on failure. */
+ * products are those of .initial_weights, gamma and running variances are 1, slopes are those of
+ * qg_prelu_spec, learned values of quantizers those of their schemes, the rest is 0.  The net owns the
+ * parameters.  NULL on failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 
@@ -215,7 +216,8 @@ void       qg_net_free(qg_net *net);
  *
  * Memory   The caller frees the text.
  * Fails    NULL.  QG_EARG: a layer's type, a scheme or a surrogate is your own, so that only your
- *          program can declare the net; the message names the layer.  QG_EMEM. */
+ *          program can declare the net; or a number has no text (-0, NaN, or out of its key's range); the
+ *          message names the layer.  The failure of the net.  QG_EMEM. */
 char      *qg_net_print(const qg_net *net);
 
 /* Declares the net that a text describes; the caller builds it.

@@ -44,12 +44,12 @@ uint64_t qg__slot_delay(const qg_net *net, qg_role role)
 
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 {
-    const qg_scheme *scheme = slot->q.scheme;
-    if (!scheme) return QG_OK;
+    if (!slot->q.scheme) return QG_OK;
     if (slot->q.after == 0) slot->q.after = qg__slot_delay(l->net, role);
     const qg_status s = bind(l, slot, role, x, &slot->bound);
     if (s) return s;
     slot->q = slot->bound.q;
+    const qg_scheme *scheme = slot->q.scheme;       /* the role may have chosen another */
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];

@@ -53,8 +53,8 @@ qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
  *     m = (1 - gamma) m + gamma g              initially 0
  *     w = -w if m w > 0 and |m| > threshold
  *
- * gamma follows the learning rate: each step uses gamma lr / rest.lr, at most 1, where lr is the
- * rate set with qg_optim_set_lr.  A schedule that divides lr thus divides gamma too.  Decay and
+ * gamma follows the learning rate: each step uses gamma lr / rest.lr, at most 1, where lr is that
+ * of the parameter (qg_group_spec).  A schedule that divides lr thus divides gamma too.  Decay and
  * clip do not apply to parameters that flip.
  *
  * Fails    As qg_adam; also QG_EARG if gamma or threshold is out of range, or if no parameter
@@ -78,8 +78,8 @@ typedef struct qg_group_spec {
 } qg_group_spec;
 
 /* Both take effect in the next step, which fails if a setting is out of range: a negative,
- * infinite or NaN number, or the group QG_TRACKED.  lr may be 0: moments are updated, and w moves
- * only where a clip or a projection moves it. */
+ * infinite or NaN number, or the group QG_TRACKED.  lr may be 0: moments are updated (but not by bop), and
+ * w moves only where a clip or a projection moves it. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 float     qg_optim_lr(const qg_optim *o);               /* of the next step; 0 if o is NULL */

@@ -20,9 +20,12 @@ static qg_surrogate surrogate_of(int word, float arg)
 
 int qg__surrogate_word(qg_surrogate s)
 {
+    static const qg_key arg = QG_SURROGATE_ARG_KEY;
     for (int i = 0; i < SURROGATES; i++) {
         const qg_surrogate known = surrogate_of(i, 0);
-        if (s.slope == known.slope && s.to == known.to) return i;
+        if (s.slope != known.slope || s.to != known.to) continue;
+        const bool takes = i == CLIP || i == SWISH || i == TANH;
+        return s.arg == known.arg || (takes && (double)s.arg >= arg.min && (double)s.arg <= arg.max) ? i : -1;
     }
     return -1;
 }

@@ -57,7 +57,7 @@ qg_code_set qg__code_set_of(qg_quant q);        /* by the arguments; count 0: un
 QG_MUST_CHECK
 qg_status    qg__surrogate_check(qg_surrogate s);
 
-/* Which of QG_SURROGATE_WORDS s is; -1: none. */
+/* Which of QG_SURROGATE_WORDS s is; -1: none, or with a constant that texts cannot say. */
 int          qg__surrogate_word(qg_surrogate s);
 
 /* s at a step, with a constant arg. */
@@ -126,8 +126,8 @@ void qg__form_columns_gradient(const qg_form *form, const qg_constants *k, size_
 /* Writes y for n numbers that share k. */
 void qg__form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);
 
-/* Adds to dx and writes sum [spans]; either may be NULL.  k [spans] may be NULL if the scheme has mix; the constants
- * are then computed again.  s: the surrogate, b->q.surrogate at the step; {0}: the scheme's own. */
+/* Adds to dx and writes sum [spans]; either may be NULL.  k [spans] may be NULL if the scheme has mix and learns
+ * nothing; the constants are then computed again.  s: b->q.surrogate at the step; {0}: the scheme's own. */
 void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg_constants *k, const float *x, const float *dy,
                        float *dx, double (*sum)[QG_FORM_SUMS]);
 

@@ -104,7 +104,8 @@ typedef struct qg_form_loops {
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
      *     nudged     slope 1 inside          sum[0]: dy where x < lo          sum[1]: dy where x > hi
-     *     linear, dorefa, unit, scaled       slope 1 inside, no sums
+     *     linear, dorefa, scaled             slope 1 inside, no sums
+     *     unit                               slope 1 / hi inside, no sums
      *     tanh               slope of tanh(x) / hi, with variant of tanh(x), no sums
      * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
     void (*backward)(const qg_constants *k, size_t n, const float *x, const float *dy, float *dx, double *sum);

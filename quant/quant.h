@@ -223,7 +223,7 @@ qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
 typedef struct qg_stochastic_gradient_spec {
     int   bits;                 /* 2 .. 8; 0: 8 */
     bool  no_noise;             /* for experiments: to the nearest code, ties to even, which is biased */
-    float percentile;           /* of |dL/dy|, 50 < percentile <= 100: it becomes code n, larger values are
+    float percentile;           /* of |dL/dy|, 50.01 .. 100: it becomes code n, larger values are
                                    clipped.  0: 100, the largest */
 } qg_stochastic_gradient_spec;
 qg_quant qg_stochastic_gradient(qg_stochastic_gradient_spec spec);
@@ -247,9 +247,10 @@ typedef struct qg_fake_quant_spec {
     bool          per_channel;  /* one range per output channel of a weight, or per channel of x */
     qg_range_kind range;
     float         min, max;     /* QG_RANGE_FIXED: the range, min < max; both 0: -6, 6.  QG_RANGE_LEARNED: the
-                                   initial range, min <= 0 <= max; both 0: that of the first values */
-    float         decay;        /* of the moving averages, 0 < decay < 1; 0: 0.99 */
-    float         percentile;   /* for QG_RANGE_PERCENTILE, 50 < percentile <= 100; 0: 99.99 */
+                                   initial range, min <= 0 <= max; both 0: that of the first values.
+                                   Each is -1e6 .. 1e6 */
+    float         decay;        /* of the moving averages, 0.001 .. 0.999999; 0: 0.99 */
+    float         percentile;   /* for QG_RANGE_PERCENTILE, 50.01 .. 100; 0: 99.99 */
     uint64_t      freeze_after; /* steps after which an observed range is fixed; 0: never.  A field that belongs
                                    to another kind of range is an error */
     bool          sum_gradient; /* QG_RANGE_LEARNED: dmin and dmax are plain sums, as TensorFlow's, not multiplied by
@@ -271,7 +272,7 @@ qg_quant qg_lsq(qg_lsq_spec spec);
 /* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_pact_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 4 */
-    float        alpha;         /* initial value; 0: 10 */
+    float        alpha;         /* initial value, 1e-6 .. 1e6; 0: 10 */
     float        decay;         /* weight decay of alpha; 0: 2e-4 */
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 <= x < a, else 0 */
 } qg_pact_spec;
@@ -280,7 +281,7 @@ qg_quant qg_pact(qg_pact_spec spec);
 /* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/reference/uniform.h */
 typedef struct qg_linear_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
-    float        max_value;     /* M > 0; 0: 2 */
+    float        max_value;     /* M, 1e-6 .. 1e6; 0: 2 */
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 < x < M, else 0 */
 } qg_linear_spec;
 qg_quant qg_linear(qg_linear_spec spec);
@@ -304,7 +305,7 @@ typedef struct qg_qdq_spec {
     bool         is_unsigned;   /* codes 0 .. 2^bits - 1, for ranges that begin at 0 */
     bool         narrow_range;  /* not with is_unsigned: leave out the lowest code */
     bool         range_given;   /* min .. max; else those of x, measured in each step */
-    float        min, max;      /* with range_given, min < max; both 0: -6, 6 */
+    float        min, max;      /* with range_given, min < max, each -1e6 .. 1e6; both 0: -6, 6 */
     bool         ties_up;       /* floor(v + 1/2) instead of ties to even */
     bool         per_channel;   /* not with range_given: one range per output channel of a weight, or per channel of x */
     qg_surrogate surrogate;     /* of dx; {0}: with range_given 1 where min <= x <= max, else 0; otherwise 1 */
@@ -342,7 +343,7 @@ typedef struct qg_binding {
 QG_MUST_CHECK
 qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b);
 
-/* qg_quantize without its checks, for steps: learned has the entries and shapes of qg_learned_shape. */
+/* qg_quantize for steps, with the arguments that qg_bind has checked. */
 qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
 #endif

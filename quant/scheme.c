@@ -128,13 +128,13 @@ qg_status qg__quant_check(qg_quant q)
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
-    if (!scheme->apply && !scheme->form && !qg__quant_is_activation(q))
-        return qg_fail(QG_EARG, "%s: the scheme has no form, activation or apply", scheme->name);
-    if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
         return qg_fail(QG_EARG, "%s: does not support scales per channel", scheme->name);
     if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
+    if (!scheme->apply && !scheme->form && !qg__quant_is_activation(q))
+        return qg_fail(QG_EARG, "%s: the scheme has no form, activation or apply", scheme->name);
+    if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (qg__surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
     if (q.surrogate.whole && scheme->mix)
         return qg_fail(QG_EARG, "%s: its gradient is more than that of a surrogate, which must be a slope here", scheme->name);
@@ -182,6 +182,39 @@ qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b)
     return qg__quant_check(q);
 }
 
+/* Whether each learned value has the shape that x needs: qg_apply may get an x that its layer was not declared for. */
+static bool fits(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned)
+{
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        const qg_learned *entry = &q.scheme->learned[i];
+        if (!learned || !learned[i]) {
+            qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name, entry->name);
+            return false;
+        }
+        const qg_shape is = learned[i]->shape, want = qg_learned_shape(q, entry, x->shape, q.role);
+        if (qg_shape_equal(is, want)) continue;
+        qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be " QG_SHAPE_FMT,
+                  q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(want));
+        return false;
+    }
+    return true;
+}
+
+/* Values that are all 0 have not been set. */
+static void start(qg_quant q, const qg_var *x, qg_var *const *learned)
+{
+    float          *value[QG_MAX_LEARNED] = { 0 };
+    const int       n     = qg_learned_count(q);
+    const qg__hooks hooks = qg__scheme_hooks(q.scheme);
+    for (int i = 0; i < n; i++) {
+        value[i] = learned[i]->data;
+        for (size_t k = 0; k < qg_count(learned[i]->shape); k++)
+            if (value[i][k] != 0) return;
+    }
+    const qg_tensor weight = { x->shape, q.role == QG_WEIGHT ? x->data : NULL };
+    if (n && hooks.start) hooks.start(q, weight, value);
+}
+
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!t || !x) return NULL;
@@ -189,17 +222,8 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     qg_binding      b;
     const qg_status s = qg_bind(q, qg__quant_role(q), x->shape, &b);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
-    q = b.q;
-    for (int i = 0; i < qg_learned_count(q); i++) {
-        const qg_learned *entry = &q.scheme->learned[i];
-        if (!learned || !learned[i])
-            return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name, entry->name);
-        const qg_shape is = learned[i]->shape, want = qg_learned_shape(q, entry, x->shape, q.role);
-        if (!qg_shape_equal(is, want))
-            return qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be "
-                             QG_SHAPE_FMT, q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
-                             QG_SHAPE_ARGS(want));
-    }
+    if (!fits(t, b.q, x, learned)) return NULL;
+    if (qg_tape_mode(t) == QG_TRAIN) start(b.q, x, learned);
     return qg_quantize_bound(t, &b, x, learned);
 }
 
@@ -207,6 +231,7 @@ qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *co
 {
     const qg_scheme *scheme = b->q.scheme;
     if (!x || !scheme) return x;
+    if (!fits(t, b->q, x, learned)) return NULL;
     if (qg_tape_mode(t) == QG_TRAIN && qg__quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
     if (qg__quant_is_delayed(b->q, qg_tape_step(t))) return qg__quant_bypass(t, b->q, x);
     if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;

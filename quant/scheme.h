@@ -118,8 +118,8 @@ struct qg_scheme {
     uint64_t (*freeze_after)(qg_quant q);
 
     /* Whether the scheme must read all values of this step before it quantizes them, because it tracks a range or
-     * has seen no values yet.  observe then reads x.  It is called in QG_TRAIN only, also before step q.after.
-     * NULL: never. */
+     * has seen no values yet.  observe then reads x.  It may be called in any mode, also before step q.after;
+     * observe only in QG_TRAIN.  NULL: never. */
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
@@ -281,8 +281,8 @@ qg_activation qg_form_activation(const qg_tape *t, const qg_binding *b, qg_var *
 
 /* min and max, trained or tracked; whether they are known; and of a trained range its span, (largest - smallest value of the
  * tensor) / (max - min), measured at the start and every 1024 steps, for information only.  The first batch sets the range; of
- * a tracked one, later batches enter a moving average.  A channel that contains an infinity, or nothing but NaN, is skipped, and
- * a batch with such a channel does not count as the first. */
+ * a tracked one, later batches enter a moving average.  A channel with an infinity (within the percentiles), or
+ * with nothing but NaN, is skipped, and a batch with such a channel does not count as the first. */
 extern const qg_learned qg_learned_range[], qg_tracked_range[];
 
 /* --- parts shared by several schemes --------------------------------------------------------- */

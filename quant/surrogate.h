@@ -48,8 +48,9 @@ qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 /* A gradient that is no slope at each number, as one that needs a mean over the tensor: Blueoil's `backward`, which
  * takes the op and dy.  It is called once per tensor and step, by one thread.
  *
- * Fails    where it is used: the gradients of xnor, magnitude-aware, bnn, binaryconnect and ste-tern have a factor of their own; ranks
- *          (core/dist/ranks.h) share inputs, so only weights can have one there. */
+ * Fails    where it is used: the gradients of xnor, magnitude-aware, bnn, binaryconnect, ste-tern, irnet,
+ *          adabin and recu are more than a slope; ranks (core/dist/ranks.h) share inputs, so only weights
+ *          can have one there. */
 qg_surrogate qg_surrogate_whole(qg_whole_gradient *gradient, float arg);
 
 /* +1 for x >= 0 and for both zeros, else -1; NaN gives -1.  Bit packing needs one answer at 0. */

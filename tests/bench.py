@@ -288,9 +288,14 @@ def verdict(b, name, value, floor, goal):
     return "goal" if value >= goal else "floor" if value >= floor else "**missed**"
 
 
-def not_measured(b, name, why, cells):
+def unmeasured(b, name, why):
+    """The cell of what could not be measured, which the summary names too."""
     b.short.append(f"{name}: not measured")
-    b.say(f"| {name} | not measured: {why} |" + " |" * (cells - 2))
+    return f"not measured: {why}"
+
+
+def not_measured(b, name, why, cells):
+    b.say(f"| {name} | {unmeasured(b, name, why)} |" + " |" * (cells - 2))
 
 
 def targets(b):
@@ -349,7 +354,7 @@ def mode_lines(b, name, batch, ours, theirs, floor, goal):
     for (peer, mode), results in theirs.items():
         line = f"| {name}, {batch} | {peer.name} | {mode} | "
         if failure(results):
-            lines.append(line + f"not measured: {failure(results)} | | | |")
+            lines.append(line + unmeasured(b, f"{name} in {peer.name}, {mode}", failure(results)) + " | | | |")
             continue
         x = rate(ours) / rate(results)
         at = {"default": 0, "channels_last": 2}.get(mode, len(floor))
@@ -385,7 +390,7 @@ def forward(b):
         kind = next(row[4] for row in ROWS if row[0] == name)
         ours, _, theirs = b.beside_peers(net, batch, kind, lambda: b.qgrad("eval", net, batch, quant), "--forward")
         if failure(ours):
-            return [name, f"not measured: {failure(ours)}"] + [""] * (2 * len(b.peers) + 3)
+            return [name, unmeasured(b, f"{name}, evaluation", failure(ours))] + [""] * (2 * len(b.peers) + 3)
         reached = rate(ours) * ours[0]["flops_per_image"] / 1e9
         verdict(b, f"{name}, evaluation, of the peak", reached / b.peak["gflops"], 0.7, 0.7)
         cells = [f"{name}, {batch}", f"{rate(ours):.0f}"]
@@ -403,7 +408,7 @@ def batch_sweep(b):
     def line(name, net, _, quant):
         got = b.rounds(net, {n: lambda n=n: b.qgrad("train", net, n, quant) for n in sweep})
         if failure(*got.values()):
-            return [name, f"not measured: {failure(*got.values())}"] + [""] * (len(sweep) - 1)
+            return [name, unmeasured(b, f"{name}, batch size", failure(*got.values()))] + [""] * (len(sweep) - 1)
         return [name] + [f"{rate(got[n]):.0f}" for n in sweep]
     nets(b, "| images/s at batch | " + " | ".join(map(str, sweep)) + " |", line)
 
@@ -412,7 +417,7 @@ def scaling(b):
     def line(name, net, batch, quant):
         got = b.rounds(net, {n: lambda n=n: b.qgrad("train", net, batch, quant, threads=n) for n in (1, 2)})
         if failure(*got.values()):
-            return [name, f"not measured: {failure(*got.values())}", "", ""]
+            return [name, unmeasured(b, f"{name}, threads", failure(*got.values())), "", ""]
         verdict(b, f"{name}, two threads", rate(got[2]) / rate(got[1]), 1.85, 1.85)
         return [f"{name}, {batch}", f"{rate(got[1]):.0f}", f"{rate(got[2]):.0f}", f"{rate(got[2]) / rate(got[1]):.2f}"]
     nets(b, "| net, batch | 1 thread | 2 threads | scaling, at least 1.85 |", line)
@@ -428,7 +433,7 @@ def beside(b):
             got = b.rounds(net, {k: lambda p=p: b.qgrad("train", net, batch, quant, program=p)
                                  for k, p in (("this", b.o.qgrad), ("other", b.o.beside))})
             why = failure(*got.values())
-            ratio = f"not measured: {why}" if why else f"{rate(got['other']) / rate(got['this']):.3f}"
+            ratio = unmeasured(b, f"{name} beside another build", why) if why else f"{rate(got['other']) / rate(got['this']):.3f}"
             b.say(f"| {name}, {batch} | {ratio} |")
 
 
@@ -506,7 +511,7 @@ def cost(b):
                        *"--optimizer sgd --lr 0.01 --momentum 0.9".split(), "--threads", str(b.o.threads),
                        "--seconds", f"{b.o.seconds / 4:g}", "--json"])
         except Failed as e:
-            b.say(f"\nnot measured: {e}")
+            b.say("\n" + unmeasured(b, f"cost of {net} on images of {side}x{side}", e))
             return
         rows.append({"grows": grows, "work": 1e-6 * r["flops_per_image"], "ms": r["ms_per_step"] / batch})
         b.say(f"| {grows} | {width} | {depth} | {side} | {rows[-1]['work']:.3f} | {rows[-1]['ms']:.5f} | {r['gflops']:.1f} |")
@@ -569,6 +574,13 @@ def summary_of(reached, short):
     return ["", said, ""] + [f"- {line}" for line in short]
 
 
+def check_out(ap, path):
+    """Before minutes of measuring that could not be saved."""
+    directory = os.path.dirname(path) or "."
+    if not os.access(directory, os.W_OK):
+        ap.error(f"--out {path}: {directory} is not a directory in which files can be written")
+
+
 def options():
     ap = argparse.ArgumentParser(description="qgrad and PyTorch in turn; a report in Markdown")
     ap.add_argument("--rows", default="", metavar="REGEX", help="only the rows whose name matches")
@@ -588,6 +600,7 @@ def options():
     wrong = set(o.sections.split(",")) - set(SECTIONS)
     if wrong:
         ap.error(f"no section {', '.join(sorted(wrong))}; there is {', '.join(SECTIONS)}")
+    check_out(ap, o.out)
     return o
 
 

@@ -22,7 +22,8 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from bench import BUSY, TOP, Failed, Service, failure, measured, own_env, save, summary_of, taken_by_others, verdict     # noqa: E402
+from bench import (BUSY, TOP, Failed, Service, check_out, failure, measured, not_measured, own_env, save,     # noqa: E402
+                   summary_of, taken_by_others, verdict)
 
 PEER = "tests/peer/infer_peer.py"
 CASES = "1x1,1x2,64x1,64x2"                             # batch x threads
@@ -212,7 +213,7 @@ def net_table(b, net):
     for name, r in results[b.cases[0]].items():
         why = failure(*(results[case][name] for case in b.cases))
         if why:
-            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 2 * len(single)))
+            not_measured(b, f"{net}, {name}", why, len(b.cases) + 2 * len(single) + 2)
             continue
         size = f"{r[0]['file_bytes']:,}" if "file_bytes" in r[0] else ""
         b.say(f"| {name} | {size} | " + " | ".join(f"{rate_of(results, case, name):.0f}" for case in b.cases)
@@ -279,7 +280,7 @@ def dense(b):
     for name in [*DENSE_WEIGHTS, *peers]:
         why = failure(*(results[case][name] for case in b.cases))
         if why:
-            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 1))
+            not_measured(b, f"dense layers, {name}", why, len(b.cases) + 3)
             continue
         size, bar = results[b.cases[0]][name][0].get("weight_bytes"), ""
         if name in DENSE_WEIGHTS:
@@ -300,7 +301,7 @@ def avx2(b):
     for name in rows:
         why = failure(*(results[case][name] for case in b.cases))
         if why:
-            b.say(f"| {name} | not measured: {why} |" + " |" * (len(b.cases) + 1))
+            not_measured(b, f"VGG-7 on AVX2, {name}", why, len(b.cases) + 3)
             continue
         x = least_of(results, name, {case: rate_of(results, case, "float") for case in b.cases})
         bar = "3, " + verdict(b, "VGG-7 on AVX2, binary, float ends", x, 3, 3) if name == "binary, float ends" else ""
@@ -329,6 +330,7 @@ def main():
     wrong = [s for s in o.sections.split(",") if s not in SECTIONS] + [n for n in o.nets.split(",") if n not in NETS]
     if wrong:
         p.error(f"unknown section or net {wrong[0]}")
+    check_out(p, o.out)
     taken = taken_by_others()
     if taken > BUSY and not o.busy:
         sys.exit(f"bench_infer.py: other processes use {100 * taken:.0f} % of this machine; --busy measures anyway")

@@ -1,7 +1,6 @@
 /* The only file that calls MPI, in a build with QG_WITH_MPI; in any other there is one rank. */
 #include "core/dist/ranks.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,8 +29,8 @@ void      qg__names_free(struct dirent **name, int n);
 int       qg__names_compare(const char *a, size_t n, const char *b, size_t m);
 
 /* Makes the directory and its parents, so that a power loss does not undo it.  *made, unless NULL: the length of
- * the path of the first one that did not exist; 0: all did.  Fails with QG_EIO, also if the umask makes a new
- * directory useless; what was made is then removed. */
+ * the path of the first one that did not exist; 0: all did.  Fails with QG_EARG: the path is empty or too
+ * long; QG_EIO, also if the umask makes a new directory useless; what was made is then removed. */
 QG_MUST_CHECK
 qg_status qg__path_make(const char *dir, size_t *made);
 void      qg__path_unmake(int base, const char *dir, size_t made);      /* what it made, unless that is in use */

@@ -12,7 +12,7 @@
 #include "core/io/safetensors.h"
 
 enum {
-    MESSAGE_BYTES = 2048,                    /* as many as qg_errmsg() can hold */
+    MESSAGE_BYTES = 2048,                    /* of a list of arrays; the rest is counted */
     NAME_BYTES    = 200,                     /* of a name in a message */
     WHAT_BYTES    = 2 * QG__SHAPE_BYTES + 64,    /* two shapes, two dtypes */
 };

@@ -194,6 +194,6 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     d.b       = b ? b->data : NULL;
     d.product = value;
     y->marks |= QG__IS_PRODUCT;         /* gradients may reuse memory of y and w (core/walk.h) */
-    y->flops = 2.0 * qg__slices_of(y).n * d.o * d.k;
+    y->flops = 2.0 * d.n * d.o * d.k;
     return multiply(t, d, d.n, 0, d.o) ? y : NULL;
 }

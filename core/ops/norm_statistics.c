@@ -70,7 +70,8 @@ qg__norm_block qg__norm_block_at(const qg__norm_statistics *s, const qg_var *x, 
     const bool     slice = by_slice(shape);
     const int      index = (slice ? s->at.from : s->at.first) + i, rows = rows_of(x, s->at, index);
     return (qg__norm_block){ .window  = { slice ? rows : shape.h, shape.w, shape.c, 1 },
-                             .at      = (size_t)(slice ? qg__slice_first(s->at, index) : i * rows) * (size_t)shape.c,
+                             .at      = (size_t)shape.c *
+                                        (slice ? (size_t)qg__slice_first(s->at, index) : (size_t)i * (size_t)rows),
                              .numbers = (size_t)rows * (size_t)shape.c,
                              .index   = index };
 }

@@ -134,7 +134,8 @@ typedef struct qg_norm_spec {
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN and QG_ESTIMATE (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL, where y is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
- * each, on every instruction set.  With m = 1 the variance of the batch is 0: y = beta, and the gradient of x is 0.
+ * each, on every instruction set.  With m = 1 the variance of the batch is 0: y = beta, and the gradient
+ * of x is 0 but for a rounding.
  *
  * With per_rank, mean, var and m are those of the images of a rank, so results depend on the number of ranks.  The running
  * statistics are the same on all ranks: they follow the mean over the ranks, weighted by their images, of mean and unbiased
@@ -163,7 +164,7 @@ struct qg_activation {
     const void *of;         /* data of both functions: the object that supplies them */
 };                          /* {0}: none */
 
-enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm_fused: backward keeps an index in a byte */
+enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm_fused, which keeps an index in a byte */
 
 /* What follows a norm, in this order; {0}: nothing. */
 typedef struct qg_norm_fusion {

@@ -15,10 +15,11 @@ typedef struct job {
     double      *part;      /* [images][a row of small], if images are not summed */
 } job;
 
-/* Whether small has one row for all images of big.  A rank has only some images of a batch, so sizes alone do not tell. */
+/* Whether small has one row for all images of big.  A rank has only some images of a batch, so sizes alone do not tell;
+ * the result of one image has a batch of 1. */
 static bool sums_images(const qg_var *big, const qg_var *small)
 {
-    return small->shape.n == 1 && (big->batch ? !small->batch : big->shape.n > 1);
+    return small->shape.n == 1 && (big->batch ? small->batch < big->batch : big->shape.n > 1);
 }
 
 /* How far apart in the small tensor rows, columns and channels of the large one are; 0 along a summed axis. */
@@ -166,7 +167,7 @@ qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape shape)
                          "of x must be 1 or the same", QG_SHAPE_ARGS(s), QG_SHAPE_ARGS(shape));
     qg_var *y = qg_record(t, &broadcast, shape, x, NULL, NULL);
     if (!y) return NULL;
-    if (!x->batch) qg_restore_batch(y);
+    if (!x->batch || s.n < shape.n) qg_restore_batch(y);
     spread((job){ .big = shape, .small = s, .x = x->data, .y = y->data, .fresh = true, .divisor = 1 });
     return y;
 }

@@ -23,7 +23,7 @@
 enum { LONGEST = PIXELS_1 };
 
 /* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead. */
-enum { FEW = 4, AHEAD = 4096 };
+enum { FEW = 4, AHEAD = 4096, LINE = 64 };
 #define FETCH(w) __builtin_prefetch((const char *)(w) + AHEAD)
 
 /* What x has in place of 0. */
@@ -110,7 +110,8 @@ INLINE void add_groups(int chains, int pixels, int vectors, const tile *t, const
     UNROLL
     for (int c = 0; c < chains; c++) {
         vi wv[VECTORS];
-        if (pixels <= FEW) FETCH(w + c * GROUP_BYTES);
+        UNROLL
+        for (int at = 0; pixels <= FEW && at < GROUP_BYTES; at += LINE) FETCH(w + c * GROUP_BYTES + at);
         UNROLL
         for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + c * GROUP_BYTES + v * VL * CODES);
         UNROLL

@@ -76,6 +76,13 @@ static quants quants_of(const author *a, int i)
 
 static bool part_is(const author *a, int i, qg__part_kind kind) { return i < a->count && a->part[i].is == kind; }
 
+static bool averages(const author *a, int i)
+{
+    return part_is(a, i, QG__AVGPOOL) || part_is(a, i, QG__GLOBAL);
+}
+
+static bool pools(const author *a, int i) { return part_is(a, i, QG__MAXPOOL) || averages(a, i); }
+
 /* The input quantizer of part i if it is a product, of the product after it if it is a dropout, else {0}. */
 static qg_quant next_input(const author *a, int i)
 {
@@ -159,11 +166,15 @@ static qg_quant opens_with(const author *a, int i)
     return rectifies(input) ? input : (qg_quant){ 0 };
 }
 
+/* Signs of what a relu and pools leave would all be +1, so such a product has no relu before it. */
 static qg_layer *relu(author *a, int i)
 {
-    const qg_quant input = part_is(a, i + 1, QG__OPEN) ? opens_with(a, i + 1) : (qg_quant){ 0 };
-    if (!input.scheme) return qg_net_relu(a->net);
-    if (stays_with_product(input)) return a->last;
+    int to = i + 1;
+    while (pools(a, to)) to++;
+    const bool     opens = part_is(a, to, QG__OPEN), next = to == i + 1;
+    const qg_quant input = opens ? opens_with(a, to) : next ? (qg_quant){ 0 } : next_input(a, to);
+    if (!rectifies(input) || !(next || input.bits == 1)) return qg_net_relu(a->net);
+    if (!next || stays_with_product(input)) return a->last;
     a->input_done = true;
     return qg_net_quantize(a->net, input);
 }
@@ -173,8 +184,8 @@ static qg_layer *relu(author *a, int i)
 static qg_layer *nonlinearity(author *a, int i)
 {
     bool means = false;
-    for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__GLOBAL); i++)
-        means |= part_is(a, i, QG__GLOBAL);
+    for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__NONLINEARITY) || pools(a, i); i++)
+        means |= averages(a, i);
     const qg_quant input = next_input(a, i);
     const bool     stays = stays_with_product(input);
     a->after_q = !means && !stays;
@@ -235,7 +246,7 @@ static qg_status layer(author *a, int i)
     else if (kinds[p->is].plain) a->last = kinds[p->is].plain(a->net);
     else if (kinds[p->is].pool) a->last = kinds[p->is].pool(a->net, window(p));
     else a->last = kinds[p->is].sloped(a->net, slopes(p));
-    a->after_q &= p->is == QG__NONLINEARITY;
+    a->after_q &= p->is == QG__NONLINEARITY || p->is == QG__MAXPOOL;
     a->shape    = shape_after(a->shape, p);
     return QG_OK;
 }

@@ -29,7 +29,8 @@ class Quantizer(_c.Handle):
 
     seed    of random draws: give the quantizers of a net different ones
 
-    It computes what a layer computes, to the last bit.  One thread at a time may use it."""
+    It computes what a layer computes, to the last bit, but what grows over a training (annealed-tanh, irnet, adabin, recu)
+    stays as at its start.  One thread at a time may use it."""
 
     def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight", seed: int = 1):
         self._z, self._trains = None, False

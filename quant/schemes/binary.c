@@ -17,8 +17,8 @@ static const char explain_binary[] =
     "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
     "\n"
     "Learns nothing.  If all weights are zero, q = 0.\n"
-    "Other implementations: XNOR-Net's backward pass scales and masks the gradient.  TWN's Caffe code\n"
-    "has no a.  torch.sign gives 0 at 0.\n";
+    "Other implementations: XNOR-Net's backward pass scales and masks the gradient.  In TWN's Caffe\n"
+    "code, binary weights have no a.  torch.sign gives 0 at 0.\n";
 
 /* The members that both have. */
 #define SCHEME                                                                                                  \
@@ -29,7 +29,6 @@ const qg_scheme qg__binary_scheme = {
     SCHEME,
     .name        = "binary",
     .about       = "{-a, +a}, one a per layer",
-    .granularity = QG_EITHER_SCALE,
 };
 
 /* The same with a scale per channel; on the command line it has a name of its own. */

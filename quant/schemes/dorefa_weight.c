@@ -126,8 +126,11 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 static qg_status check(qg_quant q)
 {
-    if (q.arg[TIMES_MAX] == 0 || q.arg[THROUGH_MAX] == 0) return QG_OK;
-    return qg_fail(QG_EARG, "dorefa: max=through is not possible with scale=max, whose maximum is a constant");
+    if (q.arg[THROUGH_MAX] == 0) return QG_OK;
+    if (q.arg[TIMES_MAX] != 0)
+        return qg_fail(QG_EARG, "dorefa: max=through is not possible with scale=max, whose maximum is a constant");
+    if (!q.surrogate.slope) return QG_OK;
+    return qg_fail(QG_EARG, "dorefa: max=through has no effect with a surrogate, which replaces the slope");
 }
 
 static qg_quant complete(qg_quant q);

@@ -136,9 +136,8 @@ static qg_code_set codes(qg_quant q)
 /* With a single range the learned values say where its codes begin. */
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg_split  c = qg__spans(q, x.shape);
     const qg_status s = qg__form_encode(q, x, learned, out);
-    if (s || c.depth > 1 || kind_of(q) == QG_RANGE_CURRENT) return s;
+    if (s || q.per_channel || kind_of(q) == QG_RANGE_CURRENT) return s;
     const qg_levels u = qg__form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned).uniform;
     qg__codes_from(1, &u.lo, u.step, &out->set.lowest);
     return QG_OK;

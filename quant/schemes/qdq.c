@@ -160,8 +160,8 @@ const qg_scheme qg__qdq_scheme = {
         "\n"
         "Learns nothing.  min and max are those of the tensor in each step, of an input those of the\n"
         "batch, also in evaluation; per channel with per-channel=yes (per_channel).  NaN does not count,\n"
-        "and an infinity makes its range NaN.  Nothing is clipped: with signed=no, values below 0 have no\n"
-        "codes; if none is above 0, all become 0.\n"
+        "and an infinity makes its range NaN, but not -infinity with signed=no.  Nothing is clipped: with\n"
+        "signed=no, values below 0 have no codes; if none is above 0, all become 0.\n"
         "Other implementations: TensorFlow's V4 compares x with the min and max of its caller, which it\n"
         "ignores otherwise: with the customary zeros it has no gradient.\n"
         EXPLAIN_LIMITS,

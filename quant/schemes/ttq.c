@@ -35,7 +35,7 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
                            .gain    = { g, sign * g } };
 }
 
-/* With the mean |w| of each side, q is the least-squares fit of w. */
+/* With the mean |w| of each side, q is the least-squares fit of w.  An empty side starts with the other's. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     const qg_split spans = qg__spans(q, x.shape);
@@ -51,8 +51,9 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
             kept[side]++;
         }
         for (int side = WP; side <= WN; side++) {
-            const bool fit   = q.arg[FROM_WEIGHTS] != 0 && kept[side] > 0;
-            learned[side][s] = fit ? (float)(sum[side] / (double)kept[side]) : 1.0f;
+            const int  from  = kept[side] ? side : WP + WN - side;
+            const bool fit   = q.arg[FROM_WEIGHTS] != 0 && kept[from] > 0;
+            learned[side][s] = fit ? (float)(sum[from] / (double)kept[from]) : 1.0f;
         }
     }
 }
@@ -70,6 +71,12 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 
 static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
 static float scale_lr(qg_quant q) { return (float)q.arg[RATE]; }
+
+static qg_status check(qg_quant q)
+{
+    if (q.arg[STRAIGHT] != 0 || q.as_paper || !q.surrogate.slope) return QG_OK;
+    return qg_fail(QG_EARG, "ttq: straight=no has no effect with a surrogate, which replaces its slopes");
+}
 
 /* {0}: eq. 8, the slope of the form. */
 static qg_surrogate own(qg_quant q)
@@ -99,6 +106,7 @@ const qg_scheme qg__ttq_scheme = {
     .form         = &qg_ternary_form,
     .ops          = QG_FORM_OPS("ttq"),
     .start        = start,
+    .check        = check,
     .decay        = decay,
     .scale_lr     = scale_lr,
     .paper        = "start=one,gradient=sum,straight=no,scale-lr=0",

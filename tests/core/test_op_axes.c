@@ -193,6 +193,25 @@ static qg_var *build_parts(qg_tape *t, const qg_params *p, void *context)
     return qg_mul(t, qg_softmax(t, part), qg_add(t, part, rest));
 }
 
+/* The result of one image counts images, one, and is repeated for all of others. */
+static qg_var *build_one(qg_tape *t, const qg_params *p, void *context)
+{
+    static float   image[3] = { 1, -2, 0.5f }, images[5 * 4] = { 1, 2, -3, 4, 0.5f, -6, 7, -8, 9, 1, 2, 3, -4, 5, 6 };
+    const qg_shape all = { 5, 1, 1, 4 };
+    qg_var        *x   = qg_input(t, (qg_tensor){ { 1, 1, 1, 3 }, image });
+    qg_var        *one = qg_dense(t, x, qg_parameter(t, p->item[0]), NULL);
+    return qg_mul(t, qg_input(t, (qg_tensor){ all, images }), qg_broadcast(t, one, all));
+}
+
+static void one_image_is_repeated(void **state)
+{
+    qg_params p = { 0 };
+    declare(&p, "w", (qg_shape){ 4, 1, 1, 3 });
+    allocate_apart(&p, 3);
+    assert_gradcheck((qg_gradcheck_spec){ .name = "one", .params = &p, .build = build_one });
+    qg_params_release(&p);
+}
+
 static void gradients(void **state)
 {
     const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 5, 4, 7 }, { 9, 3, 2, 33 }, { 2, 33, 31, 17 } };
@@ -224,6 +243,7 @@ int main(void)
         cmocka_unit_test(concat_puts_channels_side_by_side),
         cmocka_unit_test(slice_cuts_along_every_axis),
         cmocka_unit_test(softmax_by_formula),
+        cmocka_unit_test(one_image_is_repeated),
         cmocka_unit_test(gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -424,11 +425,14 @@ static void test_a_wrong_file_is_set_aside(void **state)
     assert_entries(5);
 }
 
-/* After SIGKILL only the next run can clean up.  It keeps the directory of a process that is alive. */
+/* After SIGKILL only the next run can clean up.  It keeps those of processes that live, and of other hosts. */
 static void test_leftovers_are_removed(void **state)
 {
-    char mine[64];
-    snprintf(mine, sizeof mine, "a set/.fetch.%ld.abcdef", (long)getpid());
+    struct utsname here;
+    char           mine[128], dead[128], theirs[] = "a set/.fetch.another-host.1.abcdef";
+    assert_int_equal(uname(&here), 0);
+    snprintf(mine, sizeof mine, "a set/.fetch.%s.%ld.abcdef", here.nodename, (long)getpid());
+    snprintf(dead, sizeof dead, "a set/.fetch.%s.abcdef", here.nodename);
     fetch_mnist("CURL=KILL");
     assert_entries(1);
     assert_int_equal(mkdir(in_room(mine), 0700), 0);
@@ -436,9 +440,11 @@ static void test_leftovers_are_removed(void **state)
     assert_complete();
     assert_entries(5);
     assert_int_equal(rmdir(in_room(mine)), 0);
-    assert_int_equal(mkdir(in_room("a set/.fetch.abcdef"), 0700), 0);
+    assert_int_equal(mkdir(in_room(dead), 0700), 0);
+    assert_int_equal(mkdir(in_room(theirs), 0700), 0);
     assert_int_equal(fetch_mnist("QGRAD_OFFLINE=1"), 0);
-    assert_entries(4);
+    assert_entries(5);
+    assert_int_equal(rmdir(in_room(theirs)), 0);
 }
 
 static void test_cifar10_sheets(void **state)

@@ -200,10 +200,15 @@ static void own_slope(float arg, size_t n, const float *x, const float *dy, floa
 static void what_is_ones_own_is_named(void **state)
 {
     const qg_scheme own = { .name = "twn", .roles = QG_WEIGHT, .bits = 2, .form = &qg_ternary_form };
+    qg_surrogate    slow = qg_surrogate_annealed_tanh(40);
+    slow.arg             = 0.001f;
     const struct { qg_quant q; float pad; const qg_layer_type *type; const char *says; } rows[] = {
         { .type = &own_type, .says = "own1: its type 'relu' is not the library's" },
         { .q = { .scheme = &own, .bits = 2 }, .says = "conv1: the scheme twn of its weight or the surrogate is not" },
         { .q = qg_twn((qg_twn_spec){ .surrogate = { .slope = own_slope } }), .says = "conv1: the scheme twn of its weight or the surrogate" },
+        { .q = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_tanh(0) }), .says = "conv1: the scheme twn of its weight or the surrogate" },
+        { .q = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_clip(2000) }), .says = "conv1: the scheme twn of its weight or the surrogate" },
+        { .q = qg_irnet((qg_irnet_spec){ .surrogate = slow }), .says = "conv1: the scheme irnet of its weight or the surrogate" },
         { .pad = -0.0f, .says = "conv1: pad-value is -0, which has no text" },
         { .pad = NAN, .says = "conv1: pad-value" },
     };
@@ -213,12 +218,25 @@ static void what_is_ones_own_is_named(void **state)
         if (rows[i].type) qg_net_append(net, rows[i].type, NULL, "own", NULL);
         assert_none(qg_net_print(net), rows[i].says);
         assert_int_equal(qg_errcode(), QG_EARG);
+        if (rows[i].q.surrogate.slope) assert_non_null(qg_net_build(net));      /* legal, without a name */
         qg_net_free(net);
     }
     assert_none(qg_net_print(NULL), "net");
     qg_net *failed = qg_net_new((qg_net_spec){ .height = 0, .width = 8, .channels = 3 });
     assert_none(qg_net_print(failed), "net: the image is 0 x 8 x 3");
     qg_net_free(failed);
+}
+
+/* Written by hand, a batch norm takes the step from the net, as one that is declared in C does. */
+static void norms_freeze_with_the_net(void **state)
+{
+    qg_net *net  = qg_net_parse("net(height=8,width=8,channels=3,freeze-batchnorm-after=7)\nbn1 batchnorm\n"
+                                "bn2 batchnorm(freeze-after=3)\n");
+    char   *text = net ? qg_net_print(net) : NULL;
+    assert_string_equal(text, "net(height=8,width=8,channels=3,freeze-batchnorm-after=7) seed=0\n"
+                              "bn1 batchnorm(freeze-after=7)\nbn2 batchnorm(freeze-after=3)\n");
+    free(text);
+    qg_net_free(net);
 }
 
 #define NET "net(height=8,width=8,channels=3)\n"
@@ -270,6 +288,7 @@ int main(void)
         cmocka_unit_test(every_layer_returns),
         cmocka_unit_test(every_scheme_returns),
         cmocka_unit_test(what_is_ones_own_is_named),
+        cmocka_unit_test(norms_freeze_with_the_net),
         cmocka_unit_test(a_wrong_text_is_shown_at_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

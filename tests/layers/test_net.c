@@ -99,7 +99,7 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
         { DENSE, QG_EARG, "fc1.gradient: twn does not quantize gradients", .dense = { .out = 3, .gradient = twn } },
         { DENSE, QG_EARG, "fc1.weight: fake_quant: range is 77, not one of learned|observed|percentile|fixed|current",
           .dense = { .out = 3, .weight = unknown_range } },
-        { DENSE, QG_EARG, "fc1.weight: twn: surrogate-arg is -1, not in 0.001..1000",
+        { DENSE, QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1, must be 0 or more",
           .dense = { .out = 3, .weight = bad_surrogate } },
         { DENSE, QG_EARG, "dense: the name '' is empty", .dense = { .out = 3, .name = "" } },
         { DENSE, QG_EARG, "is longer than 48 bytes",
@@ -223,12 +223,44 @@ static void the_wrong_time_is_told(void **state)
     assert_none(qg_net_build(net), "net: already built");
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_non_null(qg_net_forward(net, t, x));     /* and is none the worse */
+    assert_non_null(qg_net_mark_output(qg_net_layer(net, 0)));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_none(qg_net_forward(net, t, x), "relu1: marked as an output after qg_net_build");
     qg_net_free(net);
     net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));
     assert_none(qg_net_build(net), "net: the image is 9 x 0 x 3, must be at least 1 x 1 x 1");
     qg_net_free(net);
     qg_tape_free(t);
+}
+
+/* qg_apply takes any x, but what a layer learns has the size of the x that it was declared for. */
+static void another_x_is_refused(void **state)
+{
+    static float     image[2 * 9 * 7 * 16];
+    const qg_tensor  wide = { { 2, 9, 7, 16 }, image }, low = { { 2, 2, 7, 3 }, image };
+    qg_net          *net  = small_net();
+    const qg_conv2d_spec in_integers = { .out = 4, .kernel = 3, .stride = 2,
+                                         .weight = qg_twn((qg_twn_spec){ 0 }),
+                                         .input = qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
+                                         .gradient = qg_stochastic_gradient((qg_stochastic_gradient_spec){ 0 }) };
+    const qg_fake_quant_spec by_channel = { .range = QG_RANGE_OBSERVED, .per_channel = true };
+    qg_layer *conv = qg_net_conv2d(net, in_integers), *each = qg_net_quantize(net, qg_fake_quant(by_channel));
+    assert_non_null(qg_net_build(net));
+    assert_true(qg_layer_trains_in_integers(conv));
+    const struct { qg_layer *l; qg_tensor x; const char *says; } rows[] = {
+        { conv, wide, "conv2d: x [2,9,7,16] has 16 channels, w [4,3,3,3] reads 3" },
+        { conv, low, "x [2,2,7,3]" },
+        { each, wide, "fake_quant: min is [1,1,1,4], for x [2,9,7,16] it must be [1,1,1,16]" },
+    };
+    qg_tape *t = qg_tape_new();
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        assert_none(qg_apply(rows[i].l, t, qg_input(t, rows[i].x)), rows[i].says);
+        assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    }
+    qg_tape_free(t);
+    qg_net_free(net);
 }
 
 static void null_flows(void **state)
@@ -489,6 +521,7 @@ int main(void)
         cmocka_unit_test(a_parameter_that_cannot_be_keeps_its_own_failure),
         cmocka_unit_test(nets_are_not_mixed),
         cmocka_unit_test(the_wrong_time_is_told),
+        cmocka_unit_test(another_x_is_refused),
         cmocka_unit_test(null_flows),
         cmocka_unit_test(a_layer_that_nobody_reads_is_named),
         cmocka_unit_test(parameters_are_there_once_the_net_is_built),

@@ -227,8 +227,22 @@ static void inputs_are_quantized_where_the_header_says(void **state)
     assert_declares("4C3-Q-{4C3}-Q-4C3-Q-MP2-Q-GAP-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 8 8 4 twn - -\n"
                     "add1 add(conv2,quant1) 8 8 4\nquant2 quantize(add1) 8 8 4\nconv3 conv2d(quant2) 8 8 4 twn - -\n"
-                    "relu1 relu(conv3) 8 8 4\npool1 maxpool(relu1) 4 4 4\nquant3 quantize(pool1) 4 4 4\n"
-                    "pool2 global avgpool(quant3) 1 1 4\nfc1 dense(pool2) 1 1 10 twn sign -\n");
+                    "quant3 quantize(conv3) 8 8 4\npool1 maxpool(quant3) 4 4 4\n"
+                    "quant4 quantize(pool1) 4 4 4\n"
+                    "pool2 global avgpool(quant4) 1 1 4\nfc1 dense(pool2) 1 1 10 twn sign -\n");
+    /* Signs of what a relu leaves would all be +1, whatever pools stand between. */
+    assert_declares("4C3-R-MP3s2p1-{4C3}-R-GAP-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\npool1 maxpool(conv1) 4 4 4\n"
+                    "conv2 conv2d(pool1) 4 4 4 twn sign -\nadd1 add(conv2,pool1) 4 4 4\n"
+                    "pool2 global avgpool(add1) 1 1 4\nfc1 dense(pool2) 1 1 10 twn sign -\n");
+    assert_declares("4C3-R-MP2-{4C3}-R-GAP-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\npool1 maxpool(relu1) 4 4 4\n"
+                    "conv2 conv2d(pool1) 4 4 4 twn dorefa -\nadd1 add(conv2,pool1) 4 4 4\n"
+                    "relu2 relu(add1) 4 4 4\n"
+                    "pool2 global avgpool(relu2) 1 1 4\nfc1 dense(pool2) 1 1 10 twn dorefa -\n");
+    assert_declares("4C3-Q-MP2-4C3-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\n"
+                    "pool1 maxpool(quant1) 4 4 4\nconv2 conv2d(pool1) 4 4 4 twn - -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
     assert_declares("4C3-Q-8C3-10", plain,
                     "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\nconv2 conv2d(relu1) 8 8 8 twn - -\n"
                     "fc1 dense(conv2) 1 1 10 twn - -\n");
@@ -265,8 +279,8 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "conv4 conv2d(conv3) 4 4 8 twn xnor -\nshortcut1 conv2d(add1) 4 4 8 twn xnor -\n"
                     "add2 add(conv4,shortcut1) 4 4 8\nfc1 dense(add2) 1 1 10 twn xnor -\n");
     assert_declares("4C3-Q-Q-4C3-10", scaled,
-                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\n"
-                    "conv2 conv2d(relu1) 8 8 4 twn xnor -\nfc1 dense(conv2) 1 1 10 twn xnor -\n");
+                    "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn xnor -\n"
+                    "fc1 dense(conv2) 1 1 10 twn xnor -\n");
     /* Inside a block, R is the nonlinearity of its branch alone. */
     assert_declares("4C3-{R-4C3-BN}-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn sign -\nbn1 batchnorm(conv2) 8 8 4\n"

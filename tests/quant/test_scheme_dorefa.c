@@ -122,6 +122,8 @@ static void times_the_maximum(void **state)
     close_rig(&c);
     spec.through_max = true;
     assert_refused_in_net(qg_dorefa_weight(spec), QG_WEIGHT, "max=through", "scale=max");
+    spec = (qg_dorefa_weight_spec){ .bits = 3, .through_max = true, .surrogate = qg_surrogate_clip(1) };
+    assert_refused_in_net(qg_dorefa_weight(spec), QG_WEIGHT, "max=through", "surrogate");
 }
 
 static void a_replaced_surrogate_rules(void **state)

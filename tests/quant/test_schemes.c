@@ -452,10 +452,10 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
     const qg_quant never[]  = { qg_lsq((qg_lsq_spec){ .bits = 2 }),
                                 qg_ste_tern((qg_ste_tern_spec){ 0 }), qg_unit((qg_unit_spec){ 0 }),
                                 qg_sign((qg_sign_spec){ .surrogate = qg_surrogate_identity() }),
-                                qg_pact((qg_pact_spec){ .bits = 2 }) };
+                                qg_pact((qg_pact_spec){ .bits = 2 }), qg_binary((qg_binary_spec){ 0 }) };
     const qg_quant always[] = { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor((qg_xnor_spec){ .centred = true }),
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = qg_surrogate_clip(1) }) };
-    const qg_quant either[] = { qg_twn((qg_twn_spec){ 0 }), qg_ttq((qg_ttq_spec){ 0 }), qg_binary((qg_binary_spec){ 0 }),
+    const qg_quant either[] = { qg_twn((qg_twn_spec){ 0 }), qg_ttq((qg_ttq_spec){ 0 }),
                                 qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 }), qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 4 }),
                                 qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }),
                                 qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),

@@ -323,7 +323,18 @@ static void scales_start_at_one_or_fit_the_weights(void **state)
     assert_true(learned[0][0] == 0.875f && learned[1][0] == 0.75f);
     for (int i = 0; i < 6; i++) c.x->value[i] = fabsf(w[i]);
     q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
-    assert_true(learned[1][0] == 1);        /* no weight is below -D */
+    assert_true(learned[0][0] == 0.8125f && learned[1][0] == 0.8125f);      /* no weight is below -D */
+    memset(c.x->value, 0, sizeof w);
+    q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
+    assert_true(learned[0][0] == 1 && learned[1][0] == 1);
+    /* On plain vars, qg_quantize starts what nobody has set; what is set stays. */
+    memcpy(c.x->value, w, sizeof w);
+    set_scales(&c, 0, 0);
+    forward_rig(&c, QG_TRAIN, 0);
+    assert_true(learned[0][0] == 0.875f && learned[1][0] == 0.75f && c.y->data[0] == 0.875f);
+    set_scales(&c, 2, 3);
+    forward_rig(&c, QG_TRAIN, 0);
+    assert_true(learned[0][0] == 2 && learned[1][0] == 3);
     close_rig(&c);
 }
 
@@ -353,6 +364,11 @@ static void scales_must_be_given(void **state)
     qg_tape_begin(c.t, QG_TRAIN, 1, 0);
     assert_none(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL), "wp, which is missing");
     close_rig(&c);
+    qg_binding  b;
+    qg_ttq_spec both = { .scaled_weights = true, .surrogate = qg_surrogate_clip(1) };
+    assert_failed(qg_bind(qg_ttq(both), QG_WEIGHT, shapes[0], &b), QG_EARG, "straight=no has no effect");
+    both = (qg_ttq_spec){ .as_paper = true, .surrogate = both.surrogate };
+    assert_ok(qg_bind(qg_ttq(both), QG_WEIGHT, shapes[0], &b));
 }
 
 int main(void)

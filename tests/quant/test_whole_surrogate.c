@@ -79,7 +79,7 @@ static void every_scheme_takes_one(void **state)
     assert_true(taken >= 16);
     assert_whole(qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }), QG_INPUT, shape);
     assert_whole(qg_ttq((qg_ttq_spec){ .per_channel = true }), QG_WEIGHT, shape);
-    assert_whole(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }), QG_WEIGHT, shape);
+    assert_whole(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3 }), QG_WEIGHT, shape);
 }
 
 /* A gradient that could be a slope trains the same net, whatever is fused around its quantizer. */

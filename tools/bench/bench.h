@@ -96,7 +96,7 @@ void      bench_json_net(const bench *b, qg__json *j);
 
 /* Packs the net, with the weights that it has, and runs it on images [batch][h][w][c] on qg_threads() threads for so many seconds.
  * A call is one batch, of which each thread has an equal part; where the batch is smaller than the number of threads, each runs
- * batches of its own, and the time of a call is that of one of them.  Fails as qg_export, and with QG_EMEM.
+ * batches of its own, and images_per_second counts those of all.  Fails as qg_export, and with QG_EMEM.
  * packed_speed_free, also after a failure. */
 QG_MUST_CHECK
 qg_status packed_speed_measure(const qg_net *net, int batch, const float *images, double seconds, bool profile, packed_speed *s);

@@ -10,59 +10,91 @@
 #include "infer/infer.h"
 #include "layers/export/export.h"
 
-enum { MOST_CALLS = 1 << 20, LEAST_CALLS = 3, WARM_UP = 2 };
-
-/* A loop over threads takes microseconds to begin, so where each thread runs batches of its own it runs so many of them. */
-#define OWN_SECONDS 0.002
+enum { MOST_CALLS = 1 << 20, LEAST_CALLS = 3 };
 
 #define NAME "the packed net"           /* in messages */
 
 typedef struct lab {
     packed_net     *p;
-    int             repeats;                /* batches of each thread; 0: they share one */
+    bool            own;                    /* each thread runs batches of its own; else they share each */
+    double          limit;                  /* seconds */
     const float    *images;
     float          *result;                 /* [threads][batch][scores] */
-    qg_infer_status status[QG_MAX_THREADS];
-    double         *seconds;
+    double         *seconds;                /* of each call: [threads][MOST_CALLS / threads] */
+    int             calls[QG_MAX_THREADS];
+    qg_infer_status status[QG_MAX_THREADS]; /* of each worker */
 } lab;
 
-static void run_piece(void *context, int piece, int worker)
+/* Images first .. end - 1. */
+static void run(lab *l, int worker, size_t first, size_t end, float *to)
 {
-    lab              *l     = context;
-    const packed_net *p     = l->p;
-    const size_t      batch = (size_t)p->batch, threads = (size_t)p->threads, t = (size_t)piece;
-    const size_t      first = l->repeats ? 0 : batch * t / threads, end = l->repeats ? batch : batch * (t + 1) / threads;
-    float            *to    = l->result + (l->repeats ? t * batch : first) * (size_t)p->scores;
-    void             *own   = p->context + (size_t)worker * p->context_bytes;
-    for (int i = 0; i < (l->repeats ? l->repeats : 1); i++) {
-        const float          *from = l->images + first * qg_row(p->image);
-        const qg_infer_status s    = qg_infer_run(p->net, (int)(end - first), from, to, own, p->context_bytes);
-        if (s) l->status[worker] = s;
-    }
+    const packed_net     *p   = l->p;
+    void                 *own = p->context + (size_t)worker * p->context_bytes;
+    const qg_infer_status s   = qg_infer_run(p->net, (int)(end - first), l->images + first * qg_row(p->image), to, own,
+                                             p->context_bytes);
+    if (s) l->status[worker] = s;
 }
 
-/* The seconds of a call. */
-static double time_of_call(lab *l)
+static void run_share(void *context, int piece, int worker)
 {
-    const double from = qg__now();
-    qg_parallel(l->p->threads, run_piece, l);
-    return (qg__now() - from) / (l->repeats ? l->repeats : 1);
+    lab         *l     = context;
+    const size_t batch = (size_t)l->p->batch, threads = (size_t)l->p->threads, first = batch * (size_t)piece / threads;
+    run(l, worker, first, batch * (size_t)(piece + 1) / threads, l->result + first * (size_t)l->p->scores);
+}
+
+static bool another(int calls, int most, double since, double limit)
+{
+    return calls < LEAST_CALLS || (calls < most && qg__now() - since < limit);
+}
+
+static void run_own(void *context, int piece, int worker)
+{
+    lab          *l     = context;
+    const size_t  batch = (size_t)l->p->batch;
+    const int     most  = MOST_CALLS / l->p->threads;
+    double       *took  = l->seconds + (size_t)piece * (size_t)most;
+    int           calls = 0;
+    for (const double began = qg__now(); another(calls, most, began, l->limit); calls++) {
+        const double from = qg__now();
+        run(l, worker, 0, batch, l->result + (size_t)piece * batch * (size_t)l->p->scores);
+        took[calls] = qg__now() - from;
+    }
+    l->calls[piece] = calls;
+}
+
+static void run_all(lab *l)
+{
+    if (l->own) {
+        qg_parallel(l->p->threads, run_own, l);
+        return;
+    }
+    int calls = 0;
+    for (const double began = qg__now(); another(calls, MOST_CALLS, began, l->limit); calls++) {
+        const double from = qg__now();
+        qg_parallel(l->p->threads, run_share, l);
+        l->seconds[calls] = qg__now() - from;
+    }
+    l->calls[0] = calls;
 }
 
 static qg_status measure(lab *l, double limit, packed_speed *s)
 {
-    double once = 0;
-    if (l->p->batch < l->p->threads) l->repeats = 1;
-    for (int i = 0; i < WARM_UP; i++) once = time_of_call(l);
-    if (l->repeats) l->repeats = once < OWN_SECONDS ? 1 + (int)(OWN_SECONDS / (once > 1e-6 ? once : 1e-6)) : 1;
-    for (const double began = qg__now(); s->calls < LEAST_CALLS || (qg__now() - began < limit && s->calls < MOST_CALLS);)
-        l->seconds[s->calls++] = time_of_call(l);
-    for (int i = 0; i < l->p->threads; i++)
+    const packed_net *p = l->p;
+    l->own = p->batch < p->threads;
+    run_all(l);                             /* warms up */
+    l->limit = limit;
+    const double began = qg__now();
+    run_all(l);
+    const double wall = qg__now() - began;
+    for (int i = 0; i < p->threads; i++) {
         if (l->status[i]) return packed_status(NAME, l->status[i]);
-    const double median   = bench_median(l->seconds, s->calls);
-    s->median_us          = 1e6 * median;
-    s->p99_us             = 1e6 * l->seconds[(size_t)s->calls * 99 / 100];
-    s->images_per_second  = l->p->batch * (l->repeats ? l->p->threads : 1) / median;
+        memmove(l->seconds + s->calls, l->seconds + (size_t)i * (size_t)(MOST_CALLS / p->threads),
+                (size_t)l->calls[i] * sizeof *l->seconds);
+        s->calls += l->calls[i];
+    }
+    s->median_us         = 1e6 * bench_median(l->seconds, s->calls);
+    s->p99_us            = 1e6 * l->seconds[(size_t)s->calls * 99 / 100];
+    s->images_per_second = l->own ? p->batch * s->calls / wall : 1e6 * p->batch / s->median_us;
     return QG_OK;
 }
 
