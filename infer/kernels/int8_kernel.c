@@ -22,8 +22,9 @@
  * output is part of its `zero`. */
 enum { LONGEST = PIXELS_1 };
 
-/* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead. */
-enum { FEW = 4, AHEAD = 4096, LINE = 64 };
+/* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead.  8 KiB are
+ * what arrives while a line is on its way. */
+enum { FEW = 4, AHEAD = 8192, LINE = 64 };
 #define FETCH(w) __builtin_prefetch((const char *)(w) + AHEAD)
 
 /* What x has in place of 0. */
