@@ -105,6 +105,7 @@ static void start(qg_quantizer *z)
 
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)
 {
+    if (z) z->result = NULL;
     if (!z || !x || !y) return qg__fail_null(QG_EARG, "qg_quantizer_forward: an argument");
     const size_t bytes                  = qg_count(z->x->shape) * sizeof *x;
     qg_var      *learned[QG_MAX_LEARNED] = { 0 };
@@ -125,7 +126,9 @@ qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, fl
 qg_status qg_quantizer_backward(qg_quantizer *z, const float *dy, float *dx)
 {
     if (!z || !dy || !dx) return qg__fail_null(QG_EARG, "qg_quantizer_backward: an argument");
-    if (!z->result) return qg_fail(QG_ESTATE, "qg_quantizer_backward: no forward in QG_TRAIN since the last backward");
+    if (!z->result)
+        return qg_fail(QG_ESTATE, "qg_quantizer_backward: the last forward was not in QG_TRAIN or failed, or its "
+                                  "backward has run");
     z->dy = dy;
     qg_params_clear_gradients(&z->params);
     const qg_status s = qg_backward(z->tape, record_given(z));

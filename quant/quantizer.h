@@ -32,8 +32,9 @@ void          qg_quantizer_seed(qg_quantizer *z, uint64_t seed, uint64_t step);
 /* Once z has observed a tensor, it observes no other, so observed ranges keep their values. */
 void          qg_quantizer_freeze(qg_quantizer *z);
 
-/* y = q(x).  The first call initialises what the scheme learns from x, unless the caller has set all of it.  QG_TRAIN
- * counts steps, on which random draws and delays depend, and updates observed ranges; QG_EVAL changes nothing.
+/* y = q(x).  The first call initialises what the scheme learns from x, unless the caller has set any
+ * of it to a number other than 0: then set all of it.  QG_TRAIN counts steps, on which random draws and
+ * delays depend, and updates observed ranges; QG_EVAL changes nothing.
  *
  * Shapes   x and y of shape; y may be x.
  * Fails    QG_EARG, QG_ESTATE, QG_EMEM, QG_ENAN: a range is not finite; y is then unchanged. */
@@ -43,7 +44,8 @@ qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, fl
 /* For dL/dy = dy, dx = dL/dx, and the gradients of the learned values, without those of earlier calls.
  *
  * Shapes   dy and dx of shape; dx may be dy.
- * Fails    QG_ESTATE: no qg_quantizer_forward in QG_TRAIN since the last call.  QG_EMEM. */
+ * Fails    QG_ESTATE: the last qg_quantizer_forward was not in QG_TRAIN or failed, or its backward has
+ *          run.  QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg_quantizer_backward(qg_quantizer *z, const float *dy, float *dx);
 

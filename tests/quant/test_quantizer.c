@@ -73,6 +73,67 @@ static void learned_values_have_gradients(void **state)
     qg_quantizer_free(z);
 }
 
+/* A number that the caller sets is the sign that all are set. */
+static void values_are_initialised_if_none_is_set(void **state)
+{
+    float x[N], y[N];
+    (void)state;
+    fill_normal(1, 1, N, x);
+    for (int set = 0; set < 2; set++) {
+        qg_quantizer *z = qg_quantizer_parse("ttq", QG_WEIGHT, weight);
+        assert_non_null(z);
+        const qg_quantizer_entry wp = qg_quantizer_learned(z, 0), wn = qg_quantizer_learned(z, 1);
+        if (set) wp.value[0] = 0.5f;
+        assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+        if (set) assert_true(wp.value[0] == 0.5f);
+        for (int i = 0; i < N; i++)
+            if (set) assert_true(y[i] == 0.5f || fabsf(y[i]) <= 0x1p-30f);
+        if (!set) assert_true(wp.value[0] > 0.5f && wn.value[0] > 0.5f);
+        qg_quantizer_free(z);
+    }
+}
+
+static void gradients_are_those_of_the_last_forward(void **state)
+{
+    float x[N], y[N], dy[N], dx[N], again[N];
+    (void)state;
+    fill_normal(1, 1, N, x);
+    fill_normal(2, 1, N, dy);
+    qg_quantizer *z     = qg_quantizer_parse("lsq", QG_WEIGHT, weight);
+    qg_quantizer *fresh = qg_quantizer_parse("lsq", QG_WEIGHT, weight);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+    assert_int_equal(qg_quantizer_backward(z, x, dx), QG_OK);
+    for (int i = 0; i < 2; i++) qg_quantizer_learned(fresh, i).value[0] = qg_quantizer_learned(z, i).value[0];
+    qg_quantizer_seed(fresh, 1, 1);
+    assert_false(qg_quantizer_forward(z, QG_TRAIN, x, y) || qg_quantizer_backward(z, dy, dx));
+    assert_false(qg_quantizer_forward(fresh, QG_TRAIN, x, y) || qg_quantizer_backward(fresh, dy, again));
+    assert_memory_equal(dx, again, sizeof dx);
+    assert_true(qg_quantizer_learned(z, 0).gradient[0] == qg_quantizer_learned(fresh, 0).gradient[0]);
+
+    /* Of none in evaluation, and of none that failed. */
+    for (int failed = 0; failed < 2; failed++) {
+        assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+        assert_int_equal(qg_quantizer_forward(z, QG_EVAL, failed ? NULL : x, y), failed ? QG_EARG : QG_OK);
+        assert_int_equal(qg_quantizer_backward(z, dy, dx), QG_ESTATE);
+    }
+    qg_quantizer_free(z), qg_quantizer_free(fresh);
+}
+
+static void a_range_that_overflows_leaves_y(void **state)
+{
+    float x[N], y[N];
+    (void)state;
+    fill_normal(1, 1, N, x);
+    for (int i = 0; i < N; i++) y[i] = 7;
+    qg_quantizer *z = qg_quantizer_parse("fake_quant:range=learned", QG_INPUT, input);
+    const float range[] = { -1, INFINITY, 1 };              /* min, max, seen */
+    for (int i = 0; i < 3; i++) qg_quantizer_learned(z, i).value[0] = range[i];
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_ENAN);
+    for (int i = 0; i < N; i++) assert_true(y[i] == 7);
+    assert_int_equal(qg_quantizer_backward(z, x, y), QG_ESTATE);
+    qg_quantizer_free(z);
+}
+
 /* A factor of 0 does not meet it: the slope of clip is 1 at 0.5 and 0 at 2, where 0 times infinity is not formed. */
 static void an_infinite_gradient_passes_or_does_not(void **state)
 {
@@ -197,6 +258,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(delayed_weights_pass),
         cmocka_unit_test(learned_values_have_gradients),
+        cmocka_unit_test(values_are_initialised_if_none_is_set),
+        cmocka_unit_test(gradients_are_those_of_the_last_forward),
+        cmocka_unit_test(a_range_that_overflows_leaves_y),
         cmocka_unit_test(an_infinite_gradient_passes_or_does_not),
         cmocka_unit_test(values_are_those_of_the_formula),
         cmocka_unit_test(ranges_are_observed_in_training_alone),
