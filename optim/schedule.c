@@ -87,7 +87,8 @@ static double annealed(const qg_schedule *s, double progress)
 
 double qg_schedule_lr(const qg_schedule *s, double lr, double progress)
 {
-    if (!s) return lr;
+    if (!s || (s->kind == QG_CONSTANT && !(s->warmup > 0))) return lr;
+    if (isnan(progress)) return progress;
     progress = progress < 0 ? 0 : progress > 1 ? 1 : progress;
     const double rate = lr * annealed(s, progress);
     if ((float)progress < s->warmup) return rate * progress / (double)s->warmup;

@@ -84,6 +84,18 @@ static void rates_are_those_of_the_formulas(void **state)
     assert_true(qg_schedule_lr(NULL, 0.2, 0.7) == 0.2);
 }
 
+static void only_a_constant_rate_needs_no_progress(void **state)
+{
+    static const char *const depend[] = { "step:at=0.5", "step:every=0.1", "step:at=0.5,warmup=0.1", "linear",
+                                          "cosine", "exponential:factor=0.1", "constant:warmup=0.1" };
+    for (int i = 0; i < COUNT(depend); i++) {
+        const qg_schedule s = parsed(depend[i]);
+        if (!isnan(qg_schedule_lr(&s, 0.2, NAN))) fail_msg("%s", depend[i]);
+    }
+    const qg_schedule constant = parsed("constant");
+    assert_true(qg_schedule_lr(&constant, 0.2, NAN) == 0.2 && qg_schedule_lr(NULL, 0.2, NAN) == 0.2);
+}
+
 /* --- texts -------------------------------------------------------------------------------- */
 
 #define TENTHS { 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f }
@@ -296,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_those_of_the_formulas),
+        cmocka_unit_test(only_a_constant_rate_needs_no_progress),
         cmocka_unit_test(texts_and_schedules_become_each_other),
         cmocka_unit_test(print_is_like_snprintf),
         cmocka_unit_test(schedules_by_hand_are_bounded),
