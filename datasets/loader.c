@@ -403,6 +403,8 @@ static void read_image(void *context, int i, int worker)
 const uint8_t *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room)
 {
     if (!l) return NULL;
+    if (first < 0 || n < 0 || first > l->set.shape.n - n)
+        return qg__refuse(QG_EARG, "%d images from image %d on, of %d", n, first, l->set.shape.n);
     struct reading r = { .set = &l->set, .first = first, .room = room, .failure = QG__NO_FAILURE };
     if (l->set.images) return l->set.images + (size_t)first * qg_row(l->set.shape);
     if (!l->set.files || !room)

@@ -127,9 +127,11 @@ qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 
 /* What the authors of a set call its class k, such as class 3 of cifar10 "cat"; NULL: by its number. */
 const char *qg_data_class(const char *name, int k);
-/* The size of one image of the set, n = 1, and the number of classes (0: one for each directory),
- * without reading the images.  Fails with {0}.  QG_EARG: text is illegal; QG_EIO: there are no
- * arrays. */
+/* The size of one image of the set, n = 1, and the number of classes (0: one for each directory, or
+ * as many as the labels of arrays need), without reading the images.
+ *
+ * Fails    {0}.  QG_EARG: text is illegal; QG_EIO: a file of arrays is missing or unreadable;
+ *          QG_EFORMAT: it has another format. */
 qg_shape   qg_data_image(const char *text, const char *dir, int *classes);
 
 extern const qg_variant qg_data_sets[];     /* their names and keys */
@@ -233,8 +235,8 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, including a sh
  * Memory   Owned by l.  Images that are in memory are not copied; others are decoded by all threads
  *          into room [n][h][w][c], which is then the result.
  * Fails    qg_loader_bytes: NULL.  As qg_loader_next, with the message of the first image that
- *          fails; QG_EARG: the images have been whitened, or they are not in memory and room is
- *          NULL. */
+ *          fails; QG_EARG: the set lacks one of these images, the images have been whitened, or they are
+ *          not in memory and room is NULL. */
 const uint8_t  *qg_loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
 const uint16_t *qg_loader_labels(const qg_loader *l);
 
@@ -243,8 +245,9 @@ const uint16_t *qg_loader_labels(const qg_loader *l);
 QG_MUST_CHECK
 qg_status qg_loader_image(qg_loader *l, uint64_t i, float *x);
 
-/* Writes the path of the file of image i, as "DIR/cat/7.png".  False: the set is none of qg_folder, it is
- * not .in_order and in memory, or the path is longer than bytes. */
+/* Writes the path of the file of image i, as "DIR/cat/7.png".  False: the set is none of qg_folder;
+ * its images are in memory, and it is not .in_order, or some are held out; or the path is longer than
+ * bytes. */
 bool      qg_loader_file(const qg_loader *l, uint64_t i, char *path, size_t bytes);
 
 /* The images that .validation has held out, preprocessed like those of l, in the order of the set

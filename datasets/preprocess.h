@@ -75,7 +75,7 @@ bool                 qg_image_named(const char *name);
 
 /* Resizes an image in memory as qg_image_read does: from [is.h][is.w][c], to [want.h][want.w][c].
  *
- * Fails    QG_ESHAPE: the channels differ; QG_EMEM.  to is then unchanged. */
+ * Fails    QG_ESHAPE: the channels differ, or an extent is less than 1; QG_EMEM.  to is then unchanged. */
 QG_MUST_CHECK
 qg_status            qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
 

@@ -68,6 +68,9 @@ static void add_row(rows *y, int r, int was, int is, size_t row, const float *wi
 
 qg_status qg_image_resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
 {
+    if (is.h < 1 || is.w < 1 || is.c < 1 || want.h < 1 || want.w < 1)
+        return qg_fail(QG_ESHAPE, "an image of %d x %d x %d cannot become one of %d x %d", is.h, is.w, is.c,
+                       want.h, want.w);
     if (is.c != want.c)
         return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c);
     const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c, h = (size_t)want.h;

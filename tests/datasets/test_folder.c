@@ -71,6 +71,19 @@ static void test_classes_and_images_by_name(void **state)
         qg_loader_free(l);
     }
 
+    /* Held out: in memory, the files of neither part are known. */
+    for (int cached = 0; cached < 2; cached++) {
+        char file[1024];
+        l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
+                      (qg_loader_spec){ .batch = 3, .in_order = true, .cache_bytes = cached ? 200 : 0,
+                                        .validation = { .images = 1 } });
+        if (!l) fail_msg("%s", qg_errmsg());
+        assert_true(qg_loader_file(l, 0, file, sizeof file) == (cached == 1));
+        assert_true(qg_loader_file(qg_loader_validation(l), 0, file, sizeof file) == (cached == 1));
+        if (cached) assert_non_null(strstr(file, "/bee/"));
+        qg_loader_free(l);
+    }
+
     const uint16_t chosen[] = { 2, 0 };
     l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 },
                   (qg_loader_spec){ .batch = 9, .in_order = true, .classes = chosen, .n_classes = 2 });
@@ -295,6 +308,12 @@ static void test_resize(void **state)
     assert_memory_equal(out, four, 4);
     assert_int_equal(qg_image_resize(in, (qg_shape){ 1, 2, 2, 3 }, out, (qg_shape){ 1, 4, 4, 4 }), QG_ESHAPE);
     assert_message("an image of 3 channels cannot become one of 4");
+    for (int i = 0; i < 10; i++) {
+        qg_shape from = { 1, 1, 2, 1 }, to = { 1, 1, 4, 1 };
+        *(int *[]){ &from.h, &from.w, &from.c, &to.h, &to.w }[i / 2] = -(i % 2);
+        assert_failed(qg_image_resize(two, from, out, to), QG_ESHAPE, "cannot become one of");
+    }
+    assert_memory_equal(out, four, 4);
 }
 
 /* Labels are places in the list of names, so the lists must be the same. */

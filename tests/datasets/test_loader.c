@@ -355,6 +355,12 @@ static void test_arrays_are_copied(void **state)
     for (int i = 0; i < N * ROW; i++) assert_true(b.x.data[i] == (float)(uint8_t)(i * 7) / 255);
     assert_memory_equal(b.y, ((const uint16_t[]){ 2, 0, 1, 2, 0 }), N * sizeof *b.y);
     assert_false(qg_loader_next(l, &b));
+    assert_int_equal(qg_loader_bytes(l, 3, 2, NULL)[0], (uint8_t)(3 * ROW * 7));
+    static const int outside[][2] = { { -1, 1 }, { 0, N + 1 }, { N, 1 }, { 2, -1 }, { INT32_MAX, 1 } };
+    for (int i = 0; i < 5; i++) {
+        assert_null(qg_loader_bytes(l, outside[i][0], outside[i][1], NULL));
+        assert_true(qg_errcode() == QG_EARG);
+    }
     qg_loader_free(l);
     y[3] = 3;
     assert_fails(qg_arrays(shape, x, y, 3, spec), "label 3 is 3, with classes 0..2");

@@ -256,6 +256,36 @@ static void labels_must_fit(void **state)
     assert_none(load(0), "y.npy' has values of type '|b1'");
 }
 
+/* What a program asks before it declares a net. */
+static void the_size_of_a_set_is_known_without_its_images(void **state)
+{
+    static const char arrays[] = "arrays:train=x.npy,train-labels=y.npy,test=x.npy,test-labels=y.npy";
+    char              with[128];
+    int               classes;
+    write_ordinary();
+    assert_true(qg_shape_equal(qg_data_image(arrays, room, &classes), (qg_shape){ 1, H, W, 1 }));
+    assert_int_equal(classes, 0);
+    snprintf(with, sizeof with, "%s,classes=7", arrays);
+    assert_true(qg_shape_equal(qg_data_image(with, room, &classes), (qg_shape){ 1, H, W, 1 }));
+    assert_int_equal(classes, 7);
+    assert_true(qg_shape_equal(qg_data_image("folder:4x5x3", NULL, &classes), (qg_shape){ 1, 4, 5, 3 }));
+    assert_int_equal(classes, 0);
+    assert_true(qg_shape_equal(qg_data_image("cifar100", NULL, &classes), (qg_shape){ 1, 32, 32, 3 }));
+    assert_int_equal(classes, 100);
+    assert_true(qg_shape_equal(qg_data_image("cifar10:classes=3+5", NULL, NULL), (qg_shape){ 1, 32, 32, 3 }));
+    assert_string_equal(qg_data_class("cifar10", 3), "cat");
+    assert_true(!qg_data_class("mnist", 3) && !qg_data_class("cifar10", 10) && !qg_data_class("cifar10", -1));
+
+    static const qg_status fails[] = { QG_EFORMAT, QG_EIO, QG_EARG };
+    write_in_room("x.npy", "PK", 2);
+    for (int i = 0; i < 3; i++) {
+        const qg_shape none = qg_data_image(i < 2 ? arrays : "cifar11", room, &classes);
+        assert_true(qg_shape_equal(none, (qg_shape){ 0 }) && classes == 0);
+        assert_int_equal(qg_errcode(), fails[i]);
+        if (i == 0) assert_int_equal(remove(in_room("x.npy")), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +297,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(files_of_other_formats_are_refused),
         cmocka_unit_test(labels_must_fit),
+        cmocka_unit_test(the_size_of_a_set_is_known_without_its_images),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);
 }

@@ -190,6 +190,7 @@ static void damaged_files_are_refused(void **state)
         { NULL, "unit", NULL, NULL, "it does not say how its images are preprocessed" },
         { "5x4x3", NULL, NULL, NULL, "it does not say how its images are preprocessed" },
         { "5x4", "unit", NULL, NULL, "size needs 3 numbers separated by x, not 2" },
+        { "4097x1x1", "unit", NULL, NULL, "4097" },
         { "4096x4096x64", "unit", NULL, NULL, "images of 4096x4096x64 are larger than those of any data set" },
         { "5x4x3", "grey", NULL, NULL, "unknown normalisation 'grey'" },
         { "5x4x3", "range:low=-3e38,high=3e38", NULL, NULL, "its width must be a positive float" },
