@@ -147,7 +147,8 @@ qg_status qg__result_write(int dir, const char *path, const char *object, size_t
 static bool is_damaged(const char *text)
 {
     char        end[64];
-    const char *at = strstr(text, CHECKSUM);
+    const char *at = NULL;
+    for (const char *next = text; (next = strstr(next, CHECKSUM)); next++) at = next;   /* .about may have one */
     if (at) print_end(text, (size_t)(at - text), end);
     return at && strcmp(at, end);
 }

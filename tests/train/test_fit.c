@@ -1046,6 +1046,19 @@ static void smoothing_and_clipping_change_the_weights(void **state)
     assert_string_equal(trained(&s).digest, digest);
 }
 
+static void a_program_may_note_a_checksum_of_its_own(void **state)
+{
+    static const qg_note about[] = { { "model", "mine" }, { "checksum", "of the images" } };
+    qg_fit_result        r;
+    subject              s = open_subject("noted");
+    s.spec.epochs = 1, s.spec.about = about, s.spec.abouts = 2;
+    trained(&s);
+    assert_ok(qg_run_result(in_room("noted"), &r));
+    assert_true(r.complete);
+    run_in_room("sed -i s/images/pixels/ noted/result.json");
+    assert_failed(qg_run_result(in_room("noted"), &r), QG_EFORMAT, "is damaged");
+}
+
 /* --- the example -------------------------------------------------------------------------- */
 
 static pid_t start_example(const char *dir)
@@ -1144,6 +1157,7 @@ int main(void)
         cmocka_unit_test(averages_are_what_is_tested_and_saved),
         cmocka_unit_test(a_net_with_averages_trains_as_usual),
         cmocka_unit_test(smoothing_and_clipping_change_the_weights),
+        cmocka_unit_test(a_program_may_note_a_checksum_of_its_own),
         cmocka_unit_test(a_weight_that_is_no_number_has_no_digest),
         cmocka_unit_test(the_example_survives_kills_and_signals),
     };
