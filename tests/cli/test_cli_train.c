@@ -203,14 +203,16 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n);
 int     __real_fsync(int fd);
 int     __wrap_fsync(int fd);
 
-typedef enum moment { NEVER, BEFORE_RENAME, AFTER_RENAME, WITHIN_WRITE, NO_FSYNC } moment;
+typedef enum moment { NEVER, BEFORE_RENAME, AFTER_RENAME, WITHIN_WRITE, NO_FSYNC, SIGNALLED } moment;
 
 static moment kill_moment;
 static int    calls, kill_at;       /* of write, rename or fsync */
+static int    sent[2];              /* the signals of SIGNALLED */
 
 int __wrap_renameat(int dir, const char *from, int to_dir, const char *to)
 {
     const bool now = (kill_moment == BEFORE_RENAME || kill_moment == AFTER_RENAME) && ++calls == kill_at;
+    if (kill_moment == SIGNALLED && ++calls == kill_at) raise(sent[0]), raise(sent[1]);
     if (now && kill_moment == BEFORE_RENAME) raise(SIGKILL);
     const int result = __real_renameat(dir, from, to_dir, to);
     if (now) raise(SIGKILL);
@@ -342,6 +344,28 @@ static void test_signals_write_the_checkpoint(void **state)
     assert_same_run("calm", "signal");
 }
 
+/* While a file is written; the first signal alone lets the step and a checkpoint end. */
+static void test_a_second_signal_of_a_kind_ends_the_program_at_once(void **state)
+{
+    static const int twice[][2] = {
+        { SIGINT, SIGINT }, { SIGTERM, SIGTERM }, { SIGINT, SIGTERM }, { SIGHUP, SIGHUP }
+    };
+    for (int i = 0; i < 4; i++) {
+        const bool at_once = i < 2;
+        assert_status(RUN "--out @/insisted --budget 0 --json", 3);
+        run_shell("rm -rf @/was && cp -r @/insisted @/was");
+        memcpy(sent, twice[i], sizeof sent);
+        kill_moment = SIGNALLED, kill_at = 1, calls = 0;
+        const int status = qgrad_inside("train --resume --out @/insisted --json");
+        kill_moment      = NEVER;
+        assert_int_equal(status, at_once ? 1000 + sent[0] : 128 + sent[1]);
+        if (at_once) run_shell("cmp @/insisted/last.safetensors @/was/last.safetensors");
+        assert_status("train --resume --out @/insisted --json", 0);
+        assert_same_run("calm", "insisted");
+        run_shell("rm -r @/insisted");
+    }
+}
+
 /* Linked with -Wl,--wrap: what takes long before a run begins. */
 qg_status __real_qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
 qg_status __wrap_qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
@@ -434,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_a_disk_that_does_not_flush_stops_a_run_that_goes_on),
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_signals_write_the_checkpoint),
+        cmocka_unit_test(test_a_second_signal_of_a_kind_ends_the_program_at_once),
         cmocka_unit_test(test_a_signal_while_images_are_read_ends_the_program_at_once),
         cmocka_unit_test(test_time_never_runs_backwards),
         cmocka_unit_test(test_stopped_inside_epochs_it_ends_in_the_same_bytes),
