@@ -330,6 +330,23 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
     assert_refused("defaults = 1\nweight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
 }
 
+/* It may have defaults that this program does not know, so nothing of it is read as if it were older. */
+static void test_texts_of_later_versions_are_refused(void **state)
+{
+    static const char *const later[] = {
+        "defaults = 3\nweight = \"ttq\"\n",
+        "weight = \"ttq\"\ndefaults = 3\n",
+        "weight = \"ttq\"\ndata-digest = \"0123456789abcdef\"\n  defaults = 3\n",
+    };
+    for (int i = 0; i < 3; i++) {
+        qg_recipe c = { 0 };
+        assert_failed(qg__recipe_parse(&c, later[i], "f"), QG_EARG, "defaults 3 is not in 1..2");
+        assert_int_equal(c.defaults, 0);
+        if (i) assert_string_equal(qg__recipe_value(&c, "weight"), "ttq");
+        qg__recipe_clear(&c);
+    }
+}
+
 /* The canonical text of the current version omits what was no default in the run's. */
 static void test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time(void **state)
 {
@@ -885,6 +902,7 @@ int main(void)
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
         cmocka_unit_test(test_every_scheme_has_one_spelling),
         cmocka_unit_test(test_texts_of_runs_keep_their_defaults),
+        cmocka_unit_test(test_texts_of_later_versions_are_refused),
         cmocka_unit_test(test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time),
         cmocka_unit_test(test_schemes_decide_about_the_ends),
         cmocka_unit_test(test_options_reach_the_constructors),

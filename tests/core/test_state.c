@@ -512,6 +512,23 @@ static void a_copied_checksum_is_replaced(void **state)
     qg_state_free(s.state);
 }
 
+/* One that no program could read again is not written. */
+static void a_header_has_100_million_bytes_at_most(void **state)
+{
+    enum { MOST = 100000000 };
+    char     *note = malloc(MOST + 1);
+    qg_state *s    = qg_state_new();
+    assert_true(note && s);
+    memset(note, 'x', MOST);
+    note[MOST] = '\0';
+    assert_int_equal(qg_state_set_note(s, "long", note), QG_OK);
+    assert_int_equal(qg_state_save(s, in_room("long")), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "its header has 10000"));
+    assert_int_equal(access(in_room("long"), F_OK), -1);
+    qg_state_free(s);
+    free(note);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +546,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_noticed),
         cmocka_unit_test(a_file_without_a_checksum_loads),
         cmocka_unit_test(a_copied_checksum_is_replaced),
+        cmocka_unit_test(a_header_has_100_million_bytes_at_most),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);
 }

@@ -127,6 +127,16 @@ static void a_var_used_twice_gets_both_gradients(void **state)
     assert_grad(f, 7, 7, 7, 7);
 }
 
+/* -1 + 2^-24 is a float, 1 + 2^-24 is none. */
+static void contributions_are_added_from_the_last_reader(void **state)
+{
+    fixture *f = *state;
+    qg_var  *v = qg_affine(f->t, qg_parameter(f->t, f->w), 1, 0);
+    qg_var  *a = qg_scale(f->t, v, 1), *b = qg_scale(f->t, v, 0x1p-24f), *c = qg_scale(f->t, v, -1);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_adds, qg_add(f->t, qg_add(f->t, a, b), c), NULL)));
+    assert_grad(f, 0x1p-24f, 0x1p-24f, 0x1p-24f, 0x1p-24f);
+}
+
 static void gradients_accumulate_until_somebody_clears_them(void **state)
 {
     fixture *f = *state;
@@ -723,6 +733,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_var_used_twice_gets_both_gradients),
+        CASE(contributions_are_added_from_the_last_reader),
         CASE(gradients_accumulate_until_somebody_clears_them),
         CASE(assigning_ops_are_told_when_to_assign),
         CASE(a_straight_through_op_shares_its_parameters_gradient),

@@ -204,6 +204,29 @@ static void a_file_has_16384_steps_at_most(void **state)
     }
 }
 
+/* An image has 2^31 - 1 values, which take 2^33 - 4 bytes; those of all steps together take 2^40. */
+static void values_are_at_most_so_many(void **state)
+{
+    enum { MOST = 128 };
+    static packed_step many[MOST];
+    size_t             n, size;
+    uint8_t           *file;
+    for (int i = 0; i < MOST; i++)
+        many[i].r = (qg__packed_step){ .kind = QG__RELU, .x = i, .z = -1, .h = INT32_MAX, .w = 1, .c = 1,
+                                       .oh = INT32_MAX, .ow = 1, .oc = 1 };
+    if (SIZE_MAX == UINT64_MAX)
+        for (int more = 0; more < 2; more++) {
+            file = packed_file(&(packed_net){ INT32_MAX, 1, 1, 0, NULL, MOST - 1 + more, many, 0, NULL }, &n);
+            assert_int_equal(qg_infer_size(file, n, &size), more ? QG_INFER_EFORMAT : QG_INFER_OK);
+            free(file);
+        }
+    packed_step one = many[0];
+    one.r.h = one.r.oh = 1 << 16, one.r.w = one.r.ow = 1 << 15;
+    file = packed_file(&(packed_net){ 1 << 16, 1 << 15, 1, 0, NULL, 1, &one, 0, NULL }, &n);
+    assert_int_equal(qg_infer_size(file, n, &size), QG_INFER_EFORMAT);
+    free(file);
+}
+
 /* Where numbers of a step begin in the file. */
 static size_t floats_at(int step)
 {
@@ -637,6 +660,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(zero_points_are_checked),
         cmocka_unit_test(a_file_has_16384_steps_at_most),
+        cmocka_unit_test(values_are_at_most_so_many),
         cmocka_unit_test(illegal_numbers_are_refused),
         cmocka_unit_test(illegal_rows_and_texts_are_refused),
         cmocka_unit_test(refuses_products_that_are_too_large),

@@ -20,6 +20,7 @@
 #include "tests/support/exported.h"
 #include "tests/support/nets.h"
 #include "tests/support/onnx.h"
+#include "tests/support/packed.h"
 #include "tests/support/room.h"
 #include "tests/support/testing.h"
 
@@ -450,6 +451,53 @@ static void normalisation_and_notes_are_inside(void **state)
     rig_end(&r);
 }
 
+/* Rows of zero points, which a range of each channel needs, came with version 2. */
+static void a_file_has_the_lowest_version(void **state)
+{
+    const qg_quant weights[] = { qg_twn((qg_twn_spec){ 0 }),
+                                 qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }) };
+    for (int k = 0; k < 2; k++) {
+        rig            r;
+        unsigned char *file;
+        size_t         bytes, memory;
+        assert_true(rig_begin(&r, small(weights[k], qg_lsq((qg_lsq_spec){ .bits = 8 })), N));
+        assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .step = 1, .floats_only = true }, &file, &bytes));
+        assert_int_equal(file[8], 1 + k);
+        file[8] = (unsigned char)(2 - k);       /* as if it were of the other version */
+        packed_seal(file, bytes);
+        assert_int_equal(qg_infer_size(file, bytes, &memory), k ? QG_INFER_EFORMAT : QG_INFER_OK);
+        free(file);
+        rig_end(&r);
+    }
+}
+
+/* Layers that only the program reads are not in the file. */
+static void a_file_has_one_result(void **state)
+{
+    unsigned char *file;
+    size_t         bytes[2];
+    for (int heads = 1; heads <= 2; heads++) {
+        rig       r;
+        engine    e;
+        float     scores[N * 4];
+        qg_net   *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 3, .seed = 3 });
+        qg_layer *x   = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
+        if (heads == 2)
+            qg_net_mark_output(qg_net_dense(net, (qg_dense_spec){ .name = "other", .out = 7, .after = x }));
+        qg_net_dense(net, (qg_dense_spec){ .name = "last", .out = 4, .after = x });
+        assert_true(rig_begin(&r, net, N));
+        assert_ok(qg_export_bytes(net, (qg_export_spec){ .floats_only = true }, &file, &bytes[heads - 1]));
+        load(&e, file, bytes[heads - 1], "one result");
+        assert_int_equal(qg_infer_scores(e.net), 4);
+        assert_int_equal(qg_infer_run(e.net, N, r.x, scores, e.context, e.bytes), QG_INFER_OK);
+        assert_memory_equal(scores, rig_scores(&r, N)->data, sizeof scores);
+        unload(&e);
+        free(file);
+        rig_end(&r);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+}
+
 /* Where codes meet codes, neither the file nor a score depends on the instruction set. */
 static void codes_are_the_same_on_every_path(void **state)
 {
@@ -655,6 +703,8 @@ int main(void)
         cmocka_unit_test_teardown(codes_are_the_same_on_every_path, leave),
         cmocka_unit_test_teardown(weights_stay_packed_in_memory, leave),
         cmocka_unit_test(normalisation_and_notes_are_inside),
+        cmocka_unit_test(a_file_has_the_lowest_version),
+        cmocka_unit_test(a_file_has_one_result),
         cmocka_unit_test(a_step_of_training_decides_what_has_started),
         cmocka_unit_test(what_no_file_can_express_is_refused),
         cmocka_unit_test(numbers_must_be_finite),

@@ -19,32 +19,30 @@ static qg_ema *ema_of(qg_params *p, qg_ema_spec spec)
     return e;
 }
 
-/* The weight is 0.5, then 1, 3, -2, 4.  Expected: average = d average + (1 - d) w in Python's doubles. */
+/* To the bit, from the weights that the averages were made of. */
 static void averages_by_formula(void **state)
 {
-    static const struct {
-        qg_ema_spec spec;
-        float       average[4];
-    } rows[] = {
-        { { 0 }, { 0.909090909f, 2.47727273f, -0.622377622f, 2.34915085f } },
-        { { .decay = 0.9f, .no_warmup = true }, { 0.55f, 0.795f, 0.5155f, 0.86395f } },
-        { { .decay = 0.2f }, { 0.909090909f, 2.58181818f, -1.08363636f, 2.98327273f } },
-    };
-    const float w[] = { 1, 3, -2, 4 };
-    for (int r = 0; r < COUNT(rows); r++) {
-        qg_params p = { 0 };
-        qg_param *x = declare(&p, "x", (qg_shape){ 1, 1, 1, 1 });
+    enum { WEIGHTS = 37, UPDATES = 100 };
+    static const qg_ema_spec specs[] = { { 0 }, { .decay = 0.9f, .no_warmup = true }, { .decay = 0.2f } };
+    for (int r = 0; r < COUNT(specs); r++) {
+        const double decay = specs[r].decay == 0 ? (double)0.999f : (double)specs[r].decay;
+        float        a[WEIGHTS], w[WEIGHTS];
+        qg_params    p = { 0 };
+        qg_param    *x = declare(&p, "x", (qg_shape){ 1, 1, 1, WEIGHTS });
         assert_ok(qg_params_allocate(&p));
-        x->value[0] = 0.5f;
-        qg_ema *e   = ema_of(&p, rows[r].spec);
-        for (int i = 0; i < 4; i++) {
-            x->value[0] = w[i];
+        fill_uniform(a, WEIGHTS, -4, 4, 0);
+        memcpy(x->value, a, sizeof a);
+        qg_ema *e = ema_of(&p, specs[r]);
+        for (int n = 1; n <= UPDATES; n++) {
+            const double d = specs[r].no_warmup ? decay : fmin(decay, (1.0 + n) / (10.0 + n));
+            fill_uniform(w, WEIGHTS, -4, 4, (uint64_t)n);
+            memcpy(x->value, w, sizeof w);
             assert_ok(qg_ema_update(e));
+            for (int i = 0; i < WEIGHTS; i++) a[i] += (float)(1 - d) * (w[i] - a[i]);
             assert_ok(qg_ema_swap(e));
-            assert_close(x->value, &rows[r].average[i], 1, 5e-7);       /* a few roundings of numbers up to
-                                                                           4 */
+            for (int i = 0; i < WEIGHTS; i++) assert_true(x->value[i] == a[i]);
             assert_ok(qg_ema_swap(e));
-            assert_true(x->value[0] == w[i]);
+            assert_memory_equal(x->value, w, sizeof w);
         }
         qg_ema_free(e);
         qg_params_release(&p);

@@ -283,6 +283,26 @@ static void a_gradient_that_is_not_finite_changes_nothing(void **state)
     close_run(&r), close_run(&twin);
 }
 
+/* Its second moment is then infinite, which no checkpoint may contain. */
+static void adam_stops_a_weight_whose_square_overflows(void **state)
+{
+    qg_params p = { 0 };
+    qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, 2 });
+    assert_ok(qg_params_allocate(&p));
+    qg_optim *o = adam(&p);
+    qg_state *s = qg_state_new();
+    qg_optim_state(o, s);
+    for (int step = 0; step < 3; step++) {
+        w->grad[0] = step ? 1 : 2e19f, w->grad[1] = 1;
+        assert_ok(qg_optim_step(o));
+        assert_true(w->value[0] == 0 && w->value[1] < 0);
+    }
+    assert_failed(qg_state_save(s, in_room("overflown")), QG_ENAN, "optim.v.w");
+    qg_state_free(s);
+    qg_optim_free(o);
+    qg_params_release(&p);
+}
+
 /* --- clipping by norm --------------------------------------------------------------------- */
 
 /* Two parameters with gradients (3, 0, 4) and 12: length 13.  A frozen one does not count. */
@@ -337,6 +357,49 @@ static void clipping_is_scaling_and_nothing_else(void **state)
         assert_memory_equal(r.p.value, scaled.p.value, r.p.length * sizeof(float));
         close_run(&r), close_run(&twin), close_run(&scaled);
     }
+}
+
+/* Each addition of docs/arithmetic.md: eight sums in a block of a parameter, then stretches, then blocks. */
+static void the_norm_is_a_sum_in_this_order(void **state)
+{
+    enum { BLOCK = 16384, PLACE = 16, PARAMS = 3, MOST = 40003 };
+    static const int         numbers[PARAMS] = { MOST, 20, 7 };
+    static const char *const names[PARAMS]   = { "a", "frozen", "c" };
+    static float             g[PARAMS][MOST];
+    qg_params                p = { 0 };
+    qg_param                *item[PARAMS];
+    for (int i = 0; i < PARAMS; i++) item[i] = declare(&p, names[i], (qg_shape){ 1, 1, 1, numbers[i] });
+    assert_ok(qg_params_allocate(&p));
+    item[1]->frozen = true;
+    for (int i = 0; i < PARAMS; i++) {
+        fill_uniform(g[i], (size_t)numbers[i], -1, 1, (uint64_t)i);
+        for (int k = 0; k < numbers[i]; k++) item[i]->grad[k] = g[i][k] = ldexpf(g[i][k], k % 40 - 20);
+    }
+    qg_optim *o = qg_sgd(&p, (qg_sgd_spec){ .lr = 1 });
+    qg_optim_set_clip_norm(o, 1);
+    assert_ok(qg_optim_step(o));
+
+    double sum = 0;
+    for (int begin = 0, length = 1; begin < length; begin += BLOCK) {
+        double block = 0;
+        for (int i = 0, at = 0; i < PARAMS; at += (numbers[i++] + PLACE - 1) / PLACE * PLACE) {
+            double    lane[8] = { 0 }, stretch = 0;
+            const int from = at > begin ? 0 : begin - at;
+            const int to   = at + numbers[i] < begin + BLOCK ? numbers[i] : begin + BLOCK - at;
+            for (int k = from; k < to; k++) lane[(k - from) % 8] += (double)g[i][k] * (double)g[i][k];
+            for (int k = 0; k < 8; k++) stretch += lane[k];
+            if (from < to && !item[i]->frozen) block += stretch;
+            length = at + numbers[i];
+        }
+        sum += block;
+    }
+    assert_true(qg_optim_norm(o) == sqrt(sum));
+    const float factor = (float)(1 / sqrt(sum));
+    for (int i = 0; i < PARAMS; i++)
+        for (int k = 0; k < numbers[i]; k++)
+            assert_true(item[i]->value[k] == (i == 1 ? 0 : -(g[i][k] * factor)));
+    qg_optim_free(o);
+    qg_params_release(&p);
 }
 
 static void threads_do_not_change_the_norm(void **state)
@@ -504,8 +567,10 @@ int main(void)
         cmocka_unit_test_teardown(instruction_sets_do_not_matter, restore_variables),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(adam_stops_a_weight_whose_square_overflows),
         cmocka_unit_test(gradients_are_clipped_by_their_norm),
         cmocka_unit_test(clipping_is_scaling_and_nothing_else),
+        cmocka_unit_test(the_norm_is_a_sum_in_this_order),
         cmocka_unit_test(threads_do_not_change_the_norm),
         cmocka_unit_test(squares_of_the_largest_floats_do_not_overflow),
         cmocka_unit_test(the_largest_floats_are_finite),
