@@ -28,12 +28,18 @@ refresh() {
 
 # The sources of the tree or its copy, from the top of either.
 sources() {
-    find core quant layers optim datasets train infer cli tools tests -name '*.[ch]' -o -name '*.json'
+    find core quant layers optim datasets train infer cli tools examples tests -name '*.[ch]' -o -name '*.json'
 }
 
+# With the programs that tests start.
 build() {
     programs=
-    for test in $1; do programs="$programs objects/$(program "$test")"; done
+    for test in $1; do
+        source=$(program "$test")
+        programs="$programs objects/$source"
+        grep -q support/program.h "$source.c" && programs="$programs objects/qgrad objects/qgrad-bench"
+        grep -q /examples/fit "$source.c" && programs="$programs objects/examples/fit"
+    done
     make -s -C "$copy" -j"$jobs" BUILD=objects CFLAGS=-O2 $programs > "$copy/log" 2>&1
 }
 
@@ -42,7 +48,7 @@ killers() {
     for test in $1; do
         files=
         [ "$test" = conformance ] && files=tests/golden/*.json
-        (cd "$copy" && "objects/$(program "$test")" $files > log 2>&1) && continue
+        (cd "$copy" && QGRAD=objects/qgrad BUILD=objects "objects/$(program "$test")" $files > log 2>&1) && continue
         if [ "$test" = conformance ]; then
             n=$(sed -n 's/.* passed, \([0-9]*\) failed$/\1/p' "$copy/log")
         else
@@ -111,6 +117,7 @@ refresh Makefile packaging/*.mk packaging/*.sh tests/tests.mk qgrad.h $(sources)
 for file in $(cd "$copy" && sources); do            # what was renamed or deleted since the last call
     [ -e "$top/$file" ] || rm "$copy/$file"
 done
+for data in datasets/sample tests/golden/safetensors; do ln -sfn "$top/$data" "$copy/$data"; done
 all=$(for patch in $patches; do field Tests "$patch"; done | tr ' ' '\n' | sort -u)
 check 'without a mutant'
 printf '%-34s  %-3s %-72s  %s\n' mutant no. mistake 'killed by'
