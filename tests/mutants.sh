@@ -48,7 +48,7 @@ killers() {
     for test in $1; do
         files=
         [ "$test" = conformance ] && files=tests/golden/*.json
-        (cd "$copy" && QGRAD=objects/qgrad BUILD=objects "objects/$(program "$test")" $files > log 2>&1) && continue
+        (cd "$copy" && QGRAD=objects/qgrad BUILD=objects timeout 300 "objects/$(program "$test")" $files > log 2>&1) && continue
         if [ "$test" = conformance ]; then
             n=$(sed -n 's/.* passed, \([0-9]*\) failed$/\1/p' "$copy/log")
         else
