@@ -22,8 +22,8 @@
  * output is part of its `zero`. */
 enum { LONGEST = PIXELS_1 };
 
-/* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead.  While a
- * line is on its way, some KiB of others arrive. */
+/* Tiles of so few pixels wait for weights from memory, of which the core itself fetches too little ahead.
+ * While a line is on its way, some KiB of others arrive. */
 enum { FEW = 4, AHEAD = 8192, LINE = 64 };
 #define FETCH(w) __builtin_prefetch((const char *)(w) + AHEAD)
 
