@@ -260,8 +260,8 @@ set_aside() {
     done
 }
 
-# The directory of a run is .fetch.HOST.PID.XXXXXX: elsewhere than on its host nobody can say whether it still runs.
-host=$(uname -n)
+# The directory of a run is .fetch.HOST.PID.XXXXXX: only that host can tell whether it still runs.
+host=$(uname -n | tr . _)
 remove_leftovers() {
     for left in "$dir/.fetch.$host".*; do
         pid=${left##*/".fetch.$host."}

@@ -77,7 +77,7 @@ typedef struct qg_loader_spec {
     const uint16_t  *classes;       /* keep only the images of these classes, which become classes
                                        0, 1, 2 and so on in this order; read during the call; NULL:
                                        all classes */
-    int              n_classes;     /* length of classes */
+    int              n_classes;     /* length of classes; 0 where the text of a set names classes */
     qg_holdout       validation;    /* of a training set: these images are qg_loader_validation */
     size_t           cache_bytes;   /* of a folder: bytes of decoded images that may stay in memory;
                                        other images are decoded, by all threads, whenever they are

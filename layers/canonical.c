@@ -114,7 +114,8 @@ static bool is_same(qg_quant a, qg_quant b)
     qg__quant_values(b, of_b);
     const qg_surrogate s     = a.surrogate;
     const bool         named = !s.slope || s.slope == b.surrogate.slope || qg__surrogate_word(s) >= 0;
-    const bool         equal = !s.slope || (s.arg == b.surrogate.arg && s.to == b.surrogate.to);
+    const bool         own   = !s.slope || !b.surrogate.slope;
+    const bool         equal = own || (s.arg == b.surrogate.arg && s.to == b.surrogate.to);
     return named && equal && !s.whole && !memcmp(of_a, of_b, sizeof of_a);
 }
 

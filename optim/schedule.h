@@ -36,7 +36,7 @@ typedef struct qg_schedule {
  * progress / warmup; milestones do not move.
  *
  * Range    progress outside 0..1 is clamped; NaN gives NaN, unless the rate is constant.
- *           QG_EXPONENTIAL with factor 0 is lr at 0, then 0.  s may be NULL: lr.
+ *          QG_EXPONENTIAL with factor 0 is lr at 0, then 0.  s may be NULL: lr.
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 

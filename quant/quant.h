@@ -61,7 +61,8 @@ typedef enum qg_ttq_rule {
 typedef struct qg_ttq_spec {
     float        threshold;     /* as a fraction of max|w|; 0: 0.05 */
     qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
-    bool         start_at_one;          /* Wp, Wn start at 1; else at the mean |w| of the weights they replace */
+    bool         start_at_one;          /* Wp, Wn start at 1; else at the mean |w| of the weights they replace,
+                                           or if there are none, of the other side */
     bool         per_channel;           /* D, Wp and Wn per output channel; the paper has one of each per tensor */
     bool         summed_gradient;       /* of Wp, Wn; else times 1 / sqrt(number of weights), as LSQ's */
     bool         scaled_weights;        /* eq. 8, dw = Wp dq, dq or Wn dq; else dw = dq */
@@ -324,8 +325,8 @@ qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q);
 
 /* x quantized by q; x itself if q is {0}.  learned: one var for each value that the scheme learns or tracks, in the
  * scheme's order (quant/scheme.h); NULL if it has none.  QG_TRAIN updates observed ranges and initialises values
- * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
- * the scheme rectifies). */
+ * that are all 0, from x where they depend on it.  QG_EVAL changes nothing; until a range or lsq's step is set, x
+ * passes unchanged (through relu, if the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
 /* A quantizer and what is known of its tensor, checked once.  Layers make theirs when the net is built. */
@@ -343,7 +344,8 @@ typedef struct qg_binding {
 QG_MUST_CHECK
 qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b);
 
-/* qg_quantize for steps, with the arguments that qg_bind has checked. */
+/* As qg_quantize, with what qg_bind has checked, and without initial values but those of observed ranges and steps.
+ * Fails with QG_ESHAPE: x needs learned values of other shapes. */
 qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
 #endif

@@ -200,19 +200,24 @@ static bool fits(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned
     return true;
 }
 
-/* Values that are all 0 have not been set. */
-static void start(qg_quant q, const qg_var *x, qg_var *const *learned)
+/* Values that are all 0 have not been set.  A hook may change its tensor.  false: the tape has failed. */
+static bool start(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned)
 {
     float          *value[QG_MAX_LEARNED] = { 0 };
     const int       n     = qg_learned_count(q);
+    const size_t    bytes = qg_count(x->shape) * sizeof *x->data;
     const qg__hooks hooks = qg__scheme_hooks(q.scheme);
+    if (n == 0 || !hooks.start) return true;
     for (int i = 0; i < n; i++) {
         value[i] = learned[i]->data;
         for (size_t k = 0; k < qg_count(learned[i]->shape); k++)
-            if (value[i][k] != 0) return;
+            if (value[i][k] != 0) return true;
     }
-    const qg_tensor weight = { x->shape, q.role == QG_WEIGHT ? x->data : NULL };
-    if (n && hooks.start) hooks.start(q, weight, value);
+    float *weight = q.role == QG_WEIGHT ? qg_scratch(t, bytes) : NULL;
+    if (q.role == QG_WEIGHT && !weight) return false;
+    if (weight) memcpy(weight, x->data, bytes);
+    hooks.start(q, (qg_tensor){ x->shape, weight }, value);
+    return true;
 }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -223,7 +228,7 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     const qg_status s = qg_bind(q, qg__quant_role(q), x->shape, &b);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
     if (!fits(t, b.q, x, learned)) return NULL;
-    if (qg_tape_mode(t) == QG_TRAIN) start(b.q, x, learned);
+    if (qg_tape_mode(t) == QG_TRAIN && !start(t, b.q, x, learned)) return NULL;
     return qg_quantize_bound(t, &b, x, learned);
 }
 

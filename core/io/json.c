@@ -8,8 +8,8 @@ enum { MAX_DEPTH = 128 };
 
 bool qg__json_bad(qg_json *j, const char *what)
 {
-    j->status = qg_fail(QG_EFORMAT, "'%s' is malformed: %s, at byte %zu", j->path, what,
-                        (size_t)(j->at - j->start));
+    j->status = qg_fail(QG_EFORMAT, "'%s' is malformed: %s, at byte %zu%s", j->path, what,
+                        (size_t)(j->at - j->start), j->part ? j->part : "");
     return false;
 }
 

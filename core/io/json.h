@@ -24,6 +24,7 @@
 
 typedef struct qg_json {
     const char    *path;             /* for messages */
+    const char    *part;             /* of the file, " of the header"; NULL: the whole */
     unsigned char *start, *at, *end;
     qg_status      status;
 } qg_json;

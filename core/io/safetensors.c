@@ -311,7 +311,7 @@ static qg_status read_header(qg_archive *a)
     if (s) return s;
     if (!qg__utf8_valid((const char *)a->header, (size_t)length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
-    qg_json j = { .path = path, .start = a->header, .at = a->header, .end = a->header + length };
+    qg_json j = { path, " of the header", a->header, a->header, a->header + length, QG_OK };
     if (!read_lists(&j, a)) return j.status;
     s = check_layout(a);
     return s ? s : check_header(a);

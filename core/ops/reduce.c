@@ -167,7 +167,7 @@ qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape shape)
                          "of x must be 1 or the same", QG_SHAPE_ARGS(s), QG_SHAPE_ARGS(shape));
     qg_var *y = qg_record(t, &broadcast, shape, x, NULL, NULL);
     if (!y) return NULL;
-    if (!x->batch || s.n < shape.n) qg_restore_batch(y);
+    if (x->batch <= 1) qg_restore_batch(y);
     spread((job){ .big = shape, .small = s, .x = x->data, .y = y->data, .fresh = true, .divisor = 1 });
     return y;
 }

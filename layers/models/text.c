@@ -10,6 +10,7 @@
 #include "layers/models/parts.h"
 #include "layers/models/text_parse.h"
 #include "layers/plan.h"
+#include "quant/engine.h"
 
 /* A net that is being declared. */
 typedef struct author {
@@ -27,6 +28,11 @@ typedef struct author {
 static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is == QG__DENSE; }
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
+
+static bool takes_signs(qg_quant input)
+{
+    return rectifies(input) && input.bits == 1 && qg__code_set_of(input).lowest < 0;
+}
 
 /* It takes the place of a relu, but scales the result of its product: each product that reads the place quantizes
  * for itself, and a shortcut reads floats. */
@@ -79,6 +85,11 @@ static bool part_is(const author *a, int i, qg__part_kind kind) { return i < a->
 static bool averages(const author *a, int i)
 {
     return part_is(a, i, QG__AVGPOOL) || part_is(a, i, QG__GLOBAL);
+}
+
+static bool activates(const author *a, int i)
+{
+    return part_is(a, i, QG__RELU) || part_is(a, i, QG__NONLINEARITY);
 }
 
 static bool pools(const author *a, int i) { return part_is(a, i, QG__MAXPOOL) || averages(a, i); }
@@ -166,14 +177,14 @@ static qg_quant opens_with(const author *a, int i)
     return rectifies(input) ? input : (qg_quant){ 0 };
 }
 
-/* Signs of what a relu and pools leave would all be +1, so such a product has no relu before it. */
+/* Signs of what a relu and pools leave are all +1, so a product that takes signs has no relu before it. */
 static qg_layer *relu(author *a, int i)
 {
     int to = i + 1;
     while (pools(a, to)) to++;
     const bool     opens = part_is(a, to, QG__OPEN), next = to == i + 1;
     const qg_quant input = opens ? opens_with(a, to) : next ? (qg_quant){ 0 } : next_input(a, to);
-    if (!rectifies(input) || !(next || input.bits == 1)) return qg_net_relu(a->net);
+    if (!(next ? rectifies(input) : takes_signs(input))) return qg_net_relu(a->net);
     if (!next || stays_with_product(input)) return a->last;
     a->input_done = true;
     return qg_net_quantize(a->net, input);
@@ -184,11 +195,10 @@ static qg_layer *relu(author *a, int i)
 static qg_layer *nonlinearity(author *a, int i)
 {
     bool means = false;
-    for (i++; part_is(a, i, QG__OPEN) || part_is(a, i, QG__NONLINEARITY) || pools(a, i); i++)
-        means |= averages(a, i);
+    for (i++; part_is(a, i, QG__OPEN) || activates(a, i) || pools(a, i); i++) means |= averages(a, i);
     const qg_quant input = next_input(a, i);
     const bool     stays = stays_with_product(input);
-    a->after_q = !means && !stays;
+    a->after_q = rectifies(input) && !means && !stays;
     if (stays) return a->last;
     return rectifies(input) ? qg_net_quantize(a->net, input) : qg_net_relu(a->net);
 }

@@ -28,8 +28,8 @@
  * order.  An input quantizer takes its place before its product:
  *
  *     an R right before it, or with an MP between them, is left out if the quantizer rectifies; with
- *     other pools between them, or pools before a block, only if it has 1 bit, since signs of what R
- *     leaves would all be +1
+ *     other pools between them, or pools before a block, only if it takes signs, since those of what R
+ *     leaves are all +1
  *     an MP between them comes before BN and R if the quantizer is binary: the maximum over a window of
  *     signs is +1 nearly everywhere                                      [XNOR-Net, 1603.05279v4, section 3.2]
  *     An MP with k stays where it is
@@ -38,8 +38,8 @@
  *     -1 and +1 if it is a sign.  The summary points this out
  *     one that scales the result of its product, as xnor, is no layer: in place of a Q, or of an R before a
  *     block, each product quantizes what it reads, and the shortcut reads floats
- *     the product after a Q, or after Q-MP or Q-{, leaves out a quantizer that replaces a relu, and so does
- *     a shortcut B that reads a Q; the product after Q-GAP quantizes the means
+ *     the product after a Q, or after Q-R, Q-MP or Q-{, leaves out a quantizer that replaces a relu, and
+ *     so does a shortcut B that reads a Q; the product after Q-GAP or Q-AP quantizes the means
  *
  * A block that changes the shape names its shortcut, as qg_shortcut_kind; B and poolB are conv "shortcut1", .., with
  * a batch norm if the block ends with one.  A kind before the block declares the shortcut before it,

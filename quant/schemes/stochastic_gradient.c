@@ -136,7 +136,7 @@ const qg_scheme qg__stochastic_gradient_scheme = {
         "              noise=off (no_noise): round(v), ties to even, for experiments\n"
         "\n"
         "Learns nothing.  The mean of the result is dy, except beyond r.  A zero gradient stays zero.  A\n"
-        "gradient that is not finite makes none of them finite.\n"
+        "gradient that is not finite leaves no result finite.\n"
         "percentile=99.99 takes that percentile of |dy| for r, which costs three more passes over dy; if\n"
         "it is 0, r is the largest.\n"
         "dorefa has a scale per image, so images with small gradients keep their bits, and no level at 0.\n"

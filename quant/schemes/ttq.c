@@ -129,9 +129,9 @@ const qg_scheme qg__ttq_scheme = {
         "gradient.\n"
         "The paper's sums grow with the layer, and one step can drive Wp and Wn to 0.  By default,\n"
         "therefore, they are divided by sqrt(number of weights), Wp and Wn start at the mean |w| of their\n"
-        "side, learn at a tenth of the rate, and dw = dq.  The paper has start=one (start_at_one),\n"
-        "gradient=sum (summed_gradient), straight=no (scaled_weights) and scale-lr=1 (scale_lr), which\n"
-        "are as=paper (as_paper).\n"
+        "side (of the other one, if it is empty), learn at a tenth of the rate, and dw = dq.  The paper\n"
+        "has start=one (start_at_one), gradient=sum (summed_gradient), straight=no (scaled_weights) and\n"
+        "scale-lr=1 (scale_lr), which are as=paper (as_paper).\n"
         "Other implementations: Blueoil and several ports use dWn as printed, which moves Wn uphill\n"
         "(rule=as-printed).  The authors' code gives sign(w) at |w| = D, and decays Wp and Wn (decay).\n"
         "Some ports use the mean instead of the sum.  None keeps Wp and Wn positive.\n",

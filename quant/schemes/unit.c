@@ -75,7 +75,7 @@ const qg_scheme qg__unit_scheme = {
         "Models keep first and last layers in float unless --first-last quantized.\n"
         "Other implementations: Brevitas uses zero=yes for 2-bit inputs as well, passes their gradient up\n"
         "to |x| = 1 + 1 / (2 n), surrogate=clip,surrogate-arg=1.5 for 2 bits, and that of weights\n"
-        "everywhere.  A surrogate that is named is one of x or w itself, without the factor 1 / r.\n",
+        "everywhere.  A surrogate set with surrogate= applies to x or w itself, without the factor 1 / r.\n",
 };
 
 qg_quant qg_unit(qg_unit_spec spec)

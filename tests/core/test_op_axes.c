@@ -196,7 +196,8 @@ static qg_var *build_parts(qg_tape *t, const qg_params *p, void *context)
 /* The result of one image counts images, one, and is repeated for all of others. */
 static qg_var *build_one(qg_tape *t, const qg_params *p, void *context)
 {
-    static float   image[3] = { 1, -2, 0.5f }, images[5 * 4] = { 1, 2, -3, 4, 0.5f, -6, 7, -8, 9, 1, 2, 3, -4, 5, 6 };
+    static float   image[3] = { 1, -2, 0.5f };
+    static float   images[5 * 4] = { 1, 2, -3, 4, 0.5f, -6, 7, -8, 9, 1, 2, 3, -4, 5, 6 };
     const qg_shape all = { 5, 1, 1, 4 };
     qg_var        *x   = qg_input(t, (qg_tensor){ { 1, 1, 1, 3 }, image });
     qg_var        *one = qg_dense(t, x, qg_parameter(t, p->item[0]), NULL);

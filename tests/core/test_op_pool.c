@@ -142,7 +142,7 @@ static void padding_by_hand(void **state)
     qg_tape_free(t);
 }
 
-/* In one float the sum of 2^18 tenths would be 0.25 % too small.  The engine has these parts, too. */
+/* In one float the sum of 2^18 tenths would be 0.25 % too small.  The engine has these parts as well. */
 static void a_large_window_is_summed_in_parts(void **state)
 {
     enum { C = 3, PART = 1024 };

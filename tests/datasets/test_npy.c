@@ -273,6 +273,8 @@ static void the_size_of_a_set_is_known_without_its_images(void **state)
     assert_true(qg_shape_equal(qg_data_image("cifar100", NULL, &classes), (qg_shape){ 1, 32, 32, 3 }));
     assert_int_equal(classes, 100);
     assert_true(qg_shape_equal(qg_data_image("cifar10:classes=3+5", NULL, NULL), (qg_shape){ 1, 32, 32, 3 }));
+    const qg_loader_spec twice = { .batch = 1, .classes = (uint16_t[]){ 7 }, .n_classes = 1 };
+    assert_none(qg_data_train("sample:classes=0+1", NULL, twice), "the text names classes, and so do .classes");
     assert_string_equal(qg_data_class("cifar10", 3), "cat");
     assert_true(!qg_data_class("mnist", 3) && !qg_data_class("cifar10", 10) && !qg_data_class("cifar10", -1));
 

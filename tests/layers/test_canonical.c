@@ -174,11 +174,15 @@ static void every_scheme_returns(void **state)
         qg_ttq((qg_ttq_spec){ .as_paper = true, .decay = 2e-4f }),
         qg_binary((qg_binary_spec){ .per_channel = true, .surrogate = qg_surrogate_swish(4) }),
         qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_clip(0.5f) }),
+        qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_clip(1) }),
+        qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_identity() }),
+        qg_irnet((qg_irnet_spec){ .surrogate = qg_surrogate_annealed_tanh(0) }),
         qg_unit((qg_unit_spec){ .bits = 3, .zero = true }),
         qg_qdq((qg_qdq_spec){ .bits = 4, .range_given = true, .min = -0.2f, .max = 0.3f }),
     };
     for (int i = 0; i < COUNT(of_c); i++) {
-        qg_net *net = qg_net_new((qg_net_spec){ .height = 8, .width = 8, .channels = 3, .fold_batchnorm = i == 3 });
+        const bool fold = i == COUNT(of_c) - 2;
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 8, .width = 8, .channels = 3, .fold_batchnorm = fold });
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .weight = of_c[i] });
         qg_net_batchnorm(net);
         qg_net_dense(net, (qg_dense_spec){ .out = 10 });

@@ -208,7 +208,8 @@ static void blocks_add_their_input(void **state)
 static void inputs_are_quantized_where_the_header_says(void **state)
 {
     const qg_model_spec plain = { 8, 8, 3, 10, .weight = twn() };
-    qg_model_spec       binary = plain, rectified = plain, scaled = plain;
+    qg_model_spec       binary = plain, rectified = plain, scaled = plain, one_bit = plain;
+    one_bit.first_last = QG_FIRST_LAST_QUANTIZED;
     binary.input    = sign();
     scaled.input    = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
     scaled.first_last = QG_FIRST_LAST_QUANTIZED;
@@ -230,7 +231,7 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "quant3 quantize(conv3) 8 8 4\npool1 maxpool(quant3) 4 4 4\n"
                     "quant4 quantize(pool1) 4 4 4\n"
                     "pool2 global avgpool(quant4) 1 1 4\nfc1 dense(pool2) 1 1 10 twn sign -\n");
-    /* Signs of what a relu leaves would all be +1, whatever pools stand between. */
+    /* Signs of what a relu leaves would all be +1, whatever pools stand between it and its product. */
     assert_declares("4C3-R-MP3s2p1-{4C3}-R-GAP-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\npool1 maxpool(conv1) 4 4 4\n"
                     "conv2 conv2d(pool1) 4 4 4 twn sign -\nadd1 add(conv2,pool1) 4 4 4\n"
@@ -240,6 +241,17 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "conv2 conv2d(pool1) 4 4 4 twn dorefa -\nadd1 add(conv2,pool1) 4 4 4\n"
                     "relu2 relu(add1) 4 4 4\n"
                     "pool2 global avgpool(relu2) 1 1 4\nfc1 dense(pool2) 1 1 10 twn dorefa -\n");
+    one_bit.input = qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 1 });     /* 0 and 1 are no signs */
+    assert_declares("4C3-R-AP2-4C3-10", one_bit,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\npool1 avgpool(relu1) 4 4 4\n"
+                    "conv2 conv2d(pool1) 4 4 4 twn dorefa -\nfc1 dense(conv2) 1 1 10 twn dorefa -\n");
+    assert_declares("4C3-Q-MP2-R-4C3-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\n"
+                    "pool1 maxpool(quant1) 4 4 4\nconv2 conv2d(pool1) 4 4 4 twn - -\n"
+                    "fc1 dense(conv2) 1 1 10 twn sign -\n");
+    assert_declares("4C3-Q-BN-4C3-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\nbn1 batchnorm(relu1) 8 8 4\n"
+                    "conv2 conv2d(bn1) 8 8 4 twn sign -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
     assert_declares("4C3-Q-MP2-4C3-10", binary,
                     "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\n"
                     "pool1 maxpool(quant1) 4 4 4\nconv2 conv2d(pool1) 4 4 4 twn - -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
