@@ -5,10 +5,6 @@ import shutil
 import subprocess
 import sys
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_py import build_py
-
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 try:
     with open(os.path.join(root, "qgrad.h")) as f:
@@ -16,6 +12,11 @@ try:
 except FileNotFoundError:
     sys.exit("error: %s is not in the source tree of qgrad: pip before 21.3 copies this directory alone, so "
              "install with pip 21.3 or later" % os.path.dirname(os.path.abspath(__file__)))
+
+# After that message, which must not depend on the version of setuptools.
+from setuptools import Distribution, setup                          # noqa: E402
+from setuptools.command.bdist_wheel import bdist_wheel              # noqa: E402
+from setuptools.command.build_py import build_py                    # noqa: E402
 
 
 class BuildLibrary(build_py):
