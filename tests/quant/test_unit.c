@@ -56,6 +56,22 @@ static void nan_stays(void **state)
     }
 }
 
+/* s(x) = clip(x, -1, 1), whose slope at its ends is 1. */
+static void the_ends_have_a_slope(void **state)
+{
+    const float x[] = { -1.0000001f, -1, 0.3f, 1, 1.0000001f, NAN };
+    for (int role = QG_WEIGHT; role <= QG_INPUT; role++) {
+        rig r;
+        const qg_quant fixed = qg_unit((qg_unit_spec){ .bits = 2, .fixed = true });
+        open_rig(&r, fixed, (qg_role)role, (qg_shape){ 1, 1, 1, 6 });
+        memcpy(r.x->value, x, sizeof x);
+        const float dy[] = { 2, 3, 4, 5, 6, 7 };
+        train_rig(&r, 0, dy);
+        assert_close(r.x->grad, (float[]){ 0, 3, 4, 5, 0, 0 }, 6, 0);
+        close_rig(&r);
+    }
+}
+
 /* --- the rest ----------------------------------------------------------------------------- */
 
 static void codes_are_what_apply_gives(void **state)
@@ -88,6 +104,7 @@ int main(void)
         cmocka_unit_test(levels_are_those_of_the_nets),
         cmocka_unit_test(levels_are_symmetric),
         cmocka_unit_test(nan_stays),
+        cmocka_unit_test(the_ends_have_a_slope),
         cmocka_unit_test(codes_are_what_apply_gives),
         cmocka_unit_test(weights_start_wide),
     };
