@@ -45,6 +45,9 @@ typedef struct qg__hooks {
 } qg__hooks;
 qg__hooks qg__scheme_hooks(const qg_scheme *s);
 
+/* Whether what q learns has a start and nobody has set any of it: all numbers are 0. */
+bool      qg__quant_is_unset(qg_quant q, qg_shape x, float *const *learned);
+
 /* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
  * frozen, the stored value does not change, and the caller uses legal in its place. */
 void      qg__clamp_learned(qg_var *v, size_t i, float legal);

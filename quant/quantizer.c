@@ -93,14 +93,10 @@ static void start(qg_quantizer *z)
 {
     float *value[QG_MAX_LEARNED] = { 0 };
     if (z->started || !z->b.q.scheme) return;
-    const qg__hooks hooks = qg__scheme_hooks(z->b.q.scheme);
-    if (!hooks.start) return;
-    for (int i = 0; i < qg_learned_count(z->b.q); i++) {
-        value[i] = z->learned[i]->value;
-        for (size_t k = 0; k < qg_count(z->learned[i]->shape); k++)
-            if (value[i][k] != 0) return;
-    }
-    hooks.start(z->b.q, (qg_tensor){ z->x->shape, z->b.q.role == QG_WEIGHT ? z->x->value : NULL }, value);
+    for (int i = 0; i < qg_learned_count(z->b.q); i++) value[i] = z->learned[i]->value;
+    if (!qg__quant_is_unset(z->b.q, z->x->shape, value)) return;
+    const qg_tensor x = { z->x->shape, z->b.q.role == QG_WEIGHT ? z->x->value : NULL };
+    qg__scheme_hooks(z->b.q.scheme).start(z->b.q, x, value);
 }
 
 qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)

@@ -200,24 +200,37 @@ static bool fits(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned
     return true;
 }
 
-/* Values that are all 0 have not been set.  A hook may change its tensor.  false: the tape has failed. */
+bool qg__quant_is_unset(qg_quant q, qg_shape x, float *const *learned)
+{
+    const int count = qg_learned_count(q);
+    for (int i = 0; i < count; i++) {
+        const size_t n = qg_count(qg_learned_shape(q, &q.scheme->learned[i], x, q.role));
+        for (size_t k = 0; k < n; k++)
+            if (learned[i][k] != 0) return false;
+    }
+    return count && qg__scheme_hooks(q.scheme).start;
+}
+
+/* A hook may change its tensor.  false: the tape has failed. */
 static bool start(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned)
 {
-    float          *value[QG_MAX_LEARNED] = { 0 };
-    const int       n     = qg_learned_count(q);
-    const size_t    bytes = qg_count(x->shape) * sizeof *x->data;
-    const qg__hooks hooks = qg__scheme_hooks(q.scheme);
-    if (n == 0 || !hooks.start) return true;
-    for (int i = 0; i < n; i++) {
-        value[i] = learned[i]->data;
-        for (size_t k = 0; k < qg_count(learned[i]->shape); k++)
-            if (value[i][k] != 0) return true;
-    }
-    float *weight = q.role == QG_WEIGHT ? qg_scratch(t, bytes) : NULL;
-    if (q.role == QG_WEIGHT && !weight) return false;
+    float       *value[QG_MAX_LEARNED] = { 0 }, *weight = NULL;
+    const size_t bytes = qg_count(x->shape) * sizeof *x->data;
+    for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
+    if (!qg__quant_is_unset(q, x->shape, value)) return true;
+    if (q.role == QG_WEIGHT && !(weight = qg_scratch(t, bytes))) return false;
     if (weight) memcpy(weight, x->data, bytes);
-    hooks.start(q, (qg_tensor){ x->shape, weight }, value);
+    qg__scheme_hooks(q.scheme).start(q, (qg_tensor){ x->shape, weight }, value);
     return true;
+}
+
+static qg_var *quantize(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
+{
+    const qg_scheme *scheme = b->q.scheme;
+    if (qg_tape_mode(t) == QG_TRAIN && qg__quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
+    if (qg__quant_is_delayed(b->q, qg_tape_step(t))) return qg__quant_bypass(t, b->q, x);
+    if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;
+    return scheme->apply ? scheme->apply(t, b, x, learned) : qg__form_apply(t, b, x, learned);
 }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -229,18 +242,13 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
     if (!fits(t, b.q, x, learned)) return NULL;
     if (qg_tape_mode(t) == QG_TRAIN && !start(t, b.q, x, learned)) return NULL;
-    return qg_quantize_bound(t, &b, x, learned);
+    return quantize(t, &b, x, learned);
 }
 
 qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
-    const qg_scheme *scheme = b->q.scheme;
-    if (!x || !scheme) return x;
-    if (!fits(t, b->q, x, learned)) return NULL;
-    if (qg_tape_mode(t) == QG_TRAIN && qg__quant_observes(b, t, learned) && !observe(t, b->q, x, learned)) return NULL;
-    if (qg__quant_is_delayed(b->q, qg_tape_step(t))) return qg__quant_bypass(t, b->q, x);
-    if (b->q.surrogate.whole && !(x = record_whole(t, b->q, x))) return NULL;
-    return scheme->apply ? scheme->apply(t, b, x, learned) : qg__form_apply(t, b, x, learned);
+    if (!x || !b->q.scheme) return x;
+    return fits(t, b->q, x, learned) ? quantize(t, b, x, learned) : NULL;
 }
 
 bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }
