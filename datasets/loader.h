@@ -42,7 +42,8 @@ typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } q
 /* Random changes, drawn for each image in each epoch and applied in this order; {0} changes nothing.
  * rotate, scale and pad are one bilinear interpolation, unless there is only pad.  An image that shrinks is
  * not blurred before.  Augmentation follows normalisation, so per-pixel means stay with their pixels, and the
- * zeros of a border or a cutout are the mean of the images (black under QG_TO_UNIT). */
+ * zeros of a border or a cutout are the mean of the images (black under QG_TO_UNIT, and
+ * under QG_TO_RANGE the byte that becomes 0, as 127.5 in -1..1). */
 typedef struct qg_augment {
     float     rotate;       /* by -rotate..rotate degrees around the center, uniform; 0..180 */
     float     scale;        /* to 1 - scale .. 1 + scale times its size, uniform; 0..0.5 */
@@ -128,7 +129,8 @@ qg_loader *qg_data_test(const char *text, const char *dir, qg_loader_spec spec);
 /* What the authors of a set call its class k, such as class 3 of cifar10 "cat"; NULL: by its number. */
 const char *qg_data_class(const char *name, int k);
 /* The size of one image of the set, n = 1, and the number of classes (0: one for each directory, or
- * as many as the labels of arrays need), without reading the images.
+ * as many as the labels of arrays need), without reading the images.  Sets with a name of their own have the
+ * size above; their files are not opened.
  *
  * Fails    {0}.  QG_EARG: text is illegal; QG_EIO: a file of arrays is missing or unreadable;
  *          QG_EFORMAT: it has another format. */
@@ -266,7 +268,8 @@ qg_loader *qg_loader_validation(const qg_loader *l);
 const char *qg_loader_class_names(const qg_loader *l);
 
 /* A warning, in one line, about what may be a mistake in the set: files that were skipped; images
- * with 16 bits per value, of which the high 8 are used; unless .in_order, a class without images.
+ * with 16 bits per value, of which the high 8 are used; arrays that look like [n][c][h][w]; files that each
+ * epoch decodes again for lack of memory; unless .in_order, a class without images, or bytes of 0 and 1 alone.
  * NULL: nothing.  It belongs to l. */
 const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */

@@ -259,12 +259,12 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
     char     path[QG__PATH_BYTES];
     qg_shape s = d->image;
     if (d->open != open_arrays || s.h) return s;
-    for (int split = 0; split < SPLITS; split++)
-        if (*d->file[2 * split + IMAGES] && array_path(d, dir, split, IMAGES, path) &&
-            !qg__npy_shape(path, &s)) {
-            s.n = 1;
-            return s;
-        }
+    for (int split = 0; split < SPLITS; split++) {
+        if (!*d->file[2 * split + IMAGES]) continue;
+        if (!array_path(d, dir, split, IMAGES, path) || qg__npy_shape(path, &s)) break;
+        s.n = 1;
+        return s;
+    }
     return (qg_shape){ 0 };
 }
 

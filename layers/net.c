@@ -94,6 +94,16 @@ static bool reserve(qg_net *net)
     return true;
 }
 
+/* Whether arrays of a layer with this name would be taken for those that checkpoints add: "ema.LAYER.weight" is an average. */
+static bool is_of_checkpoints(const char *name)
+{
+    static const char *const room[] = { "codes", "ema", "optim", "run" };
+    const size_t first = strcspn(name, ".");
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++)
+        if (first == strlen(room[i]) && !memcmp(name, room[i], first)) return true;
+    return false;
+}
+
 /* What is wrong with a name, or with the prefix of names; NULL: nothing. */
 static const char *fault_of(const char *name)
 {
@@ -118,6 +128,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                          prefix, PREFIX_BYTES));
     const char *fault = fault_of(name ? name : prefix);
     if (!fault && name && name_taken(net, name)) fault = "is taken";
+    if (!fault && name && is_of_checkpoints(name)) fault = "begins with codes, ema, optim or run, which checkpoints use";
     if (fault)
         return qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",
                                          name ? name : prefix, fault));

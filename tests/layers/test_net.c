@@ -108,6 +108,8 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
         { DENSE, QG_EARG, "dense: the name 'a,b' has a comma or a quotation mark, which metrics.csv cannot have",
           .dense = { .out = 3, .name = "a,b" } },
         { DENSE, QG_EARG, "dense: the name 'a\"b' has a comma or a quotation mark", .dense = { .out = 3, .name = "a\"b" } },
+        { DENSE, QG_EARG, "begins with codes, ema, optim or run", .dense = { .out = 3, .name = "ema" } },
+        { DENSE, QG_EARG, "begins with codes, ema, optim or run", .dense = { .out = 3, .name = "run.fc" } },
         { DENSE, QG_EARG, "has a control character, which metrics.csv cannot have", .dense = { .out = 3, .name = "a\nb" } },
         { DENSE, QG_EARG, "has a control character", .dense = { .out = 3, .name = "a\x7f" } },
         { DENSE, QG_EARG, "has a control character", .dense = { .out = 3, .name = "\xe2\x80\xae" } },
