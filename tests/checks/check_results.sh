@@ -52,6 +52,16 @@ grep -q 'unfinished runs: 0' log || fail "$(cat log)"
 grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
 [ "$(find results -type f | wc -l)" -eq 17 ] || fail "$(find results -type f)"
 "$qgrad" results --check || fail "after reproduce.sh"
+# Rows of one protocol have a picture, with a second chart where speeds were measured.
+[ ! -e results/protocol.svg ] || fail "a picture without a row"
+cp examples/recipes/plain.toml examples/recipes/resnet20-60-plain.toml
+QGRAD=$qgrad SEEDS='1 2' sh examples/reproduce.sh resnet20-60-plain >log 2>&1 || fail "$(cat log)"
+[ "$(grep -c 'class="qg"' results/protocol.svg)" -eq 1 ] || fail "the picture of sizes"
+echo 'resnet20-60-plain 5000' >results/protocol-speed.txt
+"$qgrad" results --check >log 2>&1 && fail "a picture without the speeds goes unnoticed"
+grep -q 'results/protocol.svg' log || fail "$(cat log)"
+"$qgrad" results >log && "$qgrad" results --check >log || fail "$(cat log)"
+[ "$(grep -c 'class="qg"' results/protocol.svg)" -eq 2 ] || fail "the picture of speeds"
 cp examples/recipes/plain.toml examples/recipes/longer.toml
 for call in first second; do
     QGRAD=$qgrad SEEDS=1 OPTIONS='--epochs 2' sh examples/reproduce.sh longer >log 2>&1 || fail "$call call: $(cat log)"

@@ -13,6 +13,10 @@
 #define RESULTS "results"
 #define NET     "net.qg"
 
+/* Rows whose names begin like this were trained in one way (docs/reproducing.md); a picture compares them. */
+#define PROTOCOL "resnet20-60-"
+#define SPEEDS   RESULTS "/protocol-speed.txt"
+
 typedef struct row_net {
     unsigned char *file;                      /* NULL: there is none */
     size_t         bytes;
@@ -76,6 +80,11 @@ qg_status results_recipe(const char *row, qg_recipe *r);
 QG_MUST_CHECK
 qg_status results_print(const results *all, FILE *out);
 bool      results_begins(const char *page);         /* with the title of such a page */
+
+/* Writes the picture of the protocol, results/protocol.svg.  Fails with QG_EIO, QG_EMEM. */
+QG_MUST_CHECK
+qg_status results_plot(const void *all, FILE *out);
+bool      results_have_protocol(const results *all);
 
 /* The options of a command line that repeats the training of run: "--recipe lenet --epochs 3 --seed 1".
  * begins_with: the recipe whose weights this one starts from, or NULL. */

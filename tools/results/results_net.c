@@ -122,12 +122,14 @@ static const struct set *set_of(const char *data)
     return &other;
 }
 
-static void print_commands(const logged_run *r, const struct set *s, FILE *out)
+/* dir: where the recipe has its images; NULL: in the usual place. */
+static void print_commands(const logged_run *r, const struct set *s, const char *dir, FILE *out)
 {
     const char *row = r->row;
     fputs("    make deps all\n", out);
     fprintf(out, "    build/qgrad predict --packed " RESULTS "/%s/" NET " %s", row, s->sample);
     fprintf(out, "     # classifies images\n    %sbuild/qgrad infer " RESULTS "/%s/" NET, s->fetch, row);
+    if (dir) fprintf(out, " --data-dir %s", dir);
     fprintf(out, "     # measures its accuracy\n    build/qgrad results --repeat %s --seed %" PRIu64, row, r->seed);
     fputs("     # trains it again, and compares all bits\n\n", out);
 }
@@ -183,10 +185,10 @@ qg_status results_card(const void *run, FILE *out)
     fprintf(out, "# %s\n\n[" NET "](" NET ") is a trained net", r->row);
     fprintf(out, " as a [packed file](../../docs/packed-files.md) of %zu bytes.\n", r->net.bytes);
     fprintf(out, "`qgrad results --add` wrote it and this page from the run with seed %" PRIu64 ".\n\n", r->seed);
-    print_commands(r, s, out);
+    print_commands(r, s, qg__recipe_value(&recipe, "data-dir"), out);
     print_facts(r, s, out);
     print_source(&recipe, out);
-    fputs("## Licence\n\n" NET " is under the [MIT licence](../../LICENSE) of qgrad, which does not cover the training\n"
+    fputs("## Licence\n\n" NET " is under the [licence](../../LICENSE) of this repository, which does not cover the training\n"
           "images.  The file contains none of them.  ", out);
     fprintf(out, "%s\n", s->terms);
     qg__recipe_clear(&recipe);

@@ -167,15 +167,28 @@ static qg_status repeat(const results *all, repetition *r, const config *asked, 
     return train(r, asked, init);
 }
 
+/* Says which rows there are, or which seeds the row has. */
+static qg_status no_run(const results *all, const char *row, const char *seed)
+{
+    char rows[2048] = "", seeds[256] = "", number[24], hint[QG__NEAREST_BYTES];
+    for (int i = 0; i < all->runs; i++) {
+        const logged_run *r = &all->run[i];
+        snprintf(number, sizeof number, "%" PRIu64, r->seed);
+        if (!strcmp(r->row, row)) qg__list_append(seeds, sizeof seeds, number);
+        else if (!i || strcmp(r->row, r[-1].row)) qg__list_append(rows, sizeof rows, r->row);
+    }
+    if (*seeds) return qg_fail(QG_EARG, RESULTS " has no run of %s with seed %s; it has %s", row, seed, seeds);
+    return qg_fail(QG_EARG, RESULTS " has no run of %s; it has those of %s%s", row, rows,
+                   qg__list_nearest(rows, row, strlen(row), hint));
+}
+
 qg_status results_repeat(const results *all, const config *asked, repetition *r)
 {
     const char *row = config_text(asked, "repeat"), *seed = config_text(asked, "seed");
     *r = (repetition){ .of = seed ? results_find(all, row, strtoull(seed, NULL, 10)) : NULL };
     for (int i = 0; i < all->runs && !seed && !r->of; i++)
         if (!strcmp(all->run[i].row, row)) r->of = &all->run[i];
-    if (!r->of)
-        return qg_fail(QG_EARG, RESULTS " has no run of %s%s%s", row, seed ? " with seed " : "",
-                       seed ? seed : "");
+    if (!r->of) return no_run(all, row, seed);
     r->epochs = r->of->metrics.epochs;
     if (config_text(asked, "epochs")) r->epochs = config_integer(asked, "epochs");
     if (r->epochs < 1) return qg_fail(QG_EARG, "--epochs is %d, must be at least 1", r->epochs);
