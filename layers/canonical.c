@@ -130,8 +130,8 @@ static qg_status put_quantizer(FILE *out, qg_layer *l, qg_role role)
     char           text[WORD_BYTES];
     const qg_slot *slot = qg_layer_slot(l, role);
     if (!slot || !slot->q.scheme) return QG_OK;
-    qg_quant q = slot->q, same;
-    q.role     = role;
+    const qg_quant q = qg__quant_in(slot->q, role);
+    qg_quant       same;
     qg_quant_print(q, text, sizeof text);
     if (qg_quant_parse(text, role, &same) || (same.role = role, !is_same(q, same)))
         return qg_fail(QG_EARG,

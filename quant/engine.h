@@ -6,6 +6,9 @@
 
 /* --- quantizers ------------------------------------------------------------------------------- */
 
+/* q for this role, which may set what follows from it: the codes of lsq weights are signed. */
+qg_quant  qg__quant_in(qg_quant q, qg_role role);
+
 /* Checks the arguments, per_channel, the surrogate and, if set, q.role.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status qg__quant_check(qg_quant q);

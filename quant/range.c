@@ -127,14 +127,15 @@ qg_status qg__nudge(int bits, bool narrow, float min, float max, qg_levels *u, i
 enum { CHANNELS = 64 };         /* the most that are observed together */
 
 /* min = decay min + (1 - decay) lo, and max likewise; the first batch sets min = lo.  A channel
- * whose ends are not finite is skipped, and the batch then does not count as the first. */
+ * whose ends are not finite is skipped, and the batch then does not count as the first.  Nor does a batch of zeros for a
+ * learned range of inputs, which gradient descent could hardly widen; weights have no second batch. */
 static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
     const qg_split c     = qg__spans(q, x.shape);
     const bool     seen  = *learned[SEEN] != 0.0f;
     const float    decay = r.decay;
-    bool           finite = true;
+    bool           finite = true, wide = r.kind != QG_RANGE_LEARNED || q.role == QG_WEIGHT;
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
@@ -150,9 +151,10 @@ static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
             const float high = r.with_zero && hi[i] < 0.0f ? 0.0f : hi[i];
             *min = seen ? decay * *min + (1.0f - decay) * low : low;
             *max = seen ? decay * *max + (1.0f - decay) * high : high;
+            wide |= high - low >= smallest;
         }
     }
-    if (finite) *learned[SEEN] = 1.0f;
+    if (finite && wide) *learned[SEEN] = 1.0f;
 }
 
 /* Starts at given ends.  This needs no x: before the first step inputs have no values. */

@@ -171,11 +171,16 @@ static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
     return y;
 }
 
-qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b)
+qg_quant qg__quant_in(qg_quant q, qg_role role)
 {
     const bool open = q.scheme && q.role == 0 && role == QG_WEIGHT;
     q.role          = role;
-    if (open && q.scheme->complete) q = q.scheme->complete(q);
+    return open && q.scheme->complete ? q.scheme->complete(q) : q;
+}
+
+qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b)
+{
+    q  = qg__quant_in(q, role);
     *b = (qg_binding){ .q       = q,
                        .numbers = role == QG_WEIGHT ? qg_count(x) : qg_row(x),
                        .inputs  = (size_t)x.c };

@@ -190,9 +190,9 @@ const qg_scheme qg__fake_quant_scheme = {
         "range.  TensorFlow's op has g = 1, as gradient=sum (sum_gradient): with a million weights the\n"
         "range can then become far wider than the tensor, and never returns.\n"
         "min and max start at the values of these options, else at the extent of the initial weights or\n"
-        "of the first training batch; until then x passes unchanged.  After each step min <= 0 <= max is\n"
-        "restored, and a range narrower than 2^-30 is widened to that.  With --fold-batchnorm and 8 bits\n"
-        "range=current follows the weights better.\n"
+        "of the first training batch that is finite and not all 0; until then x passes unchanged.  After\n"
+        "each step min <= 0 <= max is restored, and a range below 2^-30 is widened to that.  With\n"
+        "--fold-batchnorm and 8 bits range=current follows the weights better.\n"
         EXPLAIN_LIMITS,
 };
 

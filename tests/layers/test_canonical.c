@@ -176,6 +176,7 @@ static void every_scheme_returns(void **state)
         qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_clip(0.5f) }),
         qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_clip(1) }),
         qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_identity() }),
+        qg_lsq((qg_lsq_spec){ .bits = 4 }),
         qg_irnet((qg_irnet_spec){ .surrogate = qg_surrogate_annealed_tanh(0) }),
         qg_unit((qg_unit_spec){ .bits = 3, .zero = true }),
         qg_qdq((qg_qdq_spec){ .bits = 4, .range_given = true, .min = -0.2f, .max = 0.3f }),

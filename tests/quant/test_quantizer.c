@@ -134,6 +134,25 @@ static void a_range_that_overflows_leaves_y(void **state)
     qg_quantizer_free(z);
 }
 
+/* Gradient descent would not widen the range that such a batch gives. */
+static void a_batch_of_zeros_starts_no_learned_range(void **state)
+{
+    static const char *const schemes[] = { "fake_quant", "lsq:bits=8,signed=yes" };
+    float x[N], y[N];
+    (void)state;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        qg_quantizer *z = qg_quantizer_parse(schemes[i], QG_INPUT, input);
+        assert_non_null(z);
+        memset(x, 0, sizeof x);
+        assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+        fill_normal(1, 1, N, x);
+        assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+        /* Half a step, and the ends. */
+        for (int k = 0; k < N; k++) assert_true(fabsf(y[k] - x[k]) < 0.1f || fabsf(x[k]) > 1);
+        qg_quantizer_free(z);
+    }
+}
+
 /* A factor of 0 does not meet it: the slope of clip is 1 at 0.5 and 0 at 2, where 0 times infinity is not formed. */
 static void an_infinite_gradient_passes_or_does_not(void **state)
 {
@@ -261,6 +280,7 @@ int main(void)
         cmocka_unit_test(values_are_initialised_if_none_is_set),
         cmocka_unit_test(gradients_are_those_of_the_last_forward),
         cmocka_unit_test(a_range_that_overflows_leaves_y),
+        cmocka_unit_test(a_batch_of_zeros_starts_no_learned_range),
         cmocka_unit_test(an_infinite_gradient_passes_or_does_not),
         cmocka_unit_test(values_are_those_of_the_formula),
         cmocka_unit_test(ranges_are_observed_in_training_alone),
