@@ -8,6 +8,13 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 BUILD   ?= build
 
+# What this file asks the compiler and pkg-config would be unknown if a goal installed them later.
+ifneq (,$(and $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS))))
+ifneq (0,$(lastword $(shell CC="$(CC)" CHECK="$(CHECK)" sh packaging/deps.sh >&2; echo $$?)))
+$(error deps has failed)
+endif
+endif
+
 VERSION := $(shell sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)
 comma   := ,
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
@@ -40,7 +47,7 @@ $(BUILD)/flags: FORCE
 
 # A file named *_kernel.c is compiled once per instruction set; core/kernels/cpu.h chooses at run time.
 ISAS := baseline
-ifneq (,$(filter x86_64-% amd64-%,$(shell $(CC) -dumpmachine)))
+ifneq (,$(filter x86_64-% amd64-%,$(shell $(CC) -dumpmachine 2>/dev/null)))
 ISAS += avx2 avx512
 endif
 ISA_avx2     := -mavx2 -mfma

@@ -27,6 +27,7 @@ static qg_status print_text(const importing *i, const char *digest)
         printf("test accuracy  %.2f %% ± %.2f %% on %s\ntest loss      %.6g\n", 100 * r->accuracy,
                100 * qg_proportion_error(r->accuracy, r->tested),
                run_data_name(qg_run_get(i->made, "data"), data), r->loss);
+    printf("images         normalised by %s\n", qg_run_get(i->made, "normalise"));
     const qg_status status = report_bytes(qg_run_net(i->made), stdout);
     printf("digest         %s\n", digest);
     print_safe(stdout, "run            %s\n", i->dir);

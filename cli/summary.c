@@ -155,7 +155,7 @@ static int summary_main(config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "image", .first = true }, { NULL }
+    { "image", .first = true }, { "data-dir" }, { NULL }
 };
 
 const verb summary_verb = {

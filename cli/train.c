@@ -107,7 +107,7 @@ static void print_init(const training *t)
     const char        *except = get(t, "init-except");
     printf("starts from %d arrays with digest %s\n", of->init_arrays, get(t, "init-digest"));
     if (except) print_safe(stdout, "  except for: %s\n", except);
-    if (*of->init_kept) print_safe(stdout, "  not in the file, so initialised as usual: %s\n", of->init_kept);
+    if (*of->init_kept) print_safe(stdout, "  of other quantizers than there, so initialised as usual: %s\n", of->init_kept);
     if (*of->init_unused) print_safe(stdout, "not used by this net: %s\n", of->init_unused);
     putchar('\n');
 }

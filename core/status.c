@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/io/utf8.h"
 
@@ -56,7 +57,10 @@ void *qg__refuse(qg_status s, const char *fmt, ...)
 
 qg_status qg__fail_null(qg_status s, const char *what)
 {
-    return qg_fail(s, "%s: it is NULL; the last failure was: %s", what, message);
+    static const char was[] = "; the last failure was: ";
+    const char       *first = strstr(message, was);     /* of several NULLs in turn only one has a cause */
+    if (!code) return qg_fail(s, "%s: it is NULL", what);
+    return qg_fail(s, "%s: it is NULL%s%s", what, was, first ? first + strlen(was) : message);
 }
 
 _Noreturn void qg_assert_failed(const char *file, int line, const char *cond)

@@ -285,13 +285,15 @@ if is_complete; then
     say "$dir: complete and verified"
     exit 0
 fi
+made=$dir
+[ ! -d "$dir" ] || made=
 mkdir -p "$dir" || exit 1
 dir=$(cd "$dir" && pwd) || exit 1
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 set_aside || exit 1
 
 tmp=$(mktemp -d "$dir/.fetch.$host.$$.XXXXXX") || exit 1
-trap 'rm -rf "$tmp"' EXIT
+trap 'rm -rf "$tmp"; [ ! "$made" ] || rmdir "$dir" 2>/dev/null' EXIT
 trap 'exit 1' HUP INT PIPE TERM
 ulimit -f $((limit / 512)) || exit 1
 
@@ -305,5 +307,5 @@ if is_complete; then
 elif [ -e "$tmp/reached" ]; then
     die "no source had every file of $1; $dir is not complete"
 else
-    die "no network: no source of $1 could be reached"
+    die "no network: no source of $1 could be reached; its files can be copied to $dir"
 fi

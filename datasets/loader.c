@@ -310,7 +310,8 @@ static void gather(void *context, int piece, int worker)
 
 qg_status qg_loader_status(const qg_loader *l)
 {
-    return l && l->status ? qg_fail(l->status, "%s", l->why ? l->why : "an image cannot be decoded") : QG_OK;
+    if (!l) return qg__fail_null(QG_EARG, "loader");
+    return l->status ? qg_fail(l->status, "%s", l->why ? l->why : "an image cannot be decoded") : QG_OK;
 }
 
 bool qg_loader_next(qg_loader *l, qg_batch *b)
@@ -361,7 +362,7 @@ void qg_loader_tell(const qg_loader *l, uint64_t *epoch, uint64_t *batch)
 
 qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch)
 {
-    if (!l) return QG_EARG;              /* the message says why the loader is NULL */
+    if (!l) return qg__fail_null(QG_EARG, "loader");
     const uint64_t batches = (uint64_t)l->batches;
     if (batch > batches)
         return qg_fail(QG_EARG, "seek to batch %" PRIu64 ", but an epoch has batches 0..%" PRIu64,

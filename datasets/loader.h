@@ -211,7 +211,7 @@ qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
 bool qg_loader_next(qg_loader *l, qg_batch *b);
 
 /* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO if
- * a file has changed. */
+ * a file has changed.  QG_EARG: l is NULL; the message says why it could not be made. */
 QG_MUST_CHECK
 qg_status qg_loader_status(const qg_loader *l);
 
@@ -269,7 +269,7 @@ const char *qg_loader_class_names(const qg_loader *l);
 
 /* A warning, in one line, about what may be a mistake in the set: files that were skipped; images
  * with 16 bits per value, of which the high 8 are used; arrays that look like [n][c][h][w]; files that each
- * epoch decodes again for lack of memory; unless .in_order, a class without images, or bytes of 0 and 1 alone.
+ * epoch decodes again for lack of memory; unless .in_order, a class without images, or only bytes 0 and 1.
  * NULL: nothing.  It belongs to l. */
 const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */

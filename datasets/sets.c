@@ -7,6 +7,7 @@
 
 #include "core/io/hash.h"
 #include "core/io/number.h"
+#include "core/io/paths.h"
 #include "datasets/image.h"
 #include "datasets/normalise.h"
 
@@ -32,7 +33,7 @@ static qg_loader *open_folder(const qg__data *d, const char *dir, bool test, qg_
 {
     char split[QG__PATH_BYTES];
     if (!dir)
-        return qg__refuse(QG_EARG, "the data set folder needs --data-dir, the directory that contains train "
+        return qg__refuse(QG_EARG, "the data set folder needs data-dir, the directory that contains train "
                           "and test");
     if (qg__path_join(dir, test ? "test" : "train", split)) return NULL;
     qg_loader *l = qg_folder(split, d->image, spec);
@@ -201,8 +202,8 @@ const qg_variant qg_data_sets[] = {
     { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist", ten_classes },
     { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", ten_classes },
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", hundred_classes },
-    { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", qg__image_keys },
-    { "arrays", "train=FILE,train-labels=FILE,test=FILE,test-labels=FILE: arrays of NumPy in --data-dir", array_keys },
+    { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of data-dir, resized", qg__image_keys },
+    { "arrays", "train=FILE,train-labels=FILE,test=FILE,test-labels=FILE: arrays of NumPy in data-dir", array_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", ten_classes },
     { "synthetic", "noise of the size of mnist, for measuring speed", ten_classes },
     { .name = NULL },
@@ -271,7 +272,7 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
 /* The files of a set are not there.  An installed program has the script that fetches them elsewhere. */
 static qg_status absent(const qg__data *d, bool by_default)
 {
-    const char *pass = "pass the directory of the data set with --data-dir";
+    const char *pass = "pass the directory of the data set as data-dir";
     char        script[QG__PATH_BYTES], found[QG__PATH_BYTES];
     if (!d->how) return qg_fail(QG_EIO, "%s; %s", qg_errmsg(), pass);
     const int n = (int)strcspn(d->how, " ");
@@ -280,6 +281,14 @@ static qg_status absent(const qg__data *d, bool by_default)
     const char *shell = strcmp(script, found) ? "sh " : "";
     if (by_default) return qg_fail(QG_EIO, "%s; %s%s%s fetches it", qg_errmsg(), shell, found, d->how + n);
     return qg_fail(QG_EIO, "%s; %s, or fetch it with %s%s%s", qg_errmsg(), pass, shell, found, d->how + n);
+}
+
+static bool has_nothing(const char *dir)
+{
+    struct dirent **name;
+    const int       n = qg__names(dir, &name);
+    if (n >= 0) qg__names_free(name, n);
+    return n == 0 || access(dir, F_OK);
 }
 
 qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loader_spec spec)
@@ -299,7 +308,7 @@ qg_loader *qg__data_open(const qg__data *d, const char *dir, bool test, qg_loade
         spec.n_classes = d->n_chosen;
     }
     qg_loader *l = d->open ? d->open(d, dir, test, spec) : d->read(dir, test, spec);
-    if (!l && qg_errcode() == QG_EIO && (!dir || access(dir, F_OK))) (void)absent(d, by_default);
+    if (!l && qg_errcode() == QG_EIO && (!dir || has_nothing(dir))) (void)absent(d, by_default);
     return l;
 }
 

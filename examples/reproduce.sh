@@ -16,7 +16,7 @@ common="sweep --recipe $(echo "$@" | tr ' ' ,) --seed $(echo $seeds | tr ' ' ,) 
 
 # Without this check, a recipe that changed after its run would be noticed only when the table is written, hours
 # from now.  A removed line is still noticed only then.
-"$qgrad" $common --list >/dev/null || { echo "reproduce.sh: nothing was trained; rename runs whose recipe has changed since" >&2; exit 1; }
+"$qgrad" $common --list >/dev/null || { echo "reproduce.sh: nothing was trained, for the reason above" >&2; exit 1; }
 
 # The signal goes to the runs, which write their checkpoints and end.
 "$qgrad" $common --jobs "${JOBS:-2}" ${MINUTES:+--budget "${MINUTES}m"} &

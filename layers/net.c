@@ -94,7 +94,7 @@ static bool reserve(qg_net *net)
     return true;
 }
 
-/* Whether arrays of a layer with this name would be taken for those that checkpoints add: "ema.LAYER.weight" is an average. */
+/* Whether arrays of a layer with this name would be taken for others of a checkpoint: "ema.LAYER.weight". */
 static bool is_of_checkpoints(const char *name)
 {
     static const char *const room[] = { "codes", "ema", "optim", "run" };
@@ -128,7 +128,8 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                          prefix, PREFIX_BYTES));
     const char *fault = fault_of(name ? name : prefix);
     if (!fault && name && name_taken(net, name)) fault = "is taken";
-    if (!fault && name && is_of_checkpoints(name)) fault = "begins with codes, ema, optim or run, which checkpoints use";
+    if (!fault && name && is_of_checkpoints(name))
+        fault = "begins with codes, ema, optim or run, which checkpoints use";
     if (fault)
         return qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",
                                          name ? name : prefix, fault));

@@ -177,7 +177,7 @@ qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);
 qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
 /* Prints one line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes.
- * Fails only with QG_EMEM. */
+ * Fails    QG_EARG: net or out is NULL; the failure of the net, or QG_ESTATE: it is not built; QG_EMEM. */
 qg_status  qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
 qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */

@@ -214,7 +214,10 @@ static void integers(const qg_net *net, FILE *out)
 
 qg_status qg_net_summary(const qg_net *net, FILE *out)
 {
-    if (!net || !net->built || !out) return QG_OK;
+    if (!net) return qg__fail_null(QG_EARG, "summary: net");
+    if (net->status) return qg_fail(net->status, "%s", net->why);
+    if (!net->built) return qg_fail(QG_ESTATE, "summary: the net is not built");
+    if (!out) return qg_fail(QG_EARG, "summary: the file is NULL");
     uint64_t macs  = 0;
     size_t   count = 0;
     table(net, out);

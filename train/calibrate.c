@@ -7,7 +7,7 @@
 #include "core/arena.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
-#include "train/init.h"
+#include "train/reader.h"
 #include "train/statistics.h"
 
 /* A quantizer of an input, or of a weight. */
@@ -185,7 +185,7 @@ qg_status qg_calibrate(qg_net *net, qg_calibrate_spec spec)
 {
     qg__init_report init;
     qg_status       status = check(net, &spec);
-    if (!status && spec.init) status = qg__init_weights(net, spec.init, NULL, NULL, &init);
+    if (!status && spec.init) status = qg__reader_init(net, spec.init, NULL, &init);
     if (status) return status;
     const int   all = qg_loader_shape(spec.images).n, usual = all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
     calibration c   = { .net = net, .images = spec.images, .count = spec.count ? spec.count : usual };

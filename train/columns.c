@@ -151,6 +151,7 @@ qg_status qg_run_result(const char *dir, qg_fit_result *result)
     qg__run_paths   p;
     const qg_status status = qg__run_paths_of(dir, &p);
     if (status) return status;
+    if (!result) return qg_fail(QG_EARG, "%s: the result to fill is NULL", dir);
     if (qg__path_exists(p.file[QG__RUN_RESULT]) || !qg__path_exists(p.file[QG__RUN_METRICS]))
         return qg__result_read(result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
     return result_of_metrics(&p, result);

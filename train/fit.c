@@ -16,7 +16,7 @@
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/distil.h"
-#include "train/init.h"
+#include "train/reader.h"
 #include "train/measure.h"
 #include "train/patches.h"
 #include "train/result.h"
@@ -461,7 +461,7 @@ static qg_status start_from(fit *f, qg_net *net)
     const qg_fit_spec *s = f->spec;
     qg__init_report    init;
     if (!s->init) return s->init_except ? qg_fail(QG_EARG, "fit: init_except needs init") : QG_OK;
-    const qg_status status = qg__init_weights(net, s->init, NULL, s->init_except, &init);
+    const qg_status status = qg__reader_init(net, s->init, s->init_except, &init);
     if (status)
         return *init.misfit ? qg_fail(status, "init: %s; to start these layers afresh, set .init_except = \"%s\"", qg_errmsg(),
                                       init.misfit)

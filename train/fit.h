@@ -182,7 +182,8 @@ typedef struct qg_fit_spec {
 
     /* Fine-tuning.  Layers are named in a list, "conv1,conv2". */
     const char  *init;              /* start from the last weights of the run in this directory, or from a safetensors
-                                       file, by name; all must fit but what quantizers learn, and: */
+                                       file, by name; all must fit but what quantizers learn, which goes to the
+                                       same quantizers alone where the run tells them, and: */
     const char  *init_except;       /* these layers of either net, which start from their own values */
     const char  *freeze;            /* these layers are not trained, nor their statistics (qg_net_freeze) */
     const char  *whiten_patches;    /* the weight of this layer, which reads the images, becomes filters that

@@ -10,14 +10,14 @@
 
 qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
 {
-    if (!net) return qg__fail_null(QG_EARG, "net");
+    if (!net) return qg__fail_null(QG_EARG, "fit: net");
     if (!qg_net_params(net)) return qg_errcode();
-    if (!s->train || !s->test) return qg__fail_null(QG_EARG, s->train ? "test" : "train");
+    if (!s->train || !s->test) return qg__fail_null(QG_EARG, s->train ? "fit: test" : "fit: train");
     if (s->train == s->test) return qg_fail(QG_EARG, "fit: train and test are the same loader");
     if (s->validation && (s->validation == s->train || s->validation == s->test))
         return qg_fail(QG_EARG, "fit: validation is the same loader as %s",
                        s->validation == s->test ? "test" : "train");
-    if (!s->optim) return qg__fail_null(QG_EARG, "optim");
+    if (!s->optim) return qg__fail_null(QG_EARG, "fit: optim");
     if (qg_optim_params(s->optim) != qg_net_params(net))
         return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
@@ -60,6 +60,18 @@ static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
     if (same_size(a, in)) return QG_OK;
     return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h,
                    a.w, a.c, in.h, in.w, in.c);
+}
+
+/* A loss of one's own may read scores in another way. */
+static qg_status check_scores(const qg_net *net, const qg_fit_spec *s)
+{
+    const qg_shape   out     = qg_net_layer(net, qg_net_layers(net) - 1)->out;
+    const size_t     scores  = qg_row(out);
+    const qg_loader *split[] = { s->train, s->test, s->validation };
+    for (int i = 0; i < 3 && !s->loss; i++)
+        if (split[i] && scores != (size_t)qg_loader_classes(split[i]))
+            return qg_fail(QG_ESHAPE, "the net has %zu scores for %d classes", scores, qg_loader_classes(split[i]));
+    return QG_OK;
 }
 
 /* A batch norm with one number per channel in an image, or NULL. */
@@ -126,6 +138,7 @@ static void warn_of_schemes(const qg__run *r, const qg_net *net)
 qg_status qg__fit_check_net(const qg__run *r, const qg_net *net)
 {
     qg_status status = check_images(net, r->spec);
+    if (!status) status = check_scores(net, r->spec);
     if (!status) status = check_batches(r, net);
     if (!status) warn_of_schemes(r, net);
     return status;

@@ -78,6 +78,11 @@ qg_status qg__reader_of_program(const qg_run *r);
  *          qg__init_weights. */
 qg_net   *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int classes, qg__init_report *init);
 
+/* qg__init_weights from the run or file at source.  If it is a run whose net this program can build, the values of a quantizer go
+ * only to the same quantizer, since a step learned with 8 bits is no start for 2. */
+QG_MUST_CHECK
+qg_status qg__reader_init(qg_net *net, const char *source, const char *except, qg__init_report *init);
+
 /* Opens and loads the run at path, whose scores a student learns from on these images; r is empty, and to be closed also after a
  * failure.  Fails with QG_EARG: its images have another size, other classes, or are preprocessed differently; and as the above. */
 QG_MUST_CHECK

@@ -127,7 +127,7 @@ static qg_status note_init(qg_recipe *r, qg_net *net, const char *source, bool g
 {
     const char *stored = r->init_digest;
     if (!source) return begin_without(r, has_checkpoint);
-    const qg_status status = qg__init_weights(net, source, NULL, r->init_except, init);
+    const qg_status status = qg__reader_init(net, source, r->init_except, init);
     if (status == QG_ESHAPE && init->foreign)
         return qg_fail(status, "--init: %s; qgrad import makes a run of a net of another program",
                        qg_errmsg());

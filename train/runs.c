@@ -373,6 +373,14 @@ qg_net *qg__reader_net(const qg_run *r, const qg_recipe *as, qg_shape image, int
     return NULL;
 }
 
+qg_status qg__reader_init(qg_net *net, const char *source, const char *except, qg__init_report *init)
+{
+    qg_run         *from   = qg_run_open(source, QG_RUN_LAST);
+    const qg_status status = qg__init_weights(net, source, from ? qg_run_net(from) : NULL, except, init);
+    qg_run_close(from);
+    return status;
+}
+
 qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t bytes)
 {
     qg__init_report init = { .taken = 0 };

@@ -33,8 +33,9 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
         snprintf(dashed, sizeof dashed, "--%s", option_at(i)->name);
         if (is_of(option_at(i), v)) qg__list_append(names, sizeof names, dashed);
     }
-    print_safe(stderr, "qgrad %s: %s '%s'; options: %s%s\n", v->name, what, culprit, names,
-               qg__list_nearest(names, culprit, strcspn(culprit, "="), hint));
+    if (*qg__list_nearest(names, culprit, strcspn(culprit, "="), hint))
+        print_safe(stderr, "qgrad %s: %s '%s'%s\n", v->name, what, culprit, hint);
+    else print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
 }
 

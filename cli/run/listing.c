@@ -137,6 +137,13 @@ enum { DEEPEST = 8 };
 
 static qg_status walk(listing *l, const char *dir, int depth);
 
+/* Where the Python package keeps the images of runs beside them. */
+static bool is_store(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return !strcmp(slash ? slash + 1 : dir, "arrays");
+}
+
 /* A directory below the first one.  A link may lead back up, so only a run is followed there. */
 static qg_status visit(listing *l, const char *dir, int depth)
 {
@@ -152,6 +159,7 @@ static qg_status visit(listing *l, const char *dir, int depth)
     }
     if (has_runs(l, from)) return QG_OK;
     cut(l, from);
+    if (is_store(dir)) return QG_OK;
     return append(l, dir) ? QG_OK : QG_EMEM;
 }
 

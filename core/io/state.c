@@ -62,7 +62,7 @@ static qg_status stick(qg_state *s, qg_status status)
 
 static qg_status sticky(const qg_state *s)
 {
-    if (!s) return QG_EMEM;
+    if (!s) return qg__fail_null(QG_EMEM, "state");
     return s->status ? qg_fail(s->status, "%s", s->message) : QG_OK;
 }
 

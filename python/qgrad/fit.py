@@ -159,6 +159,11 @@ def _data(x, y, test, validation, classes, directory):
     return {"data": "arrays:" + ",".join(files), "data_dir": os.path.abspath(directory)}
 
 
+def _has_channels_first(shape):
+    """As far as the numbers tell."""
+    return len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) > 4
+
+
 def _other_arrays(message, place):
     """The error for a run that has other arrays, by its message, which names their files."""
     was, now = (dict(re.findall(r"([a-z-]+)=([^, ]+)", part)) for part in message.split(" in the run, but "))
@@ -319,5 +324,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
                 os.rmdir(place)
         if str(error).startswith("data is arrays:") and x is not None:
             raise _other_arrays(str(error), place) from None
+        if isinstance(error, ValueError) and x is not None and _has_channels_first(np.shape(x)):
+            raise ValueError("%s; x has the shape %s, and images are [n][h][w][c]: x.transpose(0, 2, 3, 1)" % (error, np.shape(x))) from None
         raise
     return Run(place)

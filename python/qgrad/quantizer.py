@@ -38,6 +38,7 @@ class Quantizer(_c.Handle):
             raise TypeError("scheme is of the type %s, not a string" % type(scheme).__name__)
         if role not in ROLES:
             raise ValueError("role is %r, not one of %s" % (role, ", ".join(ROLES)))
+        shape = shape if np.iterable(shape) else (shape,)
         self.scheme, self.role, self.shape = scheme, role, tuple(operator.index(n) for n in shape)
         if not 1 <= len(self.shape) <= 4 or not all(0 < n < 2**31 for n in self.shape):
             raise ValueError("shape is %s, but arrays have 1 to 4 axes, each of at least 1" % (self.shape,))

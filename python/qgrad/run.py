@@ -36,6 +36,9 @@ class Weight(NamedTuple):
     codes: Optional[np.ndarray]     # the integers of value, int32; None: it has none
     bits: int                       # of a code
 
+    def __repr__(self):
+        return "<qgrad.Weight %s, %s>" % ("x".join(map(str, self.latent.shape)), "%d bits" % self.bits if self.codes is not None else "float")
+
 
 class Run(_c.Handle):
     """A run and its net, with its last weights, or those of the best epoch, or those that it began with.

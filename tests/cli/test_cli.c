@@ -89,7 +89,7 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("", 2, "the command is missing; available: train, eval, predict, quantize, import, sweep, runs, export, infer, summary, bench");
     assert_refuses("trian", 2, "unknown command trian; available: train");
     assert_refuses("--fast", 2, "unknown option --fast");
-    assert_refuses("train --modle x", 2, "unknown option '--modle'; options: --model, --data");
+    assert_refuses("train --modle x", 2, "unknown option '--modle'; did you mean --model?");
     assert_refuses("train -x", 2, "unknown option '-x'");
     assert_refuses("train --seed 1 -model lenet5", 2, "unknown option '-model'");
     assert_refuses("train --resume --out @/nowhere", 2, "nowhere contains no run to resume, and --model is missing");
@@ -533,6 +533,10 @@ static void test_eval_with_another_scheme(void **state)
     assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
     assert_status("eval --run @/eight --weight lsq:bits=4", 0);
     assert_stdout("initialised as usual: conv1.weight.step");
+    assert_status("train " SET "--weight lsq:bits=4 --epochs 1 --init @/eight --out @/four", 0);
+    assert_stdout("initialised as usual: conv1.weight.step");
+    assert_status("train " SET "--weight lsq:bits=8 --epochs 1 --init @/eight --out @/eight-on", 0);
+    assert_null(strstr(last.out, "initialised as usual"));
     assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
     assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 2, "conv1.weight has no latent weights");

@@ -50,8 +50,8 @@ static const struct {
 } mistakes[] = {
     /* The command and its options. */
     { "trian", 2, "qgrad: unknown command trian; available: train, eval" },
-    { "quantize --run x --data sample", 2, "unknown option '--data'; options: --weight" },
-    { "train --modle lenet5", 2, "unknown option '--modle'; options: --model, --data" },
+    { "quantize --run x --model mlp", 2, "unknown option '--model'; options: --data, --weight" },
+    { "train --zzzzz lenet5", 2, "unknown option '--zzzzz'; options: --model, --data" },
     { "trian", 2, "see qgrad --help; did you mean train?" },
     { "train --modle lenet5", 2, "; did you mean --model?" },
     { "train --model lenet5 --weight_decay 0.1", 2, "; did you mean --weight-decay?" },
@@ -91,6 +91,7 @@ static const struct {
     /* Schemes. */
     { LENET "--weight twm", 2, "--weight: unknown scheme 'twm' for weights; available: float, twn" },
     { LENET "--weight TWN", 2, "; did you mean twn?" },
+    { LENET "--weight ternary", 2, "; did you mean twn?" },
     { LENET "--weight xnornet", 2, "; did you mean xnor?" },
     { LENET "--schedule cos", 2, "constant, step, exponential, cosine, linear; did you mean cosine?" },
     { LENET "--weight twn:per_channel=yes", 2, "; did you mean per-channel?" },
@@ -109,10 +110,10 @@ static const struct {
     { "train --model lenet5 --data minst", 2, "--data: unknown data set 'minst'; available: mnist" },
     { "train --model lenet5 --data minst", 2, "; did you mean mnist?" },
     { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory"
-                                                    "; pass the directory of the data set with --data-dir" },
+                                                    "; pass the directory of the data set as data-dir" },
     { "train --model lenet5 --data cifar100", 1, "cannot open 'datasets/cifar100/train.bin': No such file or directory"
-                                                 "; pass the directory of the data set with --data-dir" },
-    { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set with --data-dir" },
+                                                 "; pass the directory of the data set as data-dir" },
+    { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set as data-dir" },
     { "train --model lenet5 --data arrays:train=a,train-labels=b,test=c,test-labels=d", 1,
       "cannot open 'b': No such file or directory; '.' contains bare, " },
     { FOLDER "flat", 1, "'flat/train' has 1 file, such as 'flat/train/1.bmp', but no folder; each folder in it is a class and contains "
@@ -177,11 +178,11 @@ static const struct {
     { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },
     { "eval --run absent", 1, "there is no run 'absent': no such directory or checkpoint" },
     /* As from another directory, if that of the images is relative. */
-    { "eval --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of the data set with --data-dir" },
+    { "eval --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of the data set as data-dir" },
     { "train --resume --out far --epochs 2", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "quantize --run far --weight twn --out q", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "infer --packed far.qg --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of" },
-    { "infer --packed far.qg", 2, "the data set folder needs --data-dir, the directory that contains train and test" },
+    { "infer --packed far.qg", 2, "the data set folder needs data-dir, the directory that contains train and test" },
     { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
     { "eval --run bent --best", 1, "bent/best.safetensors" },
     { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },

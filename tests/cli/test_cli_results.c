@@ -521,8 +521,8 @@ static void test_a_row_is_repeated_with_what_it_begins_with(void **state)
 
 static void test_what_cannot_be_repeated_is_named(void **state)
 {
-    assert_refuses("results --repeat none", 2, "results has no run of none");
-    assert_refuses("results --repeat twn --seed 12", 2, "results has no run of twn with seed 12");
+    assert_refuses("results --repeat none", 2, "results has no run of none; it has those of ");
+    assert_refuses("results --repeat twn --seed 12", 2, "results has no run of twn with seed 12; it has ");
     assert_refuses("results --repeat twn --epochs 3", 2, "--epochs 3: the log of twn has 2");
     assert_refuses("results --repeat twn --check", 2, "--repeat excludes --check and --add");
     assert_refuses("results --repeat twn --init runs/twn/seed-10", 2, "--init: twn does not start from the weights of another run");

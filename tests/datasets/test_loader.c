@@ -514,7 +514,6 @@ static void test_null_flows(void **state)
     uint64_t epoch = 1, batch = 1;
     assert_null(qg__loader_new((qg__dataset){ 0 }, (qg_loader_spec){ 0 }));
     assert_false(qg_loader_next(NULL, &b));
-    assert_int_equal(qg_loader_seek(NULL, 0, 0), QG_EARG);
     qg_loader_tell(NULL, &epoch, &batch);
     assert_true(epoch == 0 && batch == 0);
     assert_int_equal(qg_loader_shape(NULL).n, 0);
@@ -522,6 +521,9 @@ static void test_null_flows(void **state)
     assert_int_equal(qg_loader_batches(NULL), 0);
     qg_loader_free(NULL);
     assert_string_equal(qg_errmsg(), "the first failure");
+    assert_int_equal(qg_loader_seek(NULL, 0, 0), QG_EARG);
+    assert_int_equal(qg_loader_status(NULL), QG_EARG);
+    assert_string_equal(qg_errmsg(), "loader: it is NULL; the last failure was: the first failure");
 }
 
 int main(void)

@@ -291,7 +291,7 @@ static void null_flows(void **state)
     assert_failed(qg_backward(t, NULL), QG_EARG, "net: it is NULL; the last failure was: untouched");
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     assert_null(qg_apply(NULL, t, NULL));
-    assert_failed(qg_backward(t, NULL), QG_EARG, "layer: it is NULL; the last failure was: net: it is NULL");
+    assert_failed(qg_backward(t, NULL), QG_EARG, "layer: it is NULL; the last failure was: untouched");
     qg_net *net = small_net();
     qg_net_dense(net, (qg_dense_spec){ .out = 3 });
     assert_null(qg_net_layer(net, 1)), assert_null(qg_net_layer(net, -1));

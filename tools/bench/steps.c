@@ -32,8 +32,9 @@ qg_status bench_choose_data(config *asked)
         return config_set(asked, "data", "synthetic");
     }
     if (data || config_text(asked, "config") || config_text(asked, "recipe")) return QG_OK;
+    char        images[QG__PATH_BYTES];
     const char *dir  = config_text(asked, "data-dir");
-    const bool  here = access(dir ? dir : "datasets/mnist", F_OK) == 0;
+    const bool  here = !qg__path_join(dir ? dir : "datasets/mnist", "train-images-idx3-ubyte", images) && !access(images, F_OK);
     if (!here) fprintf(stderr, "qgrad: mnist was not found; using noise instead\n");
     return config_set(asked, "data", here ? "mnist" : "synthetic");
 }
