@@ -5,9 +5,10 @@ set -u
 below=${LIBDIR#"$PREFIX"/}                      # "lib/x86_64-linux-gnu"; LIBDIR itself if it is elsewhere
 [ "$below" = "$LIBDIR" ] && libdir=$LIBDIR || libdir=\${prefix}/$below
 
+# libpng.a needs zlib.
 pc() {
     case $1 in
-    qgrad)       about='training of binary, ternary and low-bit neural networks' private=$LIBS ;;
+    qgrad)       about='training of binary, ternary and low-bit neural networks' private="$LIBS -lz" ;;
     qgrad_infer) about='runs packed low-bit neural networks' private=-lm ;;
     esac
     cat <<PC
