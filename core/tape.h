@@ -35,7 +35,7 @@ typedef struct qg_profile qg_profile;           /* core/profile.h */
 typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
 
 /* What the engine knows about an op.  There is no list of ops: each is such a constant, defined next to
- * the function that records it. */
+ * the function that records it.  name and backward are required, and not checked. */
 typedef struct qg_op {
     const char *name;                           /* in messages and profiles: "conv2d" */
     void (*backward)(qg_tape *t, qg_var *y);    /* in[i]->grad += dL/din[i] where in[i]->grad */
@@ -71,8 +71,9 @@ struct qg_var {
 
 qg_tape  *qg_tape_new(void);
 
-/* Begin a step: forget every var and keep the memory.  step is the number of updates that an
- * optimizer has made so far, in QG_EVAL too; a delayed quantizer starts when it reaches its delay.
+/* Begin a step: forget every var and keep the memory.  A new tape is in QG_TRAIN at step 0.  step is the
+ * number of updates that an optimizer has made so far, in QG_EVAL too; a delayed quantizer starts when it
+ * reaches its delay.
  * key and step determine what random ops such as dropout draw: the same pair, the same draws.
  * `qgrad train --seed S` passes the key qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the
  * step, QG_EARG, and so does a thread that does not round to nearest or flushes denormal numbers to
@@ -107,7 +108,8 @@ uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's d
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
 void      qg_drop_batch(qg_var *y);                      /* y is a sum over the batch: its first
                                                              axis counts no images (y->batch = 0) */
-bool      qg_add_operand(qg_var *y, int at, qg_var *x);  /* one more operand, at >= 3; x may be NULL.  false:
+bool      qg_add_operand(qg_var *y, int at, qg_var *x);  /* one more operand, 3 <= at < QG_OPERANDS, else
+                                                             QG_ASSERT aborts; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
 void      qg_restore_batch(qg_var *y);                   /* y repeats an operand for each image: its
                                                              first axis counts images again */

@@ -21,7 +21,8 @@ typedef enum qg_trait {
     QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with */
 } qg_trait;
 
-/* Required are name, size, and forward or run. */
+/* Required are name, size, and forward or run.  A type without them is a broken contract: QG_ASSERT in
+ * qg_net_append prints it and aborts. */
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */

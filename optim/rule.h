@@ -41,6 +41,7 @@ typedef struct qg_rule {
 
 /* Copies spec, which has spec_bytes and may be NULL if that is 0, and passes the copy to every update.
  * weight_decay is that of QG_WEIGHTS.  A rule needs a name, update, and a name for each of its moments.
+ * A rule without them is a broken contract: QG_ASSERT prints it and aborts.
  * NULL: lr or weight_decay is not a legal number, p is not allocated, or out of memory. */
 qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay);

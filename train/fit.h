@@ -163,9 +163,9 @@ typedef struct qg_fit_spec {
                                        where the program is when it calls qg_fit */
     qg_fit_mode  mode;
     const char  *config;            /* lines of TOML that identify the configuration; NULL: none.  See below */
-    qg_loader   *train, *test;      /* required, with images of one size; test should be .in_order */
+    qg_loader   *train, *test;      /* required: two loaders of one image size; test should be .in_order */
     qg_loader   *validation;        /* choose the best epoch, and when to end, by these images, which should be .in_order
-                                       (qg_loader_validation); NULL: by the test images */
+                                       (qg_loader_validation), a third loader; NULL: by the test images */
     qg_optim    *optim;             /* required: of the net's parameters; new, unless the run continues */
     int          epochs;            /* required, at least 1; or QG_NO_EPOCHS: measure the initial net
                                        and store it, also as the best one */
