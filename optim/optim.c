@@ -280,7 +280,7 @@ qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size
     if (!p) return NULL;
     if (!p->value) return qg__refuse(QG_ESTATE, "%s: the parameters are not allocated", rule->name);
     if (!(lr > 0 && isfinite(lr)))
-        return qg__refuse(QG_EARG, "%s: lr is %g; it must be positive", rule->name, (double)lr);
+        return qg__refuse(QG_EARG, "%s: lr is %g; it must be positive and finite", rule->name, (double)lr);
     if (!legal(weight_decay))
         return qg__refuse(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
                           (double)weight_decay);

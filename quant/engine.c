@@ -639,6 +639,7 @@ void qg_form_backward(qg_tape *t, qg_var *y)
         for (int i = 0; i < trained; i++) {
             qg_var *learned = y->in[1 + i];
             if (!learned->grad) continue;
-            learned->grad[index_of(f->b.q, &f->b.q.scheme->learned[i], s)] += (float)((double)f->k[s].gain[i] * sum[s][i]);
+            const double gain = f->k[s].gain[i] == 0 ? 1 : (double)f->k[s].gain[i];
+            learned->grad[index_of(f->b.q, &f->b.q.scheme->learned[i], s)] += (float)(gain * sum[s][i]);
         }
 }

@@ -68,8 +68,7 @@ typedef struct qg_constants {
         qg_levels  uniform;
     };
     float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i], with the sum of
-                                   qg_form_loops.backward.  Not 0 for a trained value: the op takes it
-                                   literally, so the value never moves, and qg_activation takes it as 1 */
+                                   qg_form_loops.backward; 0: 1 */
 } qg_constants;
 
 /* The integers that codes may be: lowest, lowest + step, .., count of them.  count 0: unknown. */

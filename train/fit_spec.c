@@ -25,7 +25,7 @@ qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
     if (s->epochs < 1 && s->epochs != QG_NO_EPOCHS)
         return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
     if (!(s->lr > 0 && isfinite(s->lr)))
-        return qg_fail(QG_EARG, "fit: lr is %g, must be positive", s->lr);
+        return qg_fail(QG_EARG, "fit: lr is %g, must be positive and finite", s->lr);
     if (!(s->clip_norm >= 0 && isfinite(s->clip_norm)))
         return qg_fail(QG_EARG, "fit: clip_norm is %g, must be 0 or more", (double)s->clip_norm);
     if (isnan(s->budget)) return qg_fail(QG_EARG, "fit: budget is not a number");

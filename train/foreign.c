@@ -309,7 +309,8 @@ static void compare(foreign *f, const part *p, const module *m)
         const qg_array want = mine ? wanted(f, p, s, false) : (qg_array){ .rank = 0 };
         qg__array_shape(&want, here);
         if (e) qg__array_shape(&e->array, there);
-        if (!e) misfit(f, "%s %s is missing", mine->name, here);
+        if (!e && m) misfit(f, "%s %s is missing in %.*s", mine->name, here, (int)m->length, m->name);
+        else if (!e) misfit(f, "%s %s is missing", mine->name, here);
         else if (!mine) misfit(f, "%s %s is not in the net", e->name, there);
         else misfit(f, "%s %s is %s in the net, %s", e->name, there, here, mine->name);
     }

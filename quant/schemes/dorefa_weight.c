@@ -43,7 +43,7 @@ const char qg__dorefa_explain[] =
     "Learns nothing.  With more than 1 bit a weight of 0 becomes 1 / (2^k - 1).  Weights that are all\n"
     "zero receive no gradient.  A zero gradient stays zero.\n"
     "Models keep first and last layers in float unless --first-last quantized.\n"
-    "Other implementations: tensorpack differentiates m, Larq and most ports do not.\n"
+    "The authors' tensorpack differentiates m, as max=through does; Larq and most ports do not.\n"
     "zzzxxxttt/pytorch_DoReFaNet has scale=max.  The clip after the noise is in the authors' code, not\n"
     "in the equation.\n";
 

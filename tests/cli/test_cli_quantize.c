@@ -244,7 +244,7 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(QUANTIZE "--weight sign", 2, "sign is a scheme for inputs, not for weights");
     assert_refuses(QUANTIZE "--weight twn --input sign", 1, "change the order of the layers, so a net is trained with them");
     assert_refuses(QUANTIZE "--weight xnor --layer conv9:weight=twn", 2, "available: conv1, conv2, fc1, fc2");
-    assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; options: --data, --weight, --input");
+    assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; options: --data, --weight");
     assert_refuses(QUANTIZE INT8 "--calibrate 0", 2, "--calibrate 0 is not in 1..");
     assert_refuses(QUANTIZE INT8 "--calibrate 241", 2, "241 images were asked for, but mnist has 240 for training");
     assert_true(!exists("float-quantized") && !exists("float-quantized.part"));
