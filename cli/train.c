@@ -105,9 +105,11 @@ static void print_init(const training *t)
 {
     const qg_training *of = t->of;
     const char        *except = get(t, "init-except");
-    printf("starts from %d arrays with digest %s\n", of->init_arrays, get(t, "init-digest"));
+    print_safe(stdout, "starts from %d arrays of %s with digest %s\n", of->init_arrays,
+               config_text(t->asked, "init"), get(t, "init-digest"));
     if (except) print_safe(stdout, "  except for: %s\n", except);
-    if (*of->init_kept) print_safe(stdout, "  of other quantizers than there, so initialised as usual: %s\n", of->init_kept);
+    if (*of->init_kept)
+        print_safe(stdout, "  of other quantizers than there, so initialised as usual: %s\n", of->init_kept);
     if (*of->init_unused) print_safe(stdout, "not used by this net: %s\n", of->init_unused);
     putchar('\n');
 }
@@ -141,12 +143,30 @@ static void warn_of_normalisation(const training *t)
     qg_run_close(from);
 }
 
+/* Images that validate this run, and on which those weights were trained. */
+static void warn_of_seen(const training *t)
+{
+    static const char *const keys[] = { "data", "data-digest", "validation", "seed" };
+    const char *init = config_text(t->asked, "init");
+    qg_run     *from = init && !t->goes_on && get(t, "validation") ? qg_run_open(init, QG_RUN_LAST) : NULL;
+    bool        same[4];
+    for (int i = 0; from && i < 4; i++) {
+        const char *was = qg_run_get(from, keys[i]), *is = get(t, keys[i]);
+        same[i] = was && is && !strcmp(was, is);
+    }
+    if (from && same[0] && same[1] && !(same[2] && same[3]))
+        print_safe(stderr, "qgrad: warning: %s was trained on images that validate this run; give both the same "
+                   "--validation and --seed\n", init);
+    qg_run_close(from);
+}
+
 /* What a run that begins now may not be meant to do. */
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
     const int epochs = t->of->fit.epochs;
     warn_of_waiting(t, p->epochs * p->batches);
     warn_of_normalisation(t);
+    warn_of_seen(t);
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);

@@ -226,6 +226,20 @@ qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any)
     return status;
 }
 
+/* Of all weights of the run that wrote the file, as in its log; of what this net took, if they are unknown. */
+static uint64_t digest_of(const transfer *t, const qg_params *taken)
+{
+    const qg_params *all = t->trained ? qg_net_params(t->trained) : taken;
+    for (int i = 0; t->trained && i < all->count; i++) {
+        const qg_param       *p = all->item[i];
+        const qg_named_array *e = qg_archive_find(t->from, p->name);
+        const qg_array        mine = qg__param_array(p);
+        if (!e || strcmp(e->dtype, "F32") || !same_shape(&e->array, &mine)) return qg_params_digest(taken);
+        memcpy(p->value, e->array.data, qg_count(p->shape) * sizeof(float));
+    }
+    return qg_params_digest(all);
+}
+
 static qg_status take(const transfer *t, qg__init_report *report)
 {
     const qg_params *params = qg_net_params(t->net);
@@ -245,7 +259,7 @@ static qg_status take(const transfer *t, qg__init_report *report)
     if (!status) {
         copy(t);                        /* the learned values that the file has */
         report->taken = taken.count;
-        snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
+        snprintf(report->digest, sizeof report->digest, "%016" PRIx64, digest_of(t, &taken));
         /* Clips the loaded weights, as the initial random weights are clipped. */
         for (int i = 0; i < taken.count; i++) qg_param_project(taken.item[i]);
     }

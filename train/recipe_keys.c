@@ -154,7 +154,8 @@ static qg_status parse_recipe(const char *text, void *value, char *canonical, si
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     if (!*text || *text == '.' || text[strspn(text, letters)])
-        return qg_fail(QG_EARG, "'%s' is not a recipe name; use letters, digits, dots, - and _", text);
+        return qg_fail(QG_EARG, "'%s' is not the name of a recipe, which has letters, digits, dots, - and _; "
+                       "--config takes a file", text);
     snprintf(canonical, bytes, "%s", text);
     return QG_OK;
 }

@@ -166,6 +166,10 @@ static qg_status gather(const qg_recipe *asked, const qg_recipe *file, bool init
 {
     qg_status status = file ? qg__recipe_over(all, file, 0, 0) : QG_OK;
     drop_foreign(all, asked);
+    /* The file's directory is that of its own set. */
+    if (file && qg__recipe_value(asked, "data") && qg__recipe_value(file, "data") &&
+        strcmp(asked->data.name, file->data.name))
+        qg__recipe_unset(all, "data-dir");
     if (qg__recipe_value(asked, "data") || asked->data_dir)
         qg__recipe_unset(all, "data-digest"), qg__recipe_unset(all, "class-digest");
     qg__recipe_unset(all, "epoch-steps");       /* follows from the images and the batch */

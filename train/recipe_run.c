@@ -77,9 +77,12 @@ static qg_status note_digest(qg_recipe *r, const char *goes_on, const char *key,
     char        found[32];
     if (!stored && goes_on) return QG_OK;
     snprintf(found, sizeof found, "%016" PRIx64, digest);
+    if (stored && strcmp(stored, found) && !goes_on)
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the configuration is of a run with %s; "
+                       "to train on these, pass --data-dir", r->data.name, what, found, stored);
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", r->data.name, what, found, stored,
-                       goes_on ? goes_on : "its recipe");
+                       goes_on);
     return qg__recipe_put(r, key, found);
 }
 

@@ -260,11 +260,21 @@ static void pre(FILE *out, const char *title, char *text)
     fputs("</pre></details>", out);
 }
 
-static qg_status print_command(const void *file, FILE *out)
+/* The places of other runs are no part of a run, only the digests of their weights. */
+static qg_status print_command(const void *run, FILE *out)
 {
+    static const char *const keys[] = { "init", "teacher" };
+    const shown_run         *r      = run;
+    char                     path[QG__PATH_BYTES], key[32];
+    if (qg__path_join(r->dir, run_file_names[RUN_CONFIG], path)) return QG_EARG;
     fputs("qgrad train --config ", out);
-    print_path(file, out);
+    print_path(path, out);
     fputs(" --out NEW-DIRECTORY", out);
+    for (int i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "%s-digest", keys[i]);
+        const char *digest = qg_run_get(r->run, key);
+        if (digest) fprintf(out, " --%s RUN-WITH-DIGEST-%s", keys[i], digest);
+    }
     return QG_OK;
 }
 
@@ -290,7 +300,7 @@ static void origins(FILE *out, const shown_run *r)
     svg_text(out, r->result.digest);
     fputs("</p>", out);
     if (qg_run_config(r->run)) fputs("<p>A program trained this run; start it again to continue.</p>", out);
-    else if (*path && !qg__text_print(print_command, path, &text, &n)) {
+    else if (*path && !qg__text_print(print_command, r, &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);
     }

@@ -55,8 +55,9 @@ void report_head(const report *r, FILE *out)
     qg__share_find(path, path);
     if (!dir && qg__path_exists(path)) dir = path;
     fprintf(out, "model    %s: %s\n", get(r, "model"), model_of(get(r, "model"))->about);
-    fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n", get(r, "weight"), get(r, "input"), get(r, "gradient"),
-            get(r, "first-last"));
+    const bool plain = !strcmp(get(r, "weight"), "float") && !strcmp(get(r, "input"), "float");
+    fprintf(out, "weights  %s, inputs %s, gradients %s", get(r, "weight"), get(r, "input"), get(r, "gradient"));
+    fprintf(out, plain ? "\n" : ", first and last %s\n", get(r, "first-last"));
     if (held) snprintf(validation, sizeof validation, ", %d validation", qg_loader_shape(held).n);
     print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", data, x.n, validation,
                qg_loader_shape(r->of->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");

@@ -61,7 +61,7 @@ class Net:
         else:
             x = _c.image_bytes(x, "x")
         if x.shape[1:] != self.shape:
-            raise ValueError("x has images of %s, but the net is for %s" % (x.shape[1:], self.shape))
+            raise ValueError("x has images of %s, but the net is for %s; one image is x[None]" % (x.shape[1:], self.shape))
         scores = np.empty((len(x), self.classes), np.float32)
         work = _aligned(_c.lib.qg_infer_context_bytes(self._net, max(len(x), 1)))
         run = _c.lib.qg_infer_run if normalised else _c.lib.qg_infer_run_bytes

@@ -1,7 +1,8 @@
 """Quantizers on arrays."""
 import ctypes
 import operator
-from typing import Dict, Iterator, Sequence
+from types import MappingProxyType
+from typing import Dict, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -86,10 +87,10 @@ class Quantizer(_c.Handle):
             i += 1
 
     @property
-    def learned(self) -> Dict[str, np.ndarray]:
-        """What the scheme learns or tracks, by name: arrays that may be written.  Of a scheme with an entry "seen", the first
-        tensor decides unless it is 1."""
-        return {e.name.decode(): self._array(e) for e in self._entries()}
+    def learned(self) -> Mapping[str, np.ndarray]:
+        """What the scheme learns or tracks, by name: arrays that may be written, z.learned["step"][:] = 0.1.  Of a scheme with
+        an entry "seen", the first tensor decides unless it is 1."""
+        return MappingProxyType({e.name.decode(): self._array(e) for e in self._entries()})
 
     def _array(self, entry):
         memory = (ctypes.c_float * entry.n).from_address(ctypes.addressof(entry.value.contents))

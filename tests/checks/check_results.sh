@@ -62,6 +62,10 @@ echo 'resnet20-60-plain 5000' >results/protocol-speed.txt
 grep -q 'results/protocol.svg' log || fail "$(cat log)"
 "$qgrad" results >log && "$qgrad" results --check >log || fail "$(cat log)"
 [ "$(grep -c 'class="qg"' results/protocol.svg)" -eq 2 ] || fail "the picture of speeds"
+# A chain of quantizers whose learned values start afresh: each row begins with the weights of the one before.
+{ cat examples/recipes/plain.toml; echo 'weight = "lsq:bits=8"'; echo 'init-recipe = "plain"'; } >examples/recipes/eight.toml
+{ cat examples/recipes/plain.toml; echo 'weight = "lsq:bits=2"'; echo 'init-recipe = "eight"'; } >examples/recipes/two.toml
+QGRAD=$qgrad SEEDS=1 sh examples/reproduce.sh plain eight two >log 2>&1 || fail "$(cat log)"
 cp examples/recipes/plain.toml examples/recipes/longer.toml
 for call in first second; do
     QGRAD=$qgrad SEEDS=1 OPTIONS='--epochs 2' sh examples/reproduce.sh longer >log 2>&1 || fail "$call call: $(cat log)"

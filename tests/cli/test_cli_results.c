@@ -160,9 +160,11 @@ static void test_a_log_is_replaced_by_no_lesser_one(void **state)
     static const char *const rows[][2] = {
         { "--epochs 2", "memory, seed 3: the logs in results/memory/seed-3 have 3 epochs (commit " },
         { "--epochs 3 --lr 0.5", "memory, seed 3: the logs in results/memory/seed-3 have lr 0.01, but this run has 0.5" },
-        { "--epochs 3 --data fashion-mnist", "results/memory/seed-3 have data mnist, but this run has fashion-mnist" },
+        { "--epochs 3 --data fashion-mnist --data-dir set", "results/memory/seed-3 have data mnist, but this run has fashion-mnist" },
         { "--epochs 3 --data-dir other", "results/memory/seed-3 are from images with digest " },
     };
+    /* The recipe's directory is that of its own set. */
+    assert_refuses("train --recipe memory --data fashion-mnist", 1, "cannot open 'datasets/fashion-mnist/");
     copy("set", "other");
     change_a_label("other");
     assert_status("train --recipe memory --epochs 3 --out long --json", 0);
