@@ -10,6 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__) || defined(QG_SIXTEEN_LANES)   /* the latter: tests on machines without AVX-512 */
 #define VL 16
 #elif defined(__AVX2__)
@@ -30,19 +34,35 @@ typedef double  f64 __attribute__((vector_size(8 * VD)));
 typedef int32_t i32 __attribute__((vector_size(4 * VD)));
 
 /* The first n lanes; the rest are 0, or stay out of memory.  With n == VL, a constant wherever it
- * matters, each is one instruction. */
+ * matters, each is one instruction.  Fewer lanes are not copied by memcpy: n floats are a call of the
+ * library, and a vector that is read where it was just written in parts waits for all of them. */
 static inline vf load(const float *p, int n)
 {
     if (n == VL) return *(const vf *)p;
+#if VL == 16 && !defined(QG_SIXTEEN_LANES)
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#elif VL == 8
+    const vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    return (vf)_mm256_maskload_ps(p, (__m256i)(lane < n));
+#else
     vf v = { 0 };
-    memcpy(&v, p, (size_t)n * sizeof(float));
+    for (int l = 0; l < VL - 1; l++)
+        if (l < n) v[l] = p[l];
     return v;
+#endif
 }
 
 static inline void store(float *p, vf v, int n)
 {
     if (n == VL) *(vf *)p = v;
-    else memcpy(p, &v, (size_t)n * sizeof(float));
+#if VL == 16 && !defined(QG_SIXTEEN_LANES)
+    else _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#elif VL == 8
+    else _mm256_maskstore_ps(p, (__m256i)((vi){ 0, 1, 2, 3, 4, 5, 6, 7 } < n), (__m256)v);
+#else
+    for (int l = 0; n < VL && l < VL - 1; l++)
+        if (l < n) p[l] = v[l];
+#endif
 }
 
 static inline vf splat(float a) { return a - (vf){ 0 }; }

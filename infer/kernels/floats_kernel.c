@@ -103,24 +103,46 @@ INLINE void scale_vector(bool exact, const float *a, const float *an, const floa
     store(z + at, sum + load(b + k, n), n);
 }
 
-INLINE void scale_all(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
+/* n numbers, in rows of c, of which the last may be shorter. */
+INLINE void scale_all(bool exact, size_t n, int c, const float *a, const float *an, const float *b,
                       const void *acc, const void *negative, float *z)
 {
-    for (size_t i = 0; i < pixels; i++) {
-        const size_t at = i * (size_t)c;
-        int          k  = 0;
-        for (; k + VL <= c; k += VL) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, VL, z);
-        if (k < c) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, c - k, z);
+    for (size_t at = 0, row; at < n; at += row) {
+        row   = n - at < (size_t)c ? n - at : (size_t)c;
+        int k = 0, own = (int)row;
+        for (; k + VL <= own; k += VL) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, VL, z);
+        if (k < own) scale_vector(exact, a, an, b, acc, negative, at + (size_t)k, k, own - k, z);
     }
 }
 
+/* c numbers over and over: `period` of them, a multiple of c. */
+static const float *repeated(int c, int period, const float *a, float *to)
+{
+    for (int k = 0; k < period; k += c) memcpy(to + k, a, (size_t)c * sizeof *to);
+    return to;
+}
+
+/* Several pixels are one row where the channels of one do not fill vectors, or are few.  If each pixel ended
+ * with a part of a vector, the next load would begin within the vector that was just stored, as z may be acc,
+ * and wait for that store. */
 static void scale(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
                   const void *acc, const void *negative, float *z)
 {
-    if (exact && negative) scale_all(true, pixels, c, a, an, b, acc, negative, z);
-    else if (exact) scale_all(true, pixels, c, a, NULL, b, acc, NULL, z);
-    else if (negative) scale_all(false, pixels, c, a, an, b, acc, negative, z);
-    else scale_all(false, pixels, c, a, NULL, b, acc, NULL, z);
+    enum { FEW = 4 * VL, MOST_NUMBERS = 1024 };
+    _Alignas(64) float room[3][MOST_NUMBERS];
+    const size_t n      = pixels * (size_t)c;
+    int          period = c;
+    while ((period % VL || period < FEW) && period <= MOST_NUMBERS && (size_t)period < n) period *= 2;
+    if (period > c && period <= MOST_NUMBERS) {
+        a = repeated(c, period, a, room[0]);
+        b = repeated(c, period, b, room[1]);
+        if (negative) an = repeated(c, period, an, room[2]);
+        c = period;
+    }
+    if (exact && negative) scale_all(true, n, c, a, an, b, acc, negative, z);
+    else if (exact) scale_all(true, n, c, a, NULL, b, acc, NULL, z);
+    else if (negative) scale_all(false, n, c, a, an, b, acc, negative, z);
+    else scale_all(false, n, c, a, NULL, b, acc, NULL, z);
 }
 
 const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {

@@ -231,7 +231,7 @@ typedef struct tile {
     ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row, and of a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and
                                                    w */
-    int          taps_i;
+    int          taps_i, last;                  /* last: outputs of the last vector */
 } tile;
 
 /* Blocks whose outputs fill one vector leave the other out. */
@@ -262,7 +262,8 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, float *to, ptrdiff_
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < vectors; v++) *(vf *)(to + p * step + v * VL) = sum[p][v];
+        for (int v = 0; v < vectors; v++)
+            store(to + p * step + v * VL, sum[p][v], v + 1 < vectors ? VL : t->last);
 }
 
 typedef struct visit {
@@ -282,24 +283,19 @@ static void run_line(void *context, const qg__line *line)
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
         .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0,
+        .last = at->outputs - (vectors - 1) * VL,
     };
-    float           sum[LONGEST * VECTORS * VL];
     float          *y      = at->y + line->y * (size_t)g->oc + at->first;
     const ptrdiff_t y_step = line->y_step * g->oc;
-    const bool      whole  = at->outputs == vectors * VL;   /* else some of the last vector are missing */
-    const ptrdiff_t step   = whole ? y_step : vectors * VL;
     for (int left = line->outputs, done; left; left -= done) {
-        float *to = whole ? y : sum;
-        done      = even_pixels(left, vectors);
+        done = even_pixels(left, vectors);
 #define CASE(n)                                                         \
     case n:                                                             \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, to, step);           \
-        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, to, step);                \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, y, y_step);          \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, y, y_step);               \
         break;
         switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
-        for (int i = 0; !whole && i < done; i++)
-            memcpy(y + i * y_step, sum + i * step, (size_t)at->outputs * sizeof *y);
         t.x += done * t.x_step;
         y += done * y_step;
     }

@@ -629,38 +629,55 @@ static void products_on_patches_do_not_overflow(void **state)
 
 /* --- floats ----------------------------------------------------------------------------------- */
 
+static void check_floats(const int s[12], qg__codes of_w, int number)
+{
+    const qg__plain_product p = qg__plain_of(geometry_of(s), (qg__codes){ 0 }, of_w);
+    const qg__geometry     *g = &p.g;
+    const size_t n_w = qg__row(g) * (size_t)g->oc, n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c,
+                 results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
+    const uint64_t key = 5 + (uint64_t)number;
+    float *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
+    for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)number, k) - 1;
+    for (size_t k = 0; k < n_w; k++)
+        w[k] = of_w.count ? (float)drawn(of_w, DRAWN, key, k) : 2 * qg_uniform(key, k) - 1;
+    reals_ref(g, s[0], x, w, want);
+    table of[TABLES];
+    for (int t = 0, tables = tables_of(of); t < tables; t++) {
+        const qg__plain_kernels *k = of[t].real;
+        region packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
+        region scratch = guarded_bytes(k->scratch_bytes(&p, s[0]));
+        PACK(k, &p, w, packed.at)
+        k->run(&p, s[0], x, packed.at, y.at, scratch.at);
+        assert_same(of[t].isa, "floats", number, y.at, want, results);
+        check_guards(packed);
+        check_guards(scratch);
+        check_guards(y);
+    }
+    free(x), free(w), free(want);
+}
+
 static void products_with_floats_have_the_bits_of_the_definition(void **state)
 {
     const qg__codes of_weights[] = { SIGNS, TERNARY, { 0, 1, 2 },
                                      { -3, 2, 4 }, { -8, 1, 16 }, { -15, 2, 16 }, { 0, 1, 11 }, { -4, 1, 8 },
                                      EIGHT, { -40000, 300, 256 } };
     const int       kinds = sizeof of_weights / sizeof *of_weights;
-    for (int i = 0; i < kinds * CASES; i++) {
-        if (!every_combination() && (i / kinds + i % kinds) % 3) continue;
-        const int             *s = cases[i / kinds];
-        const qg__plain_product p = qg__plain_of(geometry_of(s), (qg__codes){ 0 }, of_weights[i % kinds]);
-        const qg__geometry    *g = &p.g;
-        const size_t           row = qg__row(g), n_w = row * (size_t)g->oc,
-                               n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
-        const size_t           results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
-        float *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
-        for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)i, k) - 1;
-        for (size_t k = 0; k < n_w; k++) w[k] = (float)drawn(p.w, DRAWN, 5 + (uint64_t)i, k);
-        reals_ref(g, s[0], x, w, want);
-        table of[TABLES];
-        for (int t = 0, tables = tables_of(of); t < tables; t++) {
-            const qg__plain_kernels *k     = of[t].real;
-            region packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
-            region                  scratch = guarded_bytes(k->scratch_bytes(&p, s[0]));
-            PACK(k, &p, w, packed.at)
-            k->run(&p, s[0], x, packed.at, y.at, scratch.at);
-            assert_same(of[t].isa, "floats", i, y.at, want, results);
-            check_guards(packed);
-            check_guards(scratch);
-            check_guards(y);
+    for (int i = 0; i < kinds * CASES; i++)
+        if (every_combination() || (i / kinds + i % kinds) % 3 == 0)
+            check_floats(cases[i / kinds], of_weights[i % kinds], i);
+}
+
+/* Outputs that fill their last vector up to any number, of images and of a pixel. */
+static void any_number_of_outputs_has_the_bits_of_the_definition(void **state)
+{
+    const qg__codes of_weights[] = { { 0 }, TERNARY, EIGHT };
+    for (int oc = 1; oc <= 50; oc++)
+        for (int i = 0; i < 3; i++) {
+            const int images[12] = { 2, 5, 6, 2, oc, 3, 3, 1, 1, 1, 0, 0 },
+                      pixel[12] = { 1, 1, 1, 37, oc, 1, 1, 1, 0, 0, 0, 0 };
+            check_floats(images, of_weights[i], 10 * oc + i);
+            check_floats(pixel, of_weights[i], 10 * oc + i);
         }
-        free(x), free(w), free(want);
-    }
 }
 
 /* --- packing ---------------------------------------------------------------------------------- */
@@ -728,6 +745,7 @@ int main(void)
         cmocka_unit_test(products_on_patches_agree_with_the_definition),
         cmocka_unit_test(products_on_patches_do_not_overflow),
         cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
+        cmocka_unit_test(any_number_of_outputs_has_the_bits_of_the_definition),
         cmocka_unit_test(packed_values_are_read_back),
         cmocka_unit_test(values_that_are_not_finite_are_found),
     };

@@ -513,41 +513,47 @@ static void the_longest_sums_are_exact(void **state)
         }
 }
 
-/* Each product and sum is rounded by itself, on every instruction set. */
+static void check_scale(int c, size_t pixels, bool exact, bool two)
+{
+    enum { GUARD = 16 };
+    const size_t n = pixels * (size_t)c;
+    qg__product  p = { .g = square(1, 1, 8, c, 1, 1, 0), .groups = 1, .w = { -1, 1, 3 }, .two_sided = two };
+    if (exact) p.x = (qg__codes){ 0, 1, 256 };
+    float   *a = drawn(floats, 1, (size_t)c), *an = drawn(floats, 2, (size_t)c),
+            *b = drawn(floats, 3, (size_t)c), *reals = drawn(floats, 4, 2 * n);
+    int32_t *sums = room(2 * n * sizeof *sums);
+    float   *z    = room((n + GUARD) * sizeof *z);
+    for (size_t k = 0; k < 2 * n; k++) sums[k] = (int32_t)(uint32_t)qg_bits(5, k) >> (k % 20);
+    for (size_t k = 0; k < GUARD; k++) z[n + k] = 7;
+    qg__product_scale(qg__infer_isa(), &p, (qg__scales){ a, an, b }, pixels, exact ? (void *)sums : reals, z);
+    for (size_t k = 0; k < n; k++) {
+        volatile float positive = a[k % (size_t)c] * (exact ? (float)sums[k] : reals[k]);
+        volatile float negative = an[k % (size_t)c] * (exact ? (float)sums[n + k] : reals[n + k]);
+        volatile float sum      = two ? positive - negative : positive;
+        assert_true(z[k] == sum + b[k % (size_t)c]);
+    }
+    for (size_t k = 0; k < GUARD; k++) assert_true(z[n + k] == 7);
+    QG_INFER_KERNELS(qg__float_kernels)->scale(false, pixels, c, a, NULL, b, reals, NULL, reals);
+    float *again = drawn(floats, 4, 2 * n);
+    for (size_t k = 0; k < n; k++) {
+        volatile float product = a[k % (size_t)c] * again[k];
+        assert_true(reals[k] == product + b[k % (size_t)c]);
+    }
+    free(a), free(an), free(b), free(reals), free(sums), free(z), free(again);
+}
+
+/* Each product and sum is rounded by itself, on every instruction set.  Channels that fill vectors, that do
+ * so for several pixels together, and that are too many for that. */
 static void scales_are_not_contracted(void **state)
 {
-    static const int widths[] = { 1, 3, 10, 16, 33, 65 };
+    static const int    widths[] = { 48, 61, 96, 100, 129, 300 };
+    static const size_t pixels[] = { 1, 2, 7, 90 };
     for (int path = 0; path <= (int)widest_path(); path++)
-        for (int i = 0; i < 24; i++) {
-            use_path(path);
-            const int    c = widths[i % 6];
-            const bool   exact = i & 1, two = i & 2;
-            const size_t n = 7 * (size_t)c;
-            qg__product  p = {
-                .g = square(1, 1, 8, c, 1, 1, 0), .groups = 1, .w = { -1, 1, 3 }, .two_sided = two
-            };
-            if (exact) p.x = (qg__codes){ 0, 1, 256 };
-            float   *a = drawn(floats, 1, (size_t)c), *an = drawn(floats, 2, (size_t)c),
-                    *b = drawn(floats, 3, (size_t)c), *reals = drawn(floats, 4, 2 * n);
-            int32_t *sums = room(2 * n * sizeof *sums);
-            float   *z    = room(n * sizeof *z);
-            for (size_t k = 0; k < 2 * n; k++) sums[k] = (int32_t)(uint32_t)qg_bits(5, k) >> (k % 20);
-            qg__product_scale(qg__infer_isa(), &p, (qg__scales){ a, an, b }, 7, exact ? (void *)sums : reals,
-                              z);
-            for (size_t k = 0; k < n; k++) {
-                volatile float positive = a[k % (size_t)c] * (exact ? (float)sums[k] : reals[k]);
-                volatile float negative = an[k % (size_t)c] * (exact ? (float)sums[n + k] : reals[n + k]);
-                volatile float sum      = two ? positive - negative : positive;
-                assert_true(z[k] == sum + b[k % (size_t)c]);
+        for (int c = 1; c <= 34 + 6; c++)
+            for (int i = 0; i < 16; i++) {
+                use_path(path);
+                check_scale(c <= 34 ? c : widths[c - 35], pixels[i / 4], i & 1, i & 2);
             }
-            QG_INFER_KERNELS(qg__float_kernels)->scale(false, 7, c, a, NULL, b, reals, NULL, reals);
-            float *again = drawn(floats, 4, 2 * n);
-            for (size_t k = 0; k < n; k++) {
-                volatile float product = a[k % (size_t)c] * again[k];
-                assert_true(reals[k] == product + b[k % (size_t)c]);
-            }
-            free(a), free(an), free(b), free(reals), free(sums), free(z), free(again);
-        }
 }
 
 #define WITH_PATHS(test) cmocka_unit_test_teardown(test, restore_variables)
