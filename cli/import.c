@@ -79,6 +79,14 @@ static qg_status require(const config *asked)
     return QG_OK;
 }
 
+/* What mostly causes a misfit. */
+static const char *remedy(const char *misfits)
+{
+    if (strstr(misfits, ".bias [")) return "; in --model, b0 is a product without a bias, as in 32C5b0";
+    return strstr(misfits, " in the net, ")
+               ? "; the padding of --model (32C5p0), --layout or --map may be another" : "";
+}
+
 static int import(importing *i)
 {
     const config *asked  = i->asked;
@@ -96,9 +104,7 @@ static int import(importing *i)
                                                  .layout = (qg_layout)config_word(asked, "layout"),
                                                  .map = config_text(asked, "map") },
                            &i->result);
-    if (status == QG_ESHAPE)
-        status = qg_fail(status, "%s; the padding of --model (32C5p0), --layout or --map may be another",
-                         qg_errmsg());
+    if (status == QG_ESHAPE) status = qg_fail(status, "%s%s", qg_errmsg(), remedy(qg_errmsg()));
     i->made = status ? NULL : qg_run_open(i->dir, QG_RUN_LAST);
     if (!i->made || !qg_run_net(i->made)) return print_failure(i->asked);
     warn_of_chance(i);

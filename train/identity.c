@@ -224,7 +224,10 @@ static qg_status same_text(const qg__run *r, const char *noted, const char *path
     while (*there || *here) {
         if (here >= rest) there = skip_span(there), here = skip_span(here);
         const size_t n = strcspn(here, "\n");
-        if (strncmp(there, here, n + 1))
+        const bool   same = !strncmp(there, here, n + 1);
+        if (!same && there == noted && value_of(there, "defaults"))
+            return qg_fail(QG_EARG, "%s: belongs to a run of qgrad train; choose another directory", path);
+        if (!same)
             return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path,
                            (int)strcspn(there, "\n"), there, (int)n, here);
         there = qg__lines_next(there), here = qg__lines_next(here);

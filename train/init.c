@@ -226,7 +226,7 @@ qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any)
     return status;
 }
 
-/* Of all weights of the run that wrote the file, as in its log; of what this net took, if they are unknown. */
+/* Of all weights of the run that wrote the file, as in its log; else of what this net took. */
 static uint64_t digest_of(const transfer *t, const qg_params *taken)
 {
     const qg_params *all = t->trained ? qg_net_params(t->trained) : taken;

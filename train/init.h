@@ -9,7 +9,7 @@ enum { QG__INIT_DIGEST = 17, QG__INIT_NOTE = 1024, QG__INIT_MISFIT = 96, QG__INI
 
 /* What came of it. */
 typedef struct qg__init_report {
-    char digest[QG__INIT_DIGEST];   /* of all weights of the run that wrote the file; else of what was taken */
+    char digest[QG__INIT_DIGEST];   /* of all weights of the run that wrote it; else of what was taken */
     int  taken;
     char kept[QG__INIT_NOTE];       /* "conv2.weight.wp, ..": learned by quantizers, and not taken */
     char unused[QG__INIT_NOTE];     /* of quantizers that the file's net had, and this one has not */

@@ -130,7 +130,7 @@ INLINE vi load_bytes(const uint8_t *x, int lanes)
 {
     vb v = { 0 };
     if (lanes == VL) v = *(const vb *)x;
-    else memcpy(&v, x, (size_t)lanes);
+    else memcpy(&v, x, (size_t)lanes & (VL - 1));   /* lanes < VL, which gcc does not see */
     return lanes_of_bytes(v);
 }
 

@@ -147,7 +147,7 @@ if has pkg-config; then
         [ "$(LD_LIBRARY_PATH="$lib" "$dir/shared")" = "$(config --modversion qgrad)" ] ||
         fail 'a program in C11 does not compile, link or run with the shared library'
     # The line of docs/getting-started.md, with which the program starts without further ado.
-    line=$(sed -n 's/^    cc \(.* mine\.c .*\)$/\1/p' docs/getting-started.md)
+    line=$(sed -n 's/^    cc \(.* mine\.c .*pkg-config.*\)$/\1/p' docs/getting-started.md)
     mkdir "$dir/mine" && cp "$dir/user.c" "$dir/mine/mine.c"
     [ "$line" ] && (pkg_config() { command pkg-config --define-variable=prefix="$dir/root" "$@"; } && cd "$dir/mine" &&
         eval "$cc $SANITIZE $(echo "$line" | sed 's/pkg-config/pkg_config/g')" && ./mine >/dev/null) ||

@@ -321,7 +321,7 @@ def test_handles():
 
 
 def test_quantizers():
-    for error, part, arguments in ((TypeError, "not iterable", ("twn", 5)), (ValueError, "1 to 4 axes", ("twn", ())),
+    for error, part, arguments in ((TypeError, "cannot be interpreted as an integer", ("twn", None)), (ValueError, "1 to 4 axes", ("twn", ())),
                                    (ValueError, "each of at least 1", ("twn", (0, 3))), (TypeError, "integer", ("twn", (2.5, 3))),
                                    (ValueError, "each of at least 1", ("twn", (2**32 + 3, 3))), (ValueError, "null byte", ("twn\0", (3,))),
                                    (ValueError, "1 to 4 axes", ("twn", (1, 2, 3, 4, 5))), (ValueError, "role is 'w'", ("twn", (3,), "w")),

@@ -460,7 +460,7 @@ static void test_all_that_does_not_fit_is_in_one_message(void **state)
     refuses(QG_ESHAPE,
             "net.safetensors: does not fit the net: net.5.bias [7] is I64, not F32, F16, BF16 or F64, "
             "net.7.offset [4] is not an array of a layer, net.0.weight [3,2,5,5] is [3,2,3,3] in the net, "
-            "conv1.weight, fc2.bias [4] is missing, extra.weight [4] is not in the net",
+            "conv1.weight, fc2.bias [4] is missing in net.7, extra.weight [4] is not in the net",
             &plain);
     begin();
     file_of.count--;
