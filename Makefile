@@ -8,10 +8,14 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 BUILD   ?= build
 
-# What this file asks the compiler and pkg-config would be unknown if a goal installed them later.
+# This file asks the compiler and pkg-config while it is read.  So what `make deps all` lacks is installed now, unless
+# nothing is to be done (-n, -q, -t).
 ifneq (,$(and $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS))))
-ifneq (0,$(lastword $(shell CC="$(CC)" CHECK="$(CHECK)" sh packaging/deps.sh >&2; echo $$?)))
+ifeq (,$(foreach flag,n q t,$(findstring $(flag),$(filter-out --%,$(firstword -$(MAKEFLAGS))))))
+ifneq (0,$(lastword $(shell CC="$(CC)" BLAS_LIB="$(or $(BLAS_LIB),$(shell pkg-config --libs openblas 2>/dev/null))" \
+                            CHECK="$(CHECK)" sh packaging/deps.sh >&2; echo $$?)))
 $(error deps has failed)
+endif
 endif
 endif
 

@@ -109,8 +109,9 @@ static int quantize_main(config *asked)
 }
 
 static const verb_option own_options[] = {
-    { "weight" }, { "input" }, { "first-last" }, { "layer" }, { "fold-batchnorm" }, { "seed" }, { "data" }, { "data-dir" }, { "threads" },
-    { "cache" }, { "out", "the new run directory; default: the name of --run, followed by -quantized" },
+    { "weight" }, { "input" }, { "first-last" }, { "layer" }, { "fold-batchnorm" }, { "seed" },
+    { "data", "the images of a run that was imported without any" }, { "data-dir" }, { "threads" }, { "cache" },
+    { "out", "the new run directory; default: the name of --run, followed by -quantized" },
     { "freeze", .not_of_run = true }, { "run" }, { "calibrate" }, { "best" }, { NULL }
 };
 

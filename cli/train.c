@@ -109,7 +109,8 @@ static void print_init(const training *t)
                config_text(t->asked, "init"), get(t, "init-digest"));
     if (except) print_safe(stdout, "  except for: %s\n", except);
     if (*of->init_kept)
-        print_safe(stdout, "  of other quantizers than there, so initialised as usual: %s\n", of->init_kept);
+        print_safe(stdout, "  of quantizers that it lacks or has with other options, so initialised as usual: %s\n",
+                   of->init_kept);
     if (*of->init_unused) print_safe(stdout, "not used by this net: %s\n", of->init_unused);
     putchar('\n');
 }
@@ -143,18 +144,16 @@ static void warn_of_normalisation(const training *t)
     qg_run_close(from);
 }
 
-/* Images that validate this run, and on which those weights were trained. */
+/* Images that validate this run, on which those weights were trained: that run held out none, or others. */
 static void warn_of_seen(const training *t)
 {
-    static const char *const keys[] = { "data", "data-digest", "validation", "seed" };
-    const char *init = config_text(t->asked, "init");
-    qg_run     *from = init && !t->goes_on && get(t, "validation") ? qg_run_open(init, QG_RUN_LAST) : NULL;
-    bool        same[4];
-    for (int i = 0; from && i < 4; i++) {
-        const char *was = qg_run_get(from, keys[i]), *is = get(t, keys[i]);
-        same[i] = was && is && !strcmp(was, is);
-    }
-    if (from && same[0] && same[1] && !(same[2] && same[3]))
+    const char   *init = config_text(t->asked, "init"), *is = get(t, "data-digest");
+    qg_run       *from = init && !t->goes_on && get(t, "validation") ? qg_run_open(init, QG_RUN_LAST) : NULL;
+    const char   *was  = from ? qg_run_get(from, "data-digest") : NULL;
+    const char   *seed = from && qg_run_get(from, "validation") ? qg_run_get(from, "seed") : NULL;
+    qg_fit_result log;
+    const bool    trained = from && !qg_run_result(qg_run_directory(from), &log) && log.epochs > 0;
+    if (trained && was && is && !strcmp(was, is) && (!seed || strcmp(seed, get(t, "seed"))))
         print_safe(stderr, "qgrad: warning: %s was trained on images that validate this run; give both the same "
                    "--validation and --seed\n", init);
     qg_run_close(from);

@@ -307,5 +307,5 @@ if is_complete; then
 elif [ -e "$tmp/reached" ]; then
     die "no source had every file of $1; $dir is not complete"
 else
-    die "no network: no source of $1 could be reached; its files can be copied to $dir"
+    die "no network: no source of $1 could be reached; $dir is for its files, if you have them"
 fi

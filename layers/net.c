@@ -128,7 +128,8 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                          prefix, PREFIX_BYTES));
     const char *fault = fault_of(name ? name : prefix);
     if (!fault && name && name_taken(net, name)) fault = "is taken";
-    if (!fault && name && is_of_checkpoints(name))
+    const bool numbered = !name && !strchr(prefix, '.');        /* "ema1" is no name of a checkpoint's */
+    if (!fault && !numbered && is_of_checkpoints(name ? name : prefix))
         fault = "begins with codes, ema, optim or run, which checkpoints use";
     if (fault)
         return qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",

@@ -126,6 +126,18 @@ qg_status qg__nudge(int bits, bool narrow, float min, float max, qg_levels *u, i
 
 enum { CHANNELS = 64 };         /* the most that are observed together */
 
+/* Channels of zeros start with the range of all. */
+static void share_range(size_t channels, float *const *learned)
+{
+    float min = 0, max = 0;
+    for (size_t i = 0; i < channels; i++) {
+        min = fminf(min, learned[MIN][i]);
+        max = fmaxf(max, learned[MAX][i]);
+    }
+    for (size_t i = 0; i < channels; i++)
+        if (learned[MIN][i] == 0 && learned[MAX][i] == 0) learned[MIN][i] = min, learned[MAX][i] = max;
+}
+
 /* min = decay min + (1 - decay) lo, and max likewise; the first batch sets min = lo.  A channel
  * whose ends are not finite is skipped, and the batch then does not count as the first.  Nor does a batch of zeros for a
  * learned range of inputs, which gradient descent could hardly widen; weights have no second batch. */
@@ -135,7 +147,8 @@ static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
     const qg_split c     = qg__spans(q, x.shape);
     const bool     seen  = *learned[SEEN] != 0.0f;
     const float    decay = r.decay;
-    bool           finite = true, wide = r.kind != QG_RANGE_LEARNED || q.role == QG_WEIGHT;
+    const bool     starts = r.kind == QG_RANGE_LEARNED && q.role != QG_WEIGHT;
+    bool           finite = true, wide = !starts;
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
@@ -154,6 +167,7 @@ static void average(qg_quant q, qg_range r, qg_tensor x, float *const *learned)
             wide |= high - low >= smallest;
         }
     }
+    if (starts && wide) share_range(c.depth, learned);
     if (finite && wide) *learned[SEEN] = 1.0f;
 }
 

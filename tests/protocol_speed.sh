@@ -11,6 +11,7 @@ for turn in 1 2 3 4 5; do
         row=$(basename "$file" .toml)
         speed=$("$build/qgrad" bench packed --recipe "$row" --threads 1 --batch 64 --seconds 2 --json |
             sed -n 's/.*"images_per_second":\([0-9.]*\).*/\1/p')
+        [ "$speed" ] || exit 1
         echo "$row $speed" >> "$list"
     done
 done

@@ -62,15 +62,19 @@ static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
                    a.w, a.c, in.h, in.w, in.c);
 }
 
-/* A loss of one's own may read scores in another way. */
+/* A loss of one's own may read scores in another way.  The last classes may have no image in a test set. */
 static qg_status check_scores(const qg_net *net, const qg_fit_spec *s)
 {
     const qg_shape   out     = qg_net_layer(net, qg_net_layers(net) - 1)->out;
     const size_t     scores  = qg_row(out);
     const qg_loader *split[] = { s->train, s->test, s->validation };
-    for (int i = 0; i < 3 && !s->loss; i++)
-        if (split[i] && scores != (size_t)qg_loader_classes(split[i]))
-            return qg_fail(QG_ESHAPE, "the net has %zu scores for %d classes", scores, qg_loader_classes(split[i]));
+    static const char *const what[] = { "training", "test", "validation" };
+    for (int i = 0; i < 3 && !s->loss; i++) {
+        const size_t classes = split[i] ? (size_t)qg_loader_classes(split[i]) : scores;
+        if (i ? classes <= scores : classes == scores) continue;
+        return qg_fail(QG_ESHAPE, "the net has %zu score%s for %zu classes of %s images", scores,
+                       scores == 1 ? "" : "s", classes, what[i]);
+    }
     return QG_OK;
 }
 

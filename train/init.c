@@ -226,18 +226,24 @@ qg_status qg__start_quantizers(qg_net *net, uint64_t after, bool *any)
     return status;
 }
 
-/* Of all weights of the run that wrote the file, as in its log; else of what this net took. */
+/* Of all weights of the run that wrote the file, as in its log; of what this net took, if they are unknown or some were
+ * to be left out. */
 static uint64_t digest_of(const transfer *t, const qg_params *taken)
 {
-    const qg_params *all = t->trained ? qg_net_params(t->trained) : taken;
-    for (int i = 0; t->trained && i < all->count; i++) {
-        const qg_param       *p = all->item[i];
-        const qg_named_array *e = qg_archive_find(t->from, p->name);
-        const qg_array        mine = qg__param_array(p);
-        if (!e || strcmp(e->dtype, "F32") || !same_shape(&e->array, &mine)) return qg_params_digest(taken);
-        memcpy(p->value, e->array.data, qg_count(p->shape) * sizeof(float));
+    const qg_params *of    = t->trained && !t->except ? qg_net_params(t->trained) : taken;
+    const size_t     count = of == taken ? 0 : (size_t)of->count;
+    qg_param        *copy  = calloc(count + 1, sizeof *copy), **item = calloc(count + 1, sizeof *item);
+    bool             whole = copy && item && count;
+    for (size_t i = 0; whole && i < count; i++) {
+        const qg_named_array *e    = qg_archive_find(t->from, of->item[i]->name);
+        const qg_array        mine = qg__param_array(of->item[i]);
+        whole   = e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine);
+        copy[i] = *of->item[i], item[i] = &copy[i];
+        if (whole) copy[i].value = (float *)(uintptr_t)e->array.data;       /* which is only read */
     }
-    return qg_params_digest(all);
+    const uint64_t digest = qg_params_digest(whole ? &(qg_params){ .item = item, .count = of->count } : taken);
+    free(copy), free(item);
+    return digest;
 }
 
 static qg_status take(const transfer *t, qg__init_report *report)

@@ -81,6 +81,8 @@ static qg_status configure(quantization *z)
     if (!status) status = qg__made_check_dir(z->asked->dir);
     if (!status) status = qg__recipe_over(&z->made.recipe, &z->of->recipe, 0, 0);
     if (!status) status = leave_out(&z->made.recipe);
+    if (qg__recipe_value(&z->changes, "data") && strcmp(z->changes.data.name, z->of->recipe.data.name))
+        qg__recipe_unset(&z->made.recipe, "data-dir");          /* which is that of the other set */
     if (!status) status = qg__recipe_over(&z->made.recipe, &z->changes, 0, 0);
     if (!status) status = choose_schemes(z);
     return status ? status : decide_ends(z);

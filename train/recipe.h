@@ -136,7 +136,7 @@ typedef struct qg_training {
     qg_optim   *optim;
     qg_fit_spec fit;                /* for qg_fit, with what it took of spec; .dir and .events may still change */
     int         init_arrays;        /* how many .init has given; 0: there is no .init */
-    const char *init_kept;          /* "conv2.weight.wp, ..": of quantizers that .init has not, or has with other options */
+    const char *init_kept;          /* "conv2.weight.wp, ..": of quantizers that .init lacks, or has with other options */
     const char *init_unused;        /* values of .init that no quantizer of the net learns */
 } qg_training;
 

@@ -273,7 +273,7 @@ static qg_status print_command(const void *run, FILE *out)
     for (int i = 0; i < 2; i++) {
         snprintf(key, sizeof key, "%s-digest", keys[i]);
         const char *digest = qg_run_get(r->run, key);
-        if (digest) fprintf(out, " --%s RUN-WITH-DIGEST-%s", keys[i], digest);
+        if (digest && r->result.epochs) fprintf(out, " --%s RUN-WITH-DIGEST-%s", keys[i], digest);
     }
     return QG_OK;
 }

@@ -250,10 +250,7 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
 
 const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES])
 {
-    const char  *word = is_one_of(text, n, "true", "on")       ? "yes"
-                      : is_one_of(text, n, "false", "off")     ? "no"
-                      : is_one_of(text, n, "ternary", "tern")  ? "twn"
-                      : is_one_of(text, n, "1bit", "1-bit")    ? "binary" : NULL;
+    const char  *word = is_one_of(text, n, "true", "on") ? "yes" : is_one_of(text, n, "false", "off") ? "no" : NULL;
     const size_t beyond = n < 3 ? 1 : n < 6 ? 2 : 3;           /* the least distance that is not near */
     size_t       best   = beyond;
     *hint             = '\0';

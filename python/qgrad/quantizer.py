@@ -2,7 +2,7 @@
 import ctypes
 import operator
 from types import MappingProxyType
-from typing import Dict, Iterator, Mapping, Sequence
+from typing import Dict, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Quantizer(_c.Handle):
     It computes what a layer computes, to the last bit, but what grows over a training (annealed-tanh, irnet, adabin, recu)
     stays as at its start.  One thread at a time may use it."""
 
-    def __init__(self, scheme: str, shape: Sequence[int], role: str = "weight", seed: int = 1):
+    def __init__(self, scheme: str, shape: Union[int, Sequence[int]], role: str = "weight", seed: int = 1):
         self._z, self._trains = None, False
         if not isinstance(scheme, str):
             raise TypeError("scheme is of the type %s, not a string" % type(scheme).__name__)

@@ -37,7 +37,7 @@ class Weight(NamedTuple):
     bits: int                       # of a code
 
     def __repr__(self):
-        return "<qgrad.Weight %s, %s>" % ("x".join(map(str, self.latent.shape)), "%d bits" % self.bits if self.codes is not None else "float")
+        return "<qgrad.Weight %s, %s>" % ("x".join(map(str, self.latent.shape)), "%d-bit codes" % self.bits if self.codes is not None else "float")
 
 
 class Run(_c.Handle):

@@ -34,13 +34,14 @@ static qg_status refuse(const char *text, size_t n, qg_role role)
     if (*others)
         return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; available: %s", (int)n, text, others,
                        qg_role_name(role), names);
-    char hint[QG__NEAREST_BYTES];
+    char       hint[QG__NEAREST_BYTES];
+    const bool ternary = role == QG_WEIGHT && n >= 4 && !strncmp(text, "ternary", n);
     const size_t name = strcspn(text, ",");
     if (name < n)
         return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; options follow a colon, as in %.*s:key=value",
                        (int)n, text, qg_role_name(role), (int)name, text);
     return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s%s", (int)n, text, qg_role_name(role), names,
-                   qg__list_nearest(names, text, n, hint));
+                   ternary ? "; did you mean twn?" : qg__list_nearest(names, text, n, hint));
 }
 
 qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)

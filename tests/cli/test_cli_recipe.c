@@ -121,7 +121,7 @@ static void test_init_takes_all_weights_of_a_run(void **state)
     assert_holds("again/config.toml", line);
 
     assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 3);
-    snprintf(line, sizeof line, " with digest %s", source);
+    snprintf(line, sizeof line, "starts from 17 arrays of float with digest %s", source);
     assert_stdout(line);
     assert_stdout("initialised as usual: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
     cJSON_Delete(of_source);

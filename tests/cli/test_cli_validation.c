@@ -47,6 +47,9 @@ static void test_resumed_runs_hold_out_the_same_images(void **state)
     assert_refuses("train --resume --out @/whole --validation 60", 2, "validation is 25% in the run, but 60 was requested");
     assert_status(TRAIN "--epochs 1 --init @/whole --validation 60 --out @/tuned --json", 0);
     assert_true(last_number("validation_images") == 60);
+    assert_null(strstr(last.err, "validate this run"));
+    assert_status(TRAIN "--epochs 1 --init @/whole --validation 60 --seed 9 --out @/others --json", 0);
+    assert_stderr("/whole was trained on images that validate this run");
 }
 
 static void test_what_is_printed(void **state)

@@ -134,16 +134,19 @@ static void a_range_that_overflows_leaves_y(void **state)
     qg_quantizer_free(z);
 }
 
-/* Gradient descent would not widen the range that such a batch gives. */
+/* Gradient descent would not widen the range that such a batch, or channel, gives. */
 static void a_batch_of_zeros_starts_no_learned_range(void **state)
 {
-    static const char *const schemes[] = { "fake_quant", "lsq:bits=8,signed=yes" };
+    static const char *const schemes[] = {
+        "fake_quant", "lsq:bits=8,signed=yes", "fake_quant:per-channel=yes",
+    };
     float x[N], y[N];
     (void)state;
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         qg_quantizer *z = qg_quantizer_parse(schemes[i], QG_INPUT, input);
         assert_non_null(z);
-        memset(x, 0, sizeof x);
+        fill_normal(2, 1, N, x);
+        for (int k = 0; k < N; k++) x[k] = i == 2 && k % 2 ? x[k] : 0;     /* the last: of one channel */
         assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
         fill_normal(1, 1, N, x);
         assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);

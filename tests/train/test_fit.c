@@ -513,6 +513,17 @@ static void bad_specs_are_refused(void **state)
     s.spec.dir = "";
     assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "empty");
     qg_net_free(unbuilt);
+    for (int classes = CLASSES - 1; classes <= CLASSES + 1; classes += 2) {
+        const qg_loader_spec fours = { .batch = 4 };
+        qg_loader           *few   = qg_synthetic((qg_shape){ 1, SIDE, SIDE, 1 }, 12, classes, fours);
+        s.spec         = good;
+        s.spec.train   = few;
+        assert_failed(fit(&s, NULL), QG_ESHAPE, "classes of training images");
+        s.spec      = good;
+        s.spec.test = few;          /* a test set may lack the last class */
+        if (classes > CLASSES) assert_failed(fit(&s, NULL), QG_ESHAPE, "3 scores for 4 classes of test");
+        qg_loader_free(few);
+    }
     subject other = open_subject("bad");
     s.spec        = good;
     REFUSED(optim, other.optim, "optim has the parameters of another net");

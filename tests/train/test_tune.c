@@ -217,7 +217,7 @@ static void the_source_is_part_of_the_configuration(void **state)
     s = from_five("own"), snprintf(s.source, sizeof s.source, "%s", in_room("own"));
     refused(&s, QG_EARG, "init-digest");
     s = from_five("own"), s.spec.init_except = "bn1,fc1";
-    refused(&s, QG_EARG, "but this one has 'init-except = \"bn1,fc1\"'");
+    refused(&s, QG_EARG, "init-digest");
     s = from_five("own"), s.spec.freeze = "bn1";
     refused(&s, QG_EARG, "but this one has 'freeze = \"bn1\"'");
     s = from_five("own");

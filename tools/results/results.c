@@ -224,7 +224,8 @@ static qg_status add_and_write(const config *asked, results *all)
     if (!status && config_text(asked, "add")) status = add_run(asked, all, &added);
     if (!status && check && *all->stray) status = qg_fail(QG_EFORMAT, "%s: belongs to no run", all->stray);
     if (!status) status = put_page(PAGE, print_page, all, check);
-    if (!status && results_have_protocol(all)) status = put_page(PICTURE, results_plot, all, check);
+    if (!status)
+        status = results_have_protocol(all) ? put_page(PICTURE, results_plot, all, check) : put_no_file(PICTURE, !check);
     return status ? status : put_nets(all, added, check);
 }
 

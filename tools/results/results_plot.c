@@ -6,6 +6,7 @@
 
 #include "cli/svg.h"
 #include "core/io/file.h"
+#include "core/io/number.h"
 #include "tools/results/results.h"
 
 enum { WIDTH = 460, HEIGHT = 300, ROWS = SVG_COLOURS, SPEEDS_BYTES = 4096, RESULT_BYTES = 1 << 20 };
@@ -24,7 +25,7 @@ static double speed_of(const char *speeds, const char *row)
     char   name[QG_RECIPE_VALUE_BYTES];
     double speed;
     for (const char *line = speeds; line && *line; line = qg__lines_next(line))
-        if (sscanf(line, "%255s %lf", name, &speed) == 2 && !strcmp(name, row)) return speed;
+        if (sscanf(line, "%255s %lf", name, &speed) == 2 && !strcmp(name, row) && speed > 0) return speed;
     return NAN;
 }
 
@@ -38,7 +39,8 @@ static qg_status read_bytes(const logged_run *r, double *bytes)
     const qg_status status = qg__text_read(QG_BY_PATH, path, RESULT_BYTES, &text, &n);
     if (status) return status;
     const char *at = strstr(text, member);
-    *bytes         = at ? strtod(at + strlen(member), NULL) : NAN;
+    at = at ? at + strlen(member) : "";
+    if (!qg__number_read(at, strcspn(at, ",}"), bytes)) *bytes = NAN;
     free(text);
     return QG_OK;
 }
@@ -92,9 +94,10 @@ qg_status results_plot(const void *what, FILE *out)
     bool           has;
     qg_status      status = qg__file_exists_in(QG_BY_PATH, SPEEDS, &has);
     if (!status && has) status = qg__text_read(QG_BY_PATH, SPEEDS, SPEEDS_BYTES, &speeds, &bytes);
-    for (int i = 0, next; i < all->runs && n < ROWS && !status; i = next) {
+    for (int i = 0, next; i < all->runs && !status; i = next) {
         for (next = i + 1; next < all->runs && !strcmp(all->run[next].row, all->run[i].row);) next++;
-        if (belongs(&all->run[i])) status = fill(&d[n++], &all->run[i], next - i, speeds);
+        if (belongs(&all->run[i]) && n == ROWS) status = qg_fail(QG_EARG, "more than %d rows of " PROTOCOL, (int)ROWS);
+        else if (belongs(&all->run[i])) status = fill(&d[n++], &all->run[i], next - i, speeds);
     }
     const svg_chart size = chart_of(d, n, false), speed = chart_of(d, n, true);
     if (!status) svg_picture(out, &size, has ? &speed : NULL);
