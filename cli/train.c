@@ -133,29 +133,31 @@ static void warn_of_waiting(const training *t, uint64_t steps)
 }
 
 /* Images that are normalised in another way than those that the weights of --init know. */
-static void warn_of_normalisation(const training *t)
+static void warn_of_normalisation(const training *t, qg_run *from, const char *init)
 {
-    const char *init = config_text(t->asked, "init"), *now = get(t, "normalise");
-    qg_run     *from = init && !t->goes_on ? qg_run_open(init, QG_RUN_LAST) : NULL;
-    const char *was  = from ? qg_run_get(from, "normalise") : NULL;
+    const char *was = qg_run_get(from, "normalise"), *now = get(t, "normalise");
     if (was && strcmp(was, now))
         print_safe(stderr, "qgrad: warning: the images of %s were normalised by %s (--normalise), and "
                    "these are by %s\n", init, was, now);
-    qg_run_close(from);
 }
 
 /* Images that validate this run, on which those weights were trained: that run held out none, or others. */
-static void warn_of_seen(const training *t)
+static void warn_of_seen(const training *t, qg_run *from, const char *init)
 {
-    const char   *init = config_text(t->asked, "init"), *is = get(t, "data-digest");
-    qg_run       *from = init && !t->goes_on && get(t, "validation") ? qg_run_open(init, QG_RUN_LAST) : NULL;
-    const char   *was  = from ? qg_run_get(from, "data-digest") : NULL;
-    const char   *seed = from && qg_run_get(from, "validation") ? qg_run_get(from, "seed") : NULL;
+    const char   *is = get(t, "data-digest"), *was = qg_run_get(from, "data-digest");
+    const char   *seed = qg_run_get(from, "validation") ? qg_run_get(from, "seed") : NULL;
     qg_fit_result log;
-    const bool    trained = from && !qg_run_result(qg_run_directory(from), &log) && log.epochs > 0;
-    if (trained && was && is && !strcmp(was, is) && (!seed || strcmp(seed, get(t, "seed"))))
+    if (!get(t, "validation") || qg_run_result(qg_run_directory(from), &log) || !log.epochs) return;
+    if (was && is && !strcmp(was, is) && (!seed || strcmp(seed, get(t, "seed"))))
         print_safe(stderr, "qgrad: warning: %s was trained on images that validate this run; give both the same "
                    "--validation and --seed\n", init);
+}
+
+static void warn_of_source(const training *t)
+{
+    const char *init = config_text(t->asked, "init");
+    qg_run     *from = init && !t->goes_on ? qg_run_open(init, QG_RUN_LAST) : NULL;
+    if (from) warn_of_normalisation(t, from, init), warn_of_seen(t, from, init);
     qg_run_close(from);
 }
 
@@ -164,8 +166,7 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
 {
     const int epochs = t->of->fit.epochs;
     warn_of_waiting(t, p->epochs * p->batches);
-    warn_of_normalisation(t);
-    warn_of_seen(t);
+    warn_of_source(t);
     if (config_flag(t->asked, "resume") && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
                    config_text(t->asked, "out") ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
