@@ -255,10 +255,11 @@ static qg_status refuse_comma(const qg_key *key, const char *at, size_t n)
     const char *value = at + strcspn(at, "=,");
     if (key->words || *value != '=' || at[n] != ',' || !strchr("0123456789", at[n + 1]) || !at[n + 1]) return QG_OK;
     value++;
-    const bool list = key->most && key->is & QG_KEY_WHOLE;
+    const char *how = !(key->is & QG_KEY_WHOLE) ? "write numbers with a point, as in 0.05"
+                      : key->most               ? "write several numbers as 0+1+2"
+                                                : "it is one number; several schemes are a:bits=2,a:bits=4";
     return qg_fail(QG_EARG, "%s is '%.*s' with a comma; %s", key->name,
-                   (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value,
-                   list ? "write several numbers as 0+1+2" : "write numbers with a point, as in 0.05");
+                   (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value, how);
 }
 
 static qg_status refuse_missing(const qg_key *key)

@@ -192,8 +192,9 @@ static qg_status put_nets(const results *all, const logged_run *added, bool chec
     for (int i = 0, next; i < all->runs && !status; i = next) {
         const char       *row  = all->run[i].row;
         const logged_run *with = NULL;
-        for (next = i; next < all->runs && !strcmp(all->run[next].row, row); next++)
-            if (all->run[next].net.file) with = &all->run[next];
+        next = results_row_end(all, i);
+        for (int k = i; k < next; k++)
+            if (all->run[k].net.file) with = &all->run[k];
         status = put_net(row, with, added && !strcmp(added->row, row), check);
     }
     return status;

@@ -137,6 +137,11 @@ qg_status results_check_images(const results *all, const logged_run *run);
 const qg_recipe_key *results_conflict(const logged_run *a, const logged_run *b);
 
 int       results_rows(const results *all);
+int       results_row_end(const results *all, int first);   /* the index behind the runs of the row */
+
+/* The mean of a number over the runs.  *deviation: that of the sample, NaN of a single run; deviation may be NULL. */
+typedef double (*results_number)(const logged_run *r);
+double    results_mean(const logged_run run[], int runs, results_number of, double *deviation);
 void      results_end(results *all);
 
 #endif

@@ -45,14 +45,14 @@ static qg_status read_bytes(const logged_run *r, double *bytes)
     return QG_OK;
 }
 
+static double accuracy(const logged_run *r) { return r->result.test_accuracy; }
+
 static qg_status fill(dot *d, const logged_run *r, int runs, const char *speeds)
 {
-    double    sum = 0, squares = 0, bytes = NAN;
-    qg_status status = read_bytes(r, &bytes);
-    for (int i = 0; i < runs; i++) sum += r[i].result.test_accuracy;
-    const double mean = sum / runs, speed = speed_of(speeds, r->row);
-    for (int i = 0; i < runs; i++) squares += pow(r[i].result.test_accuracy - mean, 2);
-    const double bar = runs > 1 ? sqrt(squares / (runs - 1)) : r->result.test_accuracy_stderr;
+    double          bytes = NAN, deviation;
+    const qg_status status = read_bytes(r, &bytes);
+    const double    mean   = results_mean(r, runs, accuracy, &deviation), speed = speed_of(speeds, r->row);
+    const double    bar    = runs > 1 ? deviation : r->result.test_accuracy_stderr;
     *d = (dot){ .name = r->row + strlen(PROTOCOL), .bytes = { bytes, bytes }, .speed = { speed, speed },
                 .accuracy = mean, .bar = { mean - bar, mean + bar } };
     return status;
@@ -95,7 +95,7 @@ qg_status results_plot(const void *what, FILE *out)
     qg_status      status = qg__file_exists_in(QG_BY_PATH, SPEEDS, &has);
     if (!status && has) status = qg__text_read(QG_BY_PATH, SPEEDS, SPEEDS_BYTES, &speeds, &bytes);
     for (int i = 0, next; i < all->runs && !status; i = next) {
-        for (next = i + 1; next < all->runs && !strcmp(all->run[next].row, all->run[i].row);) next++;
+        next = results_row_end(all, i);
         if (belongs(&all->run[i]) && n == ROWS) status = qg_fail(QG_EARG, "more than %d rows of " PROTOCOL, (int)ROWS);
         else if (belongs(&all->run[i])) status = fill(&d[n++], &all->run[i], next - i, speeds);
     }

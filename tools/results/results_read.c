@@ -217,11 +217,28 @@ static qg_status visit_row(results *all, const char *dir)
 
 qg_status results_read(results *all) { return each_directory(all, RESULTS, visit_row); }
 
+int results_row_end(const results *all, int first)
+{
+    int end = first;
+    while (end < all->runs && !strcmp(all->run[end].row, all->run[first].row)) end++;
+    return end;
+}
+
 int results_rows(const results *all)
 {
     int rows = 0;
-    for (int i = 0; i < all->runs; i++) rows += i == 0 || strcmp(all->run[i].row, all->run[i - 1].row);
+    for (int i = 0; i < all->runs; i = results_row_end(all, i)) rows++;
     return rows;
+}
+
+double results_mean(const logged_run run[], int runs, results_number of, double *deviation)
+{
+    double sum = 0, squares = 0;
+    for (int i = 0; i < runs; i++) sum += of(&run[i]);
+    const double mean = sum / runs;
+    for (int i = 0; i < runs; i++) squares += pow(of(&run[i]) - mean, 2);
+    if (deviation) *deviation = sqrt(squares / (runs - 1));
+    return mean;
 }
 
 void results_end(results *all)

@@ -1,5 +1,4 @@
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,31 +41,22 @@ typedef struct row {
 
 static const char *begins_with(const row *w) { return w->recipe.init_recipe; }
 
-typedef double (*number)(const logged_run *r);
-
 static double last_percent(const logged_run *r) { return 100 * r->result.test_accuracy; }
 static double best_percent(const logged_run *r) { return 100 * r->result.best_test_accuracy; }
 static double margin(const logged_run *r) { return 100 * r->result.test_accuracy_stderr; }
 static double minutes(const logged_run *r) { return r->metrics.seconds / 60; }
 
-static double mean(const row *w, number of)
+static double mean(const row *w, results_number of, double *deviation)
 {
-    double sum = 0;
-    for (int i = w->first; i < w->last; i++) sum += of(&w->all->run[i]);
-    return sum / (w->last - w->first);
+    return results_mean(&w->all->run[w->first], w->last - w->first, of, deviation);
 }
 
 /* "99.35 ± 0.04"; without the deviation if there is only one run. */
-static void print_mean(const row *w, number of, FILE *out)
+static void print_mean(const row *w, results_number of, FILE *out)
 {
-    const double m = mean(w, of);
-    double       squares = 0;
-    for (int i = w->first; i < w->last; i++) {
-        const double off = of(&w->all->run[i]) - m;
-        squares += off * off;
-    }
-    fprintf(out, " %.2f", m);
-    if (w->last - w->first > 1) fprintf(out, " ± %.2f", sqrt(squares / (w->last - w->first - 1)));
+    double deviation;
+    fprintf(out, " %.2f", mean(w, of, &deviation));
+    if (w->last - w->first > 1) fprintf(out, " ± %.2f", deviation);
     fputs(" |", out);
 }
 
@@ -127,10 +117,10 @@ static qg_status print_row(const row *w, FILE *out)
     print_reported(w, out);
     print_mean(w, last_percent, out);
     print_mean(w, best_percent, out);
-    fprintf(out, " %.2f |", mean(w, margin));
+    fprintf(out, " %.2f |", mean(w, margin, NULL));
     print_seeds(w, out);
     print_each(w, epochs, out);
-    fprintf(out, " %.1f |", mean(w, minutes));
+    fprintf(out, " %.1f |", mean(w, minutes, NULL));
     print_each(w, arithmetic, out);
     print_net(w, out);
     fputs(" `build/qgrad train ", out);
@@ -201,8 +191,7 @@ static qg_status check_run(const row *w, const logged_run *r)
 static qg_status open_row(row *w, const results *all, int first)
 {
     const logged_run *r = all->run;
-    *w = (row){ .all = all, .first = first, .last = first + 1 };
-    while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
+    *w = (row){ .all = all, .first = first, .last = results_row_end(all, first) };
     qg_status status = results_recipe(r[first].row, &w->recipe);
     for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);
     return status;
