@@ -11,8 +11,7 @@ for turn in 1 2 3 4 5; do
         row=$(basename "$file" .toml)
         speed=$("$build/qgrad" bench packed --recipe "$row" --threads 1 --batch 64 --seconds 2 --json |
             sed -n 's/.*"images_per_second":\([0-9.]*\).*/\1/p')
-        [ "$speed" ] || exit 1
-        echo "$row $speed" >> "$list"
+        if [ "$speed" ]; then echo "$row $speed" >> "$list"; fi     # AdaBin has no packed form, which stderr says
     done
 done
 sort -k1,1 -k2,2n "$list" | awk '{ if ($1 != row) n = 0; row = $1; n++ } n == 3 { printf "%s %.0f\n", $1, $2 }' \
