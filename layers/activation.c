@@ -7,65 +7,37 @@
 
 /* --- relu, hardtanh, sigmoid, tanh -------------------------------------------------------- */
 
-/* Layers of an op without numbers. */
-typedef struct unary {
-    const qg_layer_type *type;
-    qg_var            *(*op)(qg_tape *t, qg_var *x);
-    qg_node_kind         node;
-} unary;
-
-static const unary *unary_of(const qg_layer *l);
-
-static qg_var *forward_unary(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    return unary_of(l)->op(t, x);
-}
-
 static bool join_relu(qg_layer *l, qg_step *s)
 {
     if (s->relu) return false;
     return s->relu = true;
 }
 
-static int pack_unary(const qg_layer *l, qg_graph *g, int x, int z)
-{
-    return qg_graph_add(g, l, (qg_node){ .kind = unary_of(l)->node, .x = x }, NULL);
-}
+/* A layer of an op without numbers.  Only QG_NODE_CLIP has ends. */
+#define UNARY(op, kind_, traits_, join_)                                                              \
+    static qg_var *forward_##op(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)                        \
+    {                                                                                                 \
+        return qg_##op(t, x);                                                                         \
+    }                                                                                                 \
+    static int pack_##op(const qg_layer *l, qg_graph *g, int x, int z)                                \
+    {                                                                                                 \
+        float    *ends;                                                                               \
+        const int y = qg_graph_add(g, l, (qg_node){ .kind = kind_, .x = x }, &ends);                  \
+        if (ends) ends[0] = -1.0f, ends[1] = 1.0f;                                                    \
+        return y;                                                                                     \
+    }                                                                                                 \
+    const qg_layer_type qg__##op##_type = { .name = #op, .size = sizeof(qg_layer), .traits = traits_, \
+                                            .forward = forward_##op, .join = join_,                   \
+                                            .pack = pack_##op };                                      \
+    qg_layer *qg_net_##op(qg_net *net)                                                                \
+    {                                                                                                 \
+        return qg_net_append(net, &qg__##op##_type, NULL, #op, NULL);                                 \
+    }
 
-static int pack_hardtanh(const qg_layer *l, qg_graph *g, int x, int z)
-{
-    float    *ends;
-    const int y = qg_graph_add(g, l, (qg_node){ .kind = QG_NODE_CLIP, .x = x }, &ends);
-    if (ends) ends[0] = -1.0f, ends[1] = 1.0f;
-    return y;
-}
-
-#define UNARY .size = sizeof(qg_layer), .forward = forward_unary
-const qg_layer_type qg__relu_type     = { .name = "relu", UNARY, .pack = pack_unary, .traits = QG_RECTIFIES, .join = join_relu };
-const qg_layer_type qg__hardtanh_type = { .name = "hardtanh", UNARY, .pack = pack_hardtanh };
-const qg_layer_type qg__sigmoid_type  = { .name = "sigmoid", UNARY, .pack = pack_unary };
-const qg_layer_type qg__tanh_type     = { .name = "tanh", UNARY, .pack = pack_unary };
-
-static const unary *unary_of(const qg_layer *l)
-{
-    static const unary all[] = { { &qg__relu_type, qg_relu, QG_NODE_RELU },
-                                 { &qg__hardtanh_type, qg_hardtanh, QG_NODE_CLIP },
-                                 { &qg__sigmoid_type, qg_sigmoid, QG_NODE_SIGMOID },
-                                 { &qg__tanh_type, qg_tanh, QG_NODE_TANH } };
-    const unary *u = all;
-    while (u->type != l->type) u++;
-    return u;
-}
-
-static qg_layer *append(qg_net *net, const qg_layer_type *type)
-{
-    return qg_net_append(net, type, NULL, type->name, NULL);
-}
-
-qg_layer *qg_net_relu(qg_net *net)     { return append(net, &qg__relu_type); }
-qg_layer *qg_net_hardtanh(qg_net *net) { return append(net, &qg__hardtanh_type); }
-qg_layer *qg_net_sigmoid(qg_net *net)  { return append(net, &qg__sigmoid_type); }
-qg_layer *qg_net_tanh(qg_net *net)     { return append(net, &qg__tanh_type); }
+UNARY(relu, QG_NODE_RELU, QG_RECTIFIES, join_relu)
+UNARY(hardtanh, QG_NODE_CLIP, 0, NULL)
+UNARY(sigmoid, QG_NODE_SIGMOID, 0, NULL)
+UNARY(tanh, QG_NODE_TANH, 0, NULL)
 
 /* --- affine ------------------------------------------------------------------------------- */
 
