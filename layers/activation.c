@@ -47,11 +47,10 @@ typedef struct affine {
 } affine;
 
 static const qg_key affine_keys[] = {
-    { .name = "scale", .min = -INFINITY, .max = INFINITY },
-    { .name = "shift", .min = -INFINITY, .max = INFINITY },
+    { .name = "scale", .min = -INFINITY, .max = INFINITY, .at = offsetof(affine, a) },
+    { .name = "shift", .min = -INFINITY, .max = INFINITY, .at = offsetof(affine, b) },
     { .name = NULL }
 };
-static const size_t affine_fields[] = { offsetof(affine, a), offsetof(affine, b) };
 
 static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -86,7 +85,6 @@ const qg_layer_type qg__affine_type = {
     .name = "affine",
     .size = sizeof(affine),
     .keys = affine_keys,
-    .fields = affine_fields,
     .build = build_affine,
     .forward = forward_affine,
     .describe = describe_affine,
@@ -108,8 +106,10 @@ typedef struct dropout {
     float    rate;
 } dropout;
 
-static const qg_key   dropout_keys[]   = { { .name = "rate", .max = 1 }, { .name = NULL } };
-static const size_t dropout_fields[] = { offsetof(dropout, rate) };
+static const qg_key dropout_keys[] = {
+    { .name = "rate", .max = 1, .at = offsetof(dropout, rate) },
+    { .name = NULL }
+};
 
 static qg_status build_dropout(qg_layer *l)
 {
@@ -133,7 +133,6 @@ const qg_layer_type qg__dropout_type = {
     .size = sizeof(dropout),
     .traits = QG_PASSES,
     .keys = dropout_keys,
-    .fields = dropout_fields,
     .build = build_dropout,
     .forward = forward_dropout,
     .describe = describe_dropout,

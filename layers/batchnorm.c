@@ -4,18 +4,13 @@
 #include "layers/evaluate.h"
 
 static const qg_key keys[] = {
-    { .name = "eps", .max = INFINITY },
-    { .name = "momentum", .max = 1 },
-    { .name = "no-scale", .is = QG_KEY_FLAG },
-    { .name = "no-shift", .is = QG_KEY_FLAG },
-    { .name = "whole", .is = QG_KEY_FLAG },
-    { .name = "freeze-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
+    { .name = "eps", .max = INFINITY, .at = offsetof(qg_batchnorm, spec.eps) },
+    { .name = "momentum", .max = 1, .at = offsetof(qg_batchnorm, spec.momentum) },
+    { .name = "no-scale", .is = QG_KEY_FLAG, .at = offsetof(qg_batchnorm, spec.no_scale) },
+    { .name = "no-shift", .is = QG_KEY_FLAG, .at = offsetof(qg_batchnorm, spec.no_shift) },
+    { .name = "whole", .is = QG_KEY_FLAG, .at = offsetof(qg_batchnorm, spec.whole) },
+    { .name = "freeze-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE, .at = offsetof(qg_batchnorm, spec.freeze_after) },
     { .name = NULL }
-};
-static const size_t fields[] = {
-    offsetof(qg_batchnorm, spec.eps), offsetof(qg_batchnorm, spec.momentum),
-    offsetof(qg_batchnorm, spec.no_scale), offsetof(qg_batchnorm, spec.no_shift),
-    offsetof(qg_batchnorm, spec.whole), offsetof(qg_batchnorm, spec.freeze_after)
 };
 
 static qg_status build(qg_layer *l)
@@ -109,7 +104,6 @@ static int pack(const qg_layer *l, qg_graph *g, int x, int z)
 const qg_layer_type qg__batchnorm_type = { .name = "batchnorm",
                                          .size = sizeof(qg_batchnorm),
                                          .keys = keys,
-                                         .fields = fields,
                                          .traits = QG_NORMALISES,
                                          .build = build,
                                          .start = start,

@@ -24,26 +24,24 @@ static const qg_layer_type *const types[] = {
 
 /* --- fields ------------------------------------------------------------------------------- */
 
+#define AT(field)          .at = offsetof(qg_net_spec, field)
+#define SIZE(field)        { .name = #field, \
+                             .min = 1, .max = INT_MAX, .is = QG_KEY_WHOLE | QG_KEY_REQUIRED, AT(field) }
+#define STEPS(text, field) { .name = text, .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE, AT(field) }
 static const qg_key net_keys[] = {
-    { .name = "height", .min = 1, .max = INT_MAX, .is = QG_KEY_WHOLE | QG_KEY_REQUIRED },
-    { .name = "width", .min = 1, .max = INT_MAX, .is = QG_KEY_WHOLE | QG_KEY_REQUIRED },
-    { .name = "channels", .min = 1, .max = INT_MAX, .is = QG_KEY_WHOLE | QG_KEY_REQUIRED },
-    { .name = "fold-batchnorm", .is = QG_KEY_FLAG },
-    { .name = "freeze-batchnorm-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
-    { .name = "quantize-weights-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
-    { .name = "quantize-inputs-after", .max = QG__MAX_STEPS, .is = QG_KEY_WHOLE },
-    { .name = "batchnorm-per-rank", .is = QG_KEY_FLAG },
-    { .name = "initial-weights", .words = "glorot|he" },
+    SIZE(height),
+    SIZE(width),
+    SIZE(channels),
+    { .name = "fold-batchnorm", .is = QG_KEY_FLAG, AT(fold_batchnorm) },
+    STEPS("freeze-batchnorm-after", freeze_batchnorm_after),
+    STEPS("quantize-weights-after", quantize_weights_after),
+    STEPS("quantize-inputs-after", quantize_inputs_after),
+    { .name = "batchnorm-per-rank", .is = QG_KEY_FLAG, AT(batchnorm_per_rank) },
+    { .name = "initial-weights", .words = "glorot|he", AT(initial_weights) },
     { .name = NULL }
 };
-static const size_t net_fields[] = {
-    offsetof(qg_net_spec, height), offsetof(qg_net_spec, width), offsetof(qg_net_spec, channels),
-    offsetof(qg_net_spec, fold_batchnorm), offsetof(qg_net_spec, freeze_batchnorm_after),
-    offsetof(qg_net_spec, quantize_weights_after), offsetof(qg_net_spec, quantize_inputs_after),
-    offsetof(qg_net_spec, batchnorm_per_rank), offsetof(qg_net_spec, initial_weights)
-};
 
-/* In both, at: the field of a key (qg_layer_type.fields). */
+/* In both, at: where the value of a key is (qg_layer_type.keys). */
 static double field(const qg_key *key, const void *at)
 {
     if (key->is & QG_KEY_FLAG) return *(const bool *)at;
@@ -60,12 +58,12 @@ static void set_field(const qg_key *key, double value, void *at)
 }
 
 /* "(key=value,..)", or nothing.  QG_EARG: a value is one that no text gives, as -0 or NaN. */
-static qg_status put_fields(FILE *out, const qg_key *keys, const size_t *fields, const void *from)
+static qg_status put_fields(FILE *out, const qg_key *keys, const void *from)
 {
     const int n = qg_keys_count(keys);
     char      text[LINE_BYTES];
     double    value[QG_MAX_VALUES] = { 0 }, same[QG_MAX_VALUES] = { 0 };
-    for (int i = 0; i < n; i++) value[i] = field(&keys[i], (const char *)from + fields[i]);
+    for (int i = 0; i < n; i++) value[i] = field(&keys[i], (const char *)from + keys[i].at);
     qg_keys_print(NULL, keys, value, text, sizeof text);
     const qg_status s = qg_keys_parse(NULL, *text ? text : NULL, keys, same);
     for (int i = 0; i < n && !s; i++) {
@@ -79,11 +77,12 @@ static qg_status put_fields(FILE *out, const qg_key *keys, const size_t *fields,
     return s;
 }
 
-static qg_status parse_fields(const char *text, const qg_key *keys, const size_t *fields, void *to)
+static qg_status parse_fields(const char *text, const qg_key *keys, void *to)
 {
     double          value[QG_MAX_VALUES];
     const qg_status s = qg_keys_parse(NULL, text, keys, value);
-    for (int i = 0; i < qg_keys_count(keys) && !s; i++) set_field(&keys[i], value[i], (char *)to + fields[i]);
+    const int       n = s ? 0 : qg_keys_count(keys);
+    for (int i = 0; i < n; i++) set_field(&keys[i], value[i], (char *)to + keys[i].at);
     return s;
 }
 
@@ -151,7 +150,7 @@ static qg_status put_layer(FILE *out, qg_layer *l)
     put_name(out, l->name);
     fputc(' ', out);
     put_name(out, l->type->name);
-    qg_status s = put_fields(out, l->type->keys, l->type->fields, l);
+    qg_status s = put_fields(out, l->type->keys, l);
     if (s) return qg_fail(s, "%s: %s", l->name, qg_errmsg());
     if (l->after != before) fputs(" after=", out), put_name(out, l->after->name);
     if (l->with) fputs(" with=", out), put_name(out, l->with->name);
@@ -165,7 +164,7 @@ static qg_status print(const void *what, FILE *out)
     const qg_net *net = what;
     qg_status     s   = net->status ? qg_fail(net->status, "%s", net->why) : QG_OK;
     fputs("net", out);
-    if (!s) s = put_fields(out, net_keys, net_fields, &net->spec);
+    if (!s) s = put_fields(out, net_keys, &net->spec);
     fprintf(out, " seed=%llu\n", (unsigned long long)net->spec.seed);
     for (int i = 0; i < net->layers && !s; i++) s = put_layer(out, net->layer[i]);
     return s;
@@ -251,7 +250,7 @@ static qg_status parse_net(parser *p)
     if (s) return s;
     if (strcmp(word, "net"))
         return refuse(p, "'%s' is not net(height=..,width=..,channels=..)", word);
-    if (parse_fields(options, net_keys, net_fields, &spec)) return refuse(p, "%s", qg_errmsg());
+    if (parse_fields(options, net_keys, &spec)) return refuse(p, "%s", qg_errmsg());
     for (s = next_word(p, word); !s && *word; s = s ? s : next_word(p, word)) {
         const char *seed = value_of(word, "seed");
         s = seed ? parse_count(p, seed, &spec.seed)
@@ -334,7 +333,7 @@ static qg_status parse_layer(parser *p, const char *name)
     if (!s) s = next_word(p, word);
     const char *after = s ? NULL : value_of(word, "after");
     if (!s) s = append(p, type, after, name, &l);
-    if (!s && parse_fields(options, type->keys, type->fields, l)) s = refuse(p, "%s", qg_errmsg());
+    if (!s && parse_fields(options, type->keys, l)) s = refuse(p, "%s", qg_errmsg());
     qg_batchnorm *norm = !s && type->traits & QG_NORMALISES ? (qg_batchnorm *)l : NULL;
     if (norm && norm->spec.freeze_after == 0) norm->spec.freeze_after = p->net->spec.freeze_batchnorm_after;
     if (!s && after) s = next_word(p, word);

@@ -29,11 +29,10 @@ typedef struct qg_layer_type {
     unsigned    traits;                     /* qg_trait, or-ed */
 
     /* The names, ranges and defaults of what a declaration sets, without names, inputs and quantizers, as they
-     * stand in the text of a net (qg_net_print); and where they are in the struct (offsetof): an int if the key
-     * has words or is a whole number, a uint64_t if its max exceeds an int, a bool for a flag, else a float.
-     * NULL: a declaration sets nothing. */
+     * stand in the text of a net (qg_net_print).  .at is where they are in the struct (offsetof): an int if the
+     * key has words or is a whole number, a uint64_t if its max exceeds an int, a bool for a flag, else a
+     * float.  NULL: a declaration sets nothing. */
     const qg_key *keys;
-    const size_t *fields;
 
     /* Checks the declaration, sets l->out, which is l->in, and l->macs, and declares parameters.  qg_net_build
      * calls it once.  NULL: nothing of this. */

@@ -9,15 +9,11 @@ typedef struct pool {
 } pool;
 
 static const qg_key keys[] = {
-    { .name = "size", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "exclude-pad", .is = QG_KEY_FLAG },
+    { .name = "size", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(pool, spec.size) },
+    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(pool, spec.stride) },
+    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(pool, spec.pad) },
+    { .name = "exclude-pad", .is = QG_KEY_FLAG, .at = offsetof(pool, spec.exclude_pad) },
     { .name = NULL }
-};
-static const size_t fields[] = {
-    offsetof(pool, spec.size), offsetof(pool, spec.stride), offsetof(pool, spec.pad),
-    offsetof(pool, spec.exclude_pad)
 };
 
 static qg_pool_spec spec_of(const qg_layer *l)
@@ -112,7 +108,6 @@ const qg_layer_type qg__maxpool_type = {
     .size = sizeof(pool),
     .traits = QG_CHOOSES,
     .keys = keys,
-    .fields = fields,
     .build = build,
     .forward = forward,
     .join = join_max,
@@ -123,7 +118,6 @@ const qg_layer_type qg__avgpool_type = {
     .name = "avgpool",
     .size = sizeof(pool),
     .keys = keys,
-    .fields = fields,
     .build = build,
     .forward = forward,
     .pack = pack,

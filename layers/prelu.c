@@ -12,11 +12,10 @@ typedef struct prelu {
 } prelu;
 
 static const qg_key keys[] = {
-    { .name = "start", .min = -INFINITY, .max = INFINITY },
-    { .name = "shared", .is = QG_KEY_FLAG },
+    { .name = "start", .min = -INFINITY, .max = INFINITY, .at = offsetof(prelu, spec.start) },
+    { .name = "shared", .is = QG_KEY_FLAG, .at = offsetof(prelu, spec.shared) },
     { .name = NULL }
 };
-static const size_t fields[] = { offsetof(prelu, spec.start), offsetof(prelu, spec.shared) };
 
 static qg_status build(qg_layer *l)
 {
@@ -84,7 +83,6 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
 const qg_layer_type qg__prelu_type = { .name = "prelu",
                                           .size = sizeof(prelu),
                                           .keys = keys,
-                                          .fields = fields,
                                           .build = build,
                                           .start = start,
                                           .forward = forward,
@@ -93,7 +91,6 @@ const qg_layer_type qg__prelu_type = { .name = "prelu",
 const qg_layer_type qg__rprelu_type = { .name = "rprelu",
                                            .size = sizeof(prelu),
                                            .keys = keys,
-                                           .fields = fields,
                                            .build = build_shifts,
                                            .start = start,
                                            .forward = forward_shifts,

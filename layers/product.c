@@ -258,22 +258,18 @@ static qg_layer *set_common(qg_product *p, bool no_bias, qg_quant weight, qg_qua
 
 /* --- conv2d ------------------------------------------------------------------------------- */
 
+#define AT(field) .at = offsetof(conv2d, field)
 static const qg_key conv2d_keys[] = {
-    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "kernel", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "kernel-w", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "stride", .fallback = 1, .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "same", .is = QG_KEY_FLAG },
-    { .name = "groups", .fallback = 1, .min = QG_DEPTHWISE, .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "pad-value", .min = -INFINITY, .max = INFINITY },
-    { .name = "no-bias", .is = QG_KEY_FLAG },
+    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.out) },
+    { .name = "kernel", .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.kernel) },
+    { .name = "kernel-w", .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.kernel_w) },
+    { .name = "stride", .fallback = 1, .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.stride) },
+    { .name = "pad", .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.pad) },
+    { .name = "same", .is = QG_KEY_FLAG, AT(spec.same) },
+    { .name = "groups", .fallback = 1, .min = QG_DEPTHWISE, .max = INT_MAX, .is = QG_KEY_WHOLE, AT(spec.groups) },
+    { .name = "pad-value", .min = -INFINITY, .max = INFINITY, AT(spec.pad_value) },
+    { .name = "no-bias", .is = QG_KEY_FLAG, AT(product.no_bias) },
     { .name = NULL }
-};
-static const size_t conv2d_fields[] = {
-    offsetof(conv2d, spec.out), offsetof(conv2d, spec.kernel), offsetof(conv2d, spec.kernel_w),
-    offsetof(conv2d, spec.stride), offsetof(conv2d, spec.pad), offsetof(conv2d, spec.same),
-    offsetof(conv2d, spec.groups), offsetof(conv2d, spec.pad_value), offsetof(conv2d, product.no_bias)
 };
 
 enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
@@ -391,7 +387,6 @@ static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
 const qg_layer_type qg__conv2d_type = { .name = "conv2d",
                                            .size = sizeof(conv2d),
                                            .keys = conv2d_keys,
-                                           .fields = conv2d_fields,
                                            .traits = QG_MULTIPLIES,
                                            .build = conv2d_build,
                                            .start = conv2d_start,
@@ -414,11 +409,10 @@ qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 /* --- dense -------------------------------------------------------------------------------- */
 
 static const qg_key dense_keys[] = {
-    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "no-bias", .is = QG_KEY_FLAG },
+    { .name = "out", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(dense, out) },
+    { .name = "no-bias", .is = QG_KEY_FLAG, .at = offsetof(dense, product.no_bias) },
     { .name = NULL }
 };
-static const size_t dense_fields[] = { offsetof(dense, out), offsetof(dense, product.no_bias) };
 
 static qg_status dense_build(qg_layer *l)
 {
@@ -455,7 +449,6 @@ static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 const qg_layer_type qg__dense_type = { .name = "dense",
                                           .size = sizeof(dense),
                                           .keys = dense_keys,
-                                          .fields = dense_fields,
                                           .traits = QG_MULTIPLIES,
                                           .build = dense_build,
                                           .start = dense_start,

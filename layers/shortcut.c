@@ -9,11 +9,10 @@ typedef struct shortcut {
 } shortcut;
 
 static const qg_key keys[] = {
-    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE },
-    { .name = "channels", .max = INT_MAX, .is = QG_KEY_WHOLE },
+    { .name = "stride", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(shortcut, stride) },
+    { .name = "channels", .max = INT_MAX, .is = QG_KEY_WHOLE, .at = offsetof(shortcut, channels) },
     { .name = NULL }
 };
-static const size_t fields[] = { offsetof(shortcut, stride), offsetof(shortcut, channels) };
 
 static qg_status build(qg_layer *l)
 {
@@ -50,7 +49,6 @@ const qg_layer_type qg__shortcut_type = {
     .name = "shortcut",
     .size = sizeof(shortcut),
     .keys = keys,
-    .fields = fields,
     .build = build,
     .forward = forward,
     .describe = describe,

@@ -39,6 +39,7 @@ typedef struct qg_key {
     const char *alias;      /* an older name, which is still read; NULL: none */
     const char *about;      /* what it is for, in a few words */
     int         most;       /* 1 to this many numbers, "0.5+0.8", increasing without one of these bits; 0: one number */
+    size_t      at;         /* of a layer or a net: where its struct has the value (qg_layer_type); else 0 */
 } qg_key;
 
 enum { QG_MAX_KEYS = 16, QG_MAX_LIST = 128, QG_MAX_VALUES = QG_MAX_KEYS + QG_MAX_LIST, QG_KEY_BYTES = 64 };
