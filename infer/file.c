@@ -77,6 +77,16 @@ qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
     };
 }
 
+bool qg__is_elementwise(int32_t kind)
+{
+    static const bool elementwise[QG__KINDS] = {
+        [QG__AFFINE] = true,  [QG__QUANTIZE] = true, [QG__RELU] = true,  [QG__CLIP] = true,
+        [QG__SIGMOID] = true, [QG__TANH] = true,     [QG__PRELU] = true, [QG__RPRELU] = true,
+        [QG__ADD] = true,     [QG__MULTIPLY] = true,
+    };
+    return elementwise[kind];
+}
+
 size_t qg__step_own_floats(const qg__packed_step *r)
 {
     const size_t c = (size_t)r->c;
@@ -238,22 +248,14 @@ static bool kind_is_legal(const qg__packed_step *r, const value *x)
     if (x->coding != QG__AS_FLOATS) return false;
     if (r->kind == QG__QUANTIZE) return has_no_window(r) && same_size(r) && codes_are_legal(r);
     if (!has_no_codes(r)) return false;
+    if (qg__is_elementwise(r->kind)) return has_no_window(r) && same_size(r);
     switch ((qg__kind)r->kind) {
     case QG__AVGPOOL: return is_flag(r->flag) && pool_is_legal(r);
     case QG__MEAN_ABS: return r->oc == 1 && windows_are_legal(r);
     case QG__SHORTCUT:
         return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c &&
                r->oh == (r->h - 1) / r->stride + 1 && r->ow == (r->w - 1) / r->stride + 1;
-    case QG__AFFINE:
-    case QG__RELU:
-    case QG__CLIP:
-    case QG__SIGMOID:
-    case QG__TANH:
-    case QG__PRELU:
-    case QG__RPRELU: return has_no_window(r) && same_size(r);
-    case QG__ADD:
-    case QG__CONCAT:
-    case QG__MULTIPLY: return has_no_window(r);
+    case QG__CONCAT: return has_no_window(r);
     default: return false;
     }
 }

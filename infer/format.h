@@ -114,6 +114,9 @@ size_t qg__row_numbers(const qg__packed_step *r);       /* of one output of a pr
                                                            else 0 */
 size_t qg__row_bytes(const qg__packed_step *r);
 
+/* Whether each number of the value depends on no number of x but the one at the same place. */
+bool   qg__is_elementwise(int32_t kind);
+
 /* What records mean. */
 qg__codes   qg__codes_of_value(const qg__packed_step *r);      /* .count 0: the value is floats */
 qg__codes   qg__quantizer(const qg__packed_step *r);           /* .count 0: none; MAXPOOL has none */

@@ -7,22 +7,10 @@
  * fill the tiles of products with one pixel. */
 enum { CACHE = 1 << 20, FEWEST_IMAGES = 16, MOST_IMAGES = 64, MOST_CONTEXT = 1 << 26 };
 
-/* Each number of the result depends on nothing of x but the number at the same place. */
+/* Codes are shorter than the floats that they are made of. */
 static bool may_replace_x(const qg__infer_step *s)
 {
-    switch ((qg__kind)s->r.kind) {
-    case QG__AFFINE:
-    case QG__RELU:
-    case QG__CLIP:
-    case QG__SIGMOID:
-    case QG__TANH:
-    case QG__PRELU:
-    case QG__RPRELU:
-    case QG__ADD:
-    case QG__MULTIPLY: return true;
-    case QG__QUANTIZE: return s->to.route == QG__ROUTE_LEVELS;
-    default: return false;
-    }
+    return qg__is_elementwise(s->r.kind) && (s->r.kind != QG__QUANTIZE || s->to.route == QG__ROUTE_LEVELS);
 }
 
 static void find_last_readers(qg_infer *net)

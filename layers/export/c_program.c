@@ -175,16 +175,6 @@ static void find_stages(qg__c_program *p)
 
 /* --- places of values ----------------------------------------------------------------------- */
 
-/* Each number of the result depends on nothing of x but the number at the same place, and is not longer. */
-static bool may_replace_x(const qg__packed_step *r)
-{
-    static const bool elementwise[QG__KINDS] = {
-        [QG__AFFINE] = true, [QG__QUANTIZE] = true, [QG__RELU] = true,   [QG__CLIP] = true, [QG__SIGMOID] = true,
-        [QG__TANH] = true,   [QG__PRELU] = true,    [QG__RPRELU] = true, [QG__ADD] = true,  [QG__MULTIPLY] = true,
-    };
-    return elementwise[r->kind] && r->x != r->z;
-}
-
 /* Scores, bytes of images and floats of the caller have places of their own. */
 static void find_lives(qg__c_program *p)
 {
@@ -204,7 +194,8 @@ static void find_lives(qg__c_program *p)
     for (int i = 0; !p->status && i < p->stages; i++) {
         const qg__c_stage *t = &p->stage[i];
         qg__c_place       *x = &p->value[t->s->r.x], *y = &p->value[t->value];
-        if (!may_replace_x(&t->s->r) || x->last != i || !x->needed || !y->needed || t->table) continue;
+        const bool         in_place = qg__is_elementwise(t->s->r.kind) && t->s->r.x != t->s->r.z;
+        if (!in_place || x->last != i || !x->needed || !y->needed || t->table) continue;
         y->owner                     = x->owner;
         p->value[y->owner].last      = y->last;
         if (p->value[y->owner].bytes < y->bytes) p->value[y->owner].bytes = y->bytes;
