@@ -350,15 +350,15 @@ static void copy_slice(const slice *s, const uint8_t *x, uint8_t *to)
 /* Scratch: the copy of x, the results of a group, the kernel's. */
 typedef struct rooms {
     size_t image, x, acc, kernel;       /* image: of one */
-    int    images;                      /* at once */
+    int    images;                      /* at once: scratch of copies and of bits has room for no more */
 } rooms;
 
 static rooms rooms_of(qg_isa isa, const qg__product *p, const part *t, int n)
 {
     rooms r = { .images = n };
+    if (t->copies || t->method == BITS) r.images = qg__images_at_once(&t->plain.g, n);
     if (t->copies) {
         const slice s = slice_of(p, t, 0);
-        r.images = qg__images_at_once(&t->plain.g, n);
         r.image  = (size_t)s.to_h * (size_t)s.to_w * slice_pixel(&s);
         r.x      = qg__lines_of((size_t)r.images * r.image);
         const size_t results = (size_t)r.images * qg__results(&t->plain.g) * (size_t)t->plain.g.oc;
@@ -375,9 +375,9 @@ size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n)
     return r.x + r.acc + r.kernel;
 }
 
-/* A group of n images, each of which is copied. */
-static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x,
-                       const void *block, int32_t *acc, uint8_t *scratch)
+/* A group of n images, which kernels read in place or as copies. */
+static void run_group(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x,
+                      const void *block, int32_t *acc, uint8_t *scratch)
 {
     const rooms  r       = rooms_of(isa, p, t, n);
     const slice  s       = slice_of(p, t, group);
@@ -386,10 +386,10 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
     int32_t     *part_of_acc = (int32_t *)(void *)(scratch + r.x);
     for (int done = 0, now; done < n; done += now, acc += (size_t)now * results * oc) {
         now = n - done < r.images ? n - done : r.images;
-        for (int i = 0; i < now; i++)
+        for (int i = 0; t->copies && i < now; i++)
             copy_slice(&s, x + (size_t)(done + i) * image, scratch + (size_t)i * r.image);
-        kernels_of(isa, t)->run(&t->plain, now, scratch, block, t->groups > 1 ? part_of_acc : acc,
-                                scratch + r.x + r.acc);
+        kernels_of(isa, t)->run(&t->plain, now, t->copies ? scratch : x + (size_t)done * image, block,
+                                t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
             memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
     }
@@ -410,9 +410,7 @@ void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, con
     if (p->zeros) t.plain.zero = zeros_of(isa, &t, packed);
     for (int i = 0; i < t.sides; i++)
         for (int group = 0; group < t.groups; group++, block += bytes) {
-            int32_t *to = (int32_t *)acc + (size_t)i * side;
-            if (t.copies) run_copies(isa, p, &t, group, n, x, block, to, scratch);
-            else kernels_of(isa, &t)->run(&t.plain, n, x, block, to, scratch);
+            run_group(isa, p, &t, group, n, x, block, (int32_t *)acc + (size_t)i * side, scratch);
             if (p->zeros) t.plain.zero += t.plain.g.oc;
         }
 }

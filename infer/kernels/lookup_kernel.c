@@ -316,13 +316,12 @@ static void run_line(void *context, const qg__line *line)
 /* Scratch: corrections of the outputs, corrections of the pixels, tables. */
 static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
-    const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
+    const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
+    return qg__lines_of(results * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
            pixels * pixel_bytes(&p->g);
 }
 
-static void run_images(const qg__plain_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
-                       void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
     const size_t pixels      = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *windows     = scratch;
@@ -330,7 +329,7 @@ static void run_images(const qg__plain_product *p, int n, const uint64_t *x, con
     uint8_t     *tables      = (uint8_t *)corrections + qg__lines_of(pixels * sizeof *corrections);
     make_tables(p, pixels, x, tables, corrections);
     qg__window_sums(&p->g, n, corrections, windows);
-    visit at = { .p = p, .tables = tables, .w = packed, .corrections = windows, .acc = acc };
+    visit at = { .p = p, .tables = tables, .w = packed, .corrections = windows, .acc = y };
     for (int j = 0; j < p->wa.bits; j++) at.factor[j] = factor_of(p->wa, j);
     for (; at.first < p->g.oc; at.first += at.outputs) {
         at.vectors = vectors_at(p->g.oc, at.first / (WIDEST * OUTPUTS));
@@ -338,11 +337,6 @@ static void run_images(const qg__plain_product *p, int n, const uint64_t *x, con
         qg__lines(&p->g, n, run_line, &at);
         at.w += (size_t)at.vectors * (size_t)p->wa.bits * plane_bytes(&p->g);
     }
-}
-
-static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
-{
-    qg__bits_in_parts(p, n, x, packed, y, scratch, run_images);
 }
 
 static int   passes(const qg__plain_product *p) { return p->wa.bits; }

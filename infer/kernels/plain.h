@@ -104,11 +104,4 @@ static inline bool qg__int8_may_save(const qg__geometry *g, int c, int n)
            (int64_t)n * qg__int8_patches(g) > QG__TOO_FEW_PATCHES;
 }
 
-/* For kernels of bits, whose run this is: calls part, with the arguments of run, for qg__images_at_once of
- * the n images at a time, since scratch has room for no more. */
-typedef void qg__bits_part(const qg__plain_product *p, int n, const uint64_t *x, const void *packed,
-                           int32_t *acc, void *scratch);
-void qg__bits_in_parts(const qg__plain_product *p, int n, const void *x, const void *packed, void *y,
-                       void *scratch, qg__bits_part *part);
-
 #endif

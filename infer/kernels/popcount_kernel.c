@@ -408,26 +408,25 @@ static size_t taps_bytes(const qg__geometry *g)
 /* Scratch: the sums of windows, those of pixels, what is counted of taps, strings. */
 static size_t scratch_bytes(const qg__plain_product *p, int n)
 {
-    const size_t m = (size_t)qg__images_at_once(&p->g, n);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) +
-           qg__lines_of(m * qg__pixels(&p->g) * sizeof(int32_t)) + taps_bytes(&p->g) + m * strings_bytes(p);
+    const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
+    return qg__lines_of(results * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
+           taps_bytes(&p->g) + (size_t)n * strings_bytes(p);
 }
 
-static void run_images(const qg__plain_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
-                       void *scratch)
+static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
     counts      *taps    = (counts *)(void *)(sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums);
     uint8_t     *strings = (uint8_t *)taps + taps_bytes(&p->g);
-    visit        at      = { .p = p, .x = joins(p) ? strings : (const uint8_t *)x, .w = packed,
-                             .window = window, .acc = acc, .taps = taps, .what = count_of(p) };
+    visit        at      = { .p = p, .x = joins(p) ? strings : x, .w = packed,
+                             .window = window, .acc = y, .taps = taps, .what = count_of(p) };
     if (joins(p)) make_strings(p, n, x, strings);
     at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->xa));
     if (at.what == COUNT_AND && qg__offset(p->wa)) {
         const size_t pixel = qg__bit_words(p->xa, 1, p->g.c);
         for (size_t i = 0; i < pixels; i++)
-            sums[i] = qg__offset(p->wa) * qg__sum_of_values(p->xa, p->g.c, x + i * pixel);
+            sums[i] = qg__offset(p->wa) * qg__sum_of_values(p->xa, p->g.c, (const uint64_t *)x + i * pixel);
         qg__window_sums(&p->g, n, sums, window);
     } else if (at.what == COUNT_AND) memset(window, 0, results * sizeof *window);
     for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_words(p)) {
@@ -436,11 +435,6 @@ static void run_images(const qg__plain_product *p, int n, const uint64_t *x, con
         if (at.counts_taps) count_taps(&at);
         qg__lines(&p->g, n, run_line, &at);
     }
-}
-
-static void run(const qg__plain_product *p, int n, const void *x, const void *packed, void *y, void *scratch)
-{
-    qg__bits_in_parts(p, n, x, packed, y, scratch, run_images);
 }
 
 static int passes(const qg__plain_product *p)
