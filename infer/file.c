@@ -151,9 +151,8 @@ static bool windows_fit(int in, int out, int size, int stride, int before)
 /* Windows of MEAN_ABS may be outside of the image, as those of the product that it scales. */
 static bool windows_are_legal(const qg__packed_step *r)
 {
-    const qg__geometry g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = 1, .kh = r->kh,
-                             .kw = r->kw, .stride = r->stride, .top = r->top, .left = r->left };
-    return qg__geometry_valid(&g);
+    const qg__product p = qg__product_of(r, (qg__codes){ 0 });
+    return qg__geometry_valid(&p.g);
 }
 
 static bool has_no_window(const qg__packed_step *r)

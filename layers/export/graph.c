@@ -177,18 +177,17 @@ static int append(qg_graph *g, const qg_layer *l, const char *part, qg__packed_s
     return ++g->out->count;
 }
 
+static qg__packed_step with_geometry(qg__kind kind, int x, qg__geometry g)
+{
+    return (qg__packed_step){ .kind = (int32_t)kind, .x = x, .z = QG_NO_VALUE,
+                              .h = g.h, .w = g.w, .c = g.c, .oh = g.oh, .ow = g.ow, .oc = g.oc,
+                              .kh = g.kh, .kw = g.kw, .stride = g.stride, .top = g.top, .left = g.left };
+}
+
 /* Reads the value x of this shape and has as many numbers. */
 static qg__packed_step same_shape(qg__kind kind, int x, qg_shape s)
 {
-    return (qg__packed_step){ .kind = (int32_t)kind,
-                              .x = x,
-                              .z = QG_NO_VALUE,
-                              .h = s.h,
-                              .w = s.w,
-                              .c = s.c,
-                              .oh = s.h,
-                              .ow = s.w,
-                              .oc = s.c };
+    return with_geometry(kind, x, (qg__geometry){ .h = s.h, .w = s.w, .c = s.c, .oh = s.h, .ow = s.w, .oc = s.c });
 }
 
 static qg_shape shape_of(const qg_graph *g, int x)
@@ -443,29 +442,10 @@ static const qg_layer *last_of(const qg_graph *g, const qg_layer *product)
     return last;
 }
 
-/* Reads the windows of a product. */
-static qg__packed_step windows_of(qg__kind kind, int x, qg__geometry g, int oc)
-{
-    return (qg__packed_step){ .kind = (int32_t)kind,
-                              .x = x,
-                              .z = QG_NO_VALUE,
-                              .h = g.h,
-                              .w = g.w,
-                              .c = g.c,
-                              .oh = g.oh,
-                              .ow = g.ow,
-                              .oc = oc,
-                              .kh = g.kh,
-                              .kw = g.kw,
-                              .stride = g.stride,
-                              .top = g.top,
-                              .left = g.left };
-}
-
 static qg__packed_step record_of(const qg__evaluation *e, int x)
 {
     const qg__codes w = e->p.w;
-    qg__packed_step r = windows_of(QG__PRODUCT, x, e->p.g, e->p.g.oc);
+    qg__packed_step r = with_geometry(QG__PRODUCT, x, e->p.g);
     int             bits = 0;
     while (w.count && 1 << bits < w.count) bits++;
     r.groups = e->p.groups;
@@ -508,8 +488,10 @@ static int product_step(qg_graph *g, const qg_product *p, const char *part, int 
 static int times_K(qg_graph *g, const qg_product *p, int x, int z)
 {
     const qg_layer *l = &p->layer;
+    qg__packed_step mean = with_geometry(QG__MEAN_ABS, x, node_of(g, l)->e.p.g);
     qg__packed_step m = same_shape(QG__MULTIPLY, z, l->out);
-    m.z = append(g, l, "mean", windows_of(QG__MEAN_ABS, x, node_of(g, l)->e.p.g, 1), NULL);
+    mean.oc = 1;
+    m.z = append(g, l, "mean", mean, NULL);
     return append(g, l, p->bias ? "scaled" : NULL, m, NULL);
 }
 
