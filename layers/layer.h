@@ -69,7 +69,6 @@ struct qg_layer {
     const qg_layer_type *type;
     const char          *name;              /* "conv1"; unique in its net */
     int                  number;            /* 1, if the net has chosen this name; else 0 */
-    uint64_t             name_hash;         /* nets of thousands of layers compare it before the name */
     qg_net              *net;
     qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing */
     qg_shape             in, out;           /* of one image: n = 1 */

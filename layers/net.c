@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/hash.h"
 #include "core/io/paths.h"
 #include "core/io/safetensors.h"
 #include "core/io/utf8.h"
@@ -45,16 +44,6 @@ void *qg__net_fail(qg_net *net, qg_status s)
 
 enum { NAME_BYTES = 48, PREFIX_BYTES = 36 };    /* of a layer; leaves room for the rest of a parameter's name */
 
-static uint64_t hash_of(const char *name) { return qg_hash(QG_HASH_BASIS, name, strlen(name)); }
-
-static bool name_taken(const qg_net *net, const char *name)
-{
-    const uint64_t hash = hash_of(name);
-    for (int i = 0; i < net->layers; i++)
-        if (net->layer[i]->name_hash == hash && !strcmp(net->layer[i]->name, name)) return true;
-    return false;
-}
-
 /* The number of the last layer that was named after prefix; 0: none was.  All numbers up to it are taken. */
 static int last_number(const qg_net *net, const char *prefix)
 {
@@ -77,7 +66,7 @@ static const char *layer_name(qg_net *net, const char *prefix, const char *name,
     *number = last_number(net, prefix);
     do {
         snprintf(text, sizeof text, "%s%d", prefix, ++*number);
-    } while (name_taken(net, text));
+    } while (qg__net_named(net, text));
     return qg__arena_text(&net->arena, text);
 }
 
@@ -127,7 +116,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         return qg__net_fail(net, qg_fail(QG_EARG, "%s: the prefix '%.48s' is longer than %d bytes", type->name,
                                          prefix, PREFIX_BYTES));
     const char *fault = fault_of(name ? name : prefix);
-    if (!fault && name && name_taken(net, name)) fault = "is taken";
+    if (!fault && name && qg__net_named(net, name)) fault = "is taken";
     const bool numbered = !name && !strchr(prefix, '.');        /* "ema1" is no name of a checkpoint's */
     if (!fault && !numbered && is_of_checkpoints(name ? name : prefix))
         fault = "begins with codes, ema, optim or run, which checkpoints use";
@@ -147,7 +136,6 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         l->after = after ? after : net->last;
     }
     if (!l || !l->name) return qg__net_fail(net, QG_EMEM);
-    l->name_hash = hash_of(l->name);
     net->layer[net->layers++] = net->last = l;
     return l;
 }
