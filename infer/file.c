@@ -195,10 +195,8 @@ static bool codes_are_legal(const qg__packed_step *r)
 static bool weights_are_legal(const qg__packed_step *r)
 {
     if (r->w_count == 0) return !r->w_lowest && !r->w_step && r->w_bits == QG__FLOAT_BITS;
-    int bits = 1;
-    if (!qg__codes_valid((qg__codes){ r->w_lowest, r->w_step, r->w_count })) return false;
-    while (1 << bits < r->w_count) bits++;
-    return r->w_bits == bits;
+    return qg__codes_valid((qg__codes){ r->w_lowest, r->w_step, r->w_count }) &&
+           r->w_bits == qg__code_bits(r->w_count);
 }
 
 static bool product_is_legal(const qg__packed_step *r, const value *x)

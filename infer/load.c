@@ -104,8 +104,7 @@ static void append(char *text, size_t bytes, const char *more)
 /* 1 to 16 bits. */
 static void append_bits(char *text, size_t bytes, qg__codes c)
 {
-    int bits = 1;
-    while (1 << bits < c.count) bits++;
+    const int  bits = qg__code_bits(c.count);
     const char digits[] = { '1', (char)('0' + bits % 10), '\0' };
     append(text, bytes, digits + (bits < 10));
 }

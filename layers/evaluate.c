@@ -407,14 +407,6 @@ typedef struct job {
     size_t                codes_bytes, acc_bytes, bytes;
 } job;
 
-static size_t code_bytes(const qg__product *p, size_t pixels)
-{
-    const qg__coding coding = qg__product_coding(p);
-    if (coding == QG__AS_FLOATS) return 0;
-    if (coding == QG__AS_BYTES) return pixels * (size_t)p->g.c;
-    return qg__bit_words(qg__alphabet_of(p->x), pixels, p->g.c) * sizeof(uint64_t);
-}
-
 /* A level is scale times an integer up to roundings, and the nearest integer is its code. */
 const void *qg__evaluation_code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes)
 {
@@ -477,8 +469,10 @@ void qg__evaluation_pack(qg_isa isa, const qg__evaluation *e, void *packed)
 static bool take_scratch(qg_tape *t, job *j)
 {
     const qg__product *p = &j->e->p;
+    const qg__coding   coding = qg__product_coding(p);
     const size_t       results = qg__results(&p->g), n = (size_t)j->images;
-    j->codes_bytes = qg__lines_of(code_bytes(p, n * qg__pixels(&p->g)));
+    const size_t       image = qg__image_bytes(coding, p->x, p->g.h, p->g.w, p->g.c);
+    j->codes_bytes = coding == QG__AS_FLOATS ? 0 : qg__lines_of(n * image);
     j->acc_bytes   = qg__lines_of((p->two_sided ? 2 : 1) * n * results * (size_t)p->g.oc * sizeof(float));
     j->bytes       = j->codes_bytes + j->acc_bytes + qg__lines_of(qg__product_scratch_bytes(j->isa, p, j->images));
     j->scratch     = qg_scratch(t, (size_t)qg_threads() * j->bytes);

@@ -35,6 +35,14 @@ typedef struct qg__codes {
     int lowest, step, count;
 } qg__codes;
 
+/* Bits that numbers of so many codes need, at least 1. */
+static inline int qg__code_bits(int count)
+{
+    int bits = 1;
+    while (1 << bits < count) bits++;
+    return bits;
+}
+
 static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
 
 /* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats

@@ -446,11 +446,9 @@ static qg__packed_step record_of(const qg__evaluation *e, int x)
 {
     const qg__codes w = e->p.w;
     qg__packed_step r = with_geometry(QG__PRODUCT, x, e->p.g);
-    int             bits = 0;
-    while (w.count && 1 << bits < w.count) bits++;
     r.groups = e->p.groups;
     r.w_lowest = w.lowest, r.w_step = w.step, r.w_count = w.count;
-    r.w_bits = w.count ? bits ? bits : 1 : QG__FLOAT_BITS;
+    r.w_bits = w.count ? qg__code_bits(w.count) : QG__FLOAT_BITS;
     r.two_sided = e->p.two_sided;
     r.pad = e->p.pad;
     r.w_zeros = e->p.zeros;

@@ -224,8 +224,7 @@ static product product_of(const writer *w)
     p.dense   = r->groups == 1 && r->h == r->kh && r->w == r->kw && is_pixel(r->oh, r->ow) && !r->top &&
                 !r->left;
     if (p.dense) p.channels *= p.taps, p.taps = 1;
-    if (from && from->coding != QG__AS_FLOATS)
-        p.reach = qg__reach((qg__codes){ from->q_lowest, from->q_step, from->q_count });
+    if (from) p.reach = qg__reach(qg__codes_of_value(from));
     return p;
 }
 
