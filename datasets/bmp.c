@@ -38,7 +38,7 @@ typedef struct layout {
 
 /* An OS/2 header, of 12 bytes, has its depth two fields earlier.  colours is what stb_image reads of the
  * palette. */
-static layout layout_of(const qg__image *m, int w)
+static layout layout_of(const qg__picture *m, int w)
 {
     const size_t head   = qg__number_of(m->bytes + 14, 4, false);
     const bool   os2    = head == 12;
@@ -51,7 +51,7 @@ static layout layout_of(const qg__image *m, int w)
 
 /* stb_image leaves a colour that is not in the palette unset, and refuses depths other than 1, 4 and 8 with
  * one. */
-static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
+static bool has_colours(const qg__picture *m, layout l, size_t h, size_t w)
 {
     if ((l.bits != 1 && l.bits != 4 && l.bits != 8) || l.colours >= (size_t)1 << l.bits) return true;
     for (size_t y = 0; y < h; y++)
@@ -63,7 +63,7 @@ static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
     return true;
 }
 
-static bool refuse(const qg__image *m)
+static bool refuse(const qg__picture *m)
 {
     const char *why = stbi_failure_reason();
     if (!strcmp(why, "outofmem"))
@@ -71,7 +71,7 @@ static bool refuse(const qg__image *m)
     return qg_fail(QG_EFORMAT, "'%s' is damaged, or a BMP of a rare kind: %s", m->path, why), false;
 }
 
-bool qg__bmp_decode(qg__image *m)
+bool qg__bmp_decode(qg__picture *m)
 {
     int w, h, kept;
     if (!stbi_info_from_memory(m->bytes, (int)m->n, &w, &h, &kept)) return refuse(m);

@@ -16,7 +16,7 @@
 static const struct format {
     const char *signature;
     size_t      length;
-    bool (*decode)(qg__image *m);
+    bool (*decode)(qg__picture *m);
 } formats[] = {
     { "\x89PNG\r\n\x1a\n", 8, qg__png_decode },
     { "\xff\xd8\xff", 3, qg__jpeg_decode },
@@ -32,12 +32,12 @@ bool qg_image_named(const char *name)
     return false;
 }
 
-bool qg__image_damaged(const qg__image *m, const char *why)
+bool qg__image_damaged(const qg__picture *m, const char *why)
 {
     return qg_fail(QG_EFORMAT, "'%s' is damaged: %s", m->path, why), false;
 }
 
-bool qg__image_fits(const qg__image *m, int64_t h, int64_t w)
+bool qg__image_fits(const qg__picture *m, int64_t h, int64_t w)
 {
     const int64_t largest = INT32_MAX;
     if (h < 1 || w < 1)
@@ -49,7 +49,7 @@ bool qg__image_fits(const qg__image *m, int64_t h, int64_t w)
     return true;
 }
 
-bool qg__image_allocate(qg__image *m, int64_t h, int64_t w, int c)
+bool qg__image_allocate(qg__picture *m, int64_t h, int64_t w, int c)
 {
     if (!qg__image_fits(m, h, w)) return false;
     m->h      = (int)h;
@@ -61,7 +61,7 @@ bool qg__image_allocate(qg__image *m, int64_t h, int64_t w, int c)
 }
 
 /* In place.  The weights sum to 256. */
-static void to_grey(qg__image *m)
+static void to_grey(qg__picture *m)
 {
     const size_t n = (size_t)m->h * (size_t)m->w;
     for (size_t i = 0; i < n; i++) {
@@ -72,7 +72,7 @@ static void to_grey(qg__image *m)
 }
 
 /* Reads the file by the first n formats; m has path, want and grey. */
-static bool read_by(qg__image *m, size_t n, const char *names)
+static bool read_by(qg__picture *m, size_t n, const char *names)
 {
     uint8_t *bytes = NULL;
     if (qg__file_read(m->path, MAX_BYTES, &bytes, &m->n)) return false;
@@ -111,7 +111,7 @@ qg_status qg__image_wanted(const char *by, qg_shape want)
 
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width, bool *deep)
 {
-    qg__image m = { .path = path, .grey = channels == 1 };
+    qg__picture m = { .path = path, .grey = channels == 1 };
     if (check_channels(path, channels) || !read_by(&m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP"))
         return NULL;
     if (channels == 1 && m.c == 3) to_grey(&m);
@@ -138,7 +138,7 @@ bool qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep)
 uint8_t *qg__png_read(const char *path, qg_shape *want)
 {
     if (check_channels(path, want->c)) return NULL;
-    qg__image m = { .path = path, .want = want, .grey = want->c == 1 };
+    qg__picture m = { .path = path, .want = want, .grey = want->c == 1 };
     if (!read_by(&m, 1, "PNG")) return NULL;
     want->h = m.h;
     return m.pixels;

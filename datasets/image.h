@@ -37,7 +37,7 @@ uint8_t *qg__png_read(const char *path, qg_shape *want);
 enum { QG__IMAGE_SCANS = 100 };
 
 /* A file and what becomes of it. */
-typedef struct qg__image {
+typedef struct qg__picture {
     const char     *path;
     const uint8_t  *bytes;          /* [n], the file */
     size_t          n;
@@ -46,27 +46,27 @@ typedef struct qg__image {
     int             h, w, c;        /* c is 1 or 3 */
     bool            deep;           /* the file has 16 bits per value */
     uint8_t        *pixels;         /* [h][w][c], from malloc; a caller frees it, also after a failure */
-} qg__image;
+} qg__picture;
 
 /* Each is given a file with the signature of its format.  False, and a message, on failure. */
-bool qg__png_decode(qg__image *m);
-bool qg__jpeg_decode(qg__image *m);
-bool qg__bmp_decode(qg__image *m);
+bool qg__png_decode(qg__picture *m);
+bool qg__jpeg_decode(qg__picture *m);
+bool qg__bmp_decode(qg__picture *m);
 
 /* The size is within the limits; false, and a message, if it is not. */
-bool qg__image_fits(const qg__image *m, int64_t h, int64_t w);
+bool qg__image_fits(const qg__picture *m, int64_t h, int64_t w);
 
 /* The orientation, 1 to 8, that an Exif block [n] states, without the "Exif" before it; 1 if it states
  * none or is malformed. */
 int  qg__exif_orientation(const uint8_t *bytes, size_t n);
 
 /* Turns the pixels of an image with this orientation as it is to be seen.  False, QG_EMEM. */
-bool qg__image_turn(qg__image *m, int orientation);
+bool qg__image_turn(qg__picture *m, int orientation);
 
 /* Sets the size and allocates pixels, all 0; false if the size is beyond the limits, or QG_EMEM. */
-bool qg__image_allocate(qg__image *m, int64_t h, int64_t w, int c);
+bool qg__image_allocate(qg__picture *m, int64_t h, int64_t w, int c);
 
 /* Fails with QG_EFORMAT: the file is damaged, and why.  False. */
-bool qg__image_damaged(const qg__image *m, const char *why);
+bool qg__image_damaged(const qg__picture *m, const char *why);
 
 #endif

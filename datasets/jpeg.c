@@ -11,7 +11,7 @@
 #include "datasets/image.h"
 
 typedef struct reading {
-    qg__image                    *m;
+    qg__picture                  *m;
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr         errors;
     struct jpeg_progress_mgr      progress;
@@ -99,7 +99,7 @@ static bool decode(reading *r)
     return true;
 }
 
-bool qg__jpeg_decode(qg__image *m)
+bool qg__jpeg_decode(qg__picture *m)
 {
     reading r                   = { .m = m };
     r.jpeg.err                  = jpeg_std_error(&r.errors);

@@ -48,13 +48,13 @@ int qg__exif_orientation(const uint8_t *bytes, size_t n)
  *
  * Row y and column x of the picture are row y and column x of the file, from 5 on row x and column y;
  * rows count from the last one in 3, 4, 6 and 7, columns in 2, 3, 7 and 8. */
-bool qg__image_turn(qg__image *m, int orientation)
+bool qg__image_turn(qg__picture *m, int orientation)
 {
-    const qg__image from  = *m;
-    const int       o     = orientation;
-    const bool      swaps = o >= 5;
-    const bool      up    = o == 3 || o == 4 || o == 6 || o == 7;
-    const bool      left  = o == 2 || o == 3 || o == 7 || o == 8;
+    const qg__picture from  = *m;
+    const int         o     = orientation;
+    const bool        swaps = o >= 5;
+    const bool        up    = o == 3 || o == 4 || o == 6 || o == 7;
+    const bool        left  = o == 2 || o == 3 || o == 7 || o == 8;
     if (o == 1) return true;
     if (!qg__image_allocate(m, swaps ? from.w : from.h, swaps ? from.h : from.w, from.c)) {
         m->pixels = from.pixels;

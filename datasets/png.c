@@ -10,11 +10,11 @@
 #include "datasets/image.h"
 
 typedef struct reading {
-    qg__image  *m;
-    size_t      at;         /* the byte of the file that comes next */
-    png_structp png;
-    png_infop   info;
-    png_bytep  *rows;       /* [h] */
+    qg__picture *m;
+    size_t       at;        /* the byte of the file that comes next */
+    png_structp  png;
+    png_infop    info;
+    png_bytep   *rows;      /* [h] */
 } reading;
 
 static void fail(png_structp png, png_const_charp why)
@@ -87,7 +87,7 @@ static bool decode(reading *r)
 }
 
 /* Of a file that libpng has read to its end, so its chunks and their checksums are right. */
-static int orientation_of(const qg__image *m)
+static int orientation_of(const qg__picture *m)
 {
     enum { SIGNATURE = 8, HEAD = 8, CRC = 4 };
     for (size_t at = SIGNATURE; m->n - at > HEAD + CRC;) {
@@ -100,7 +100,7 @@ static int orientation_of(const qg__image *m)
     return 1;
 }
 
-bool qg__png_decode(qg__image *m)
+bool qg__png_decode(qg__picture *m)
 {
     reading r = { .m = m };
     r.png     = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, fail, ignore);
