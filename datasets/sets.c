@@ -381,25 +381,25 @@ const qg_key qg_augment_keys[] = {
     { .name = NULL }
 };
 
-qg_status qg__augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes)
+qg_status qg__augment_parse(const char *text, void *augment, char *canonical, size_t bytes)
 {
     double value[QG_MAX_KEYS];
     if (qg_keys_parse("augmentation", strcmp(text, "none") ? text : NULL, qg_augment_keys, value))
         return QG_EARG;
     if (value[BORDER] != 0 && value[ROTATE] == 0 && value[SCALE] == 0 && value[PAD] == 0)
         return qg_fail(QG_EARG, "augmentation: border has no effect without rotate, scale or pad");
-    *a = (qg_augment){ .rotate = (float)value[ROTATE],
-                       .scale  = (float)value[SCALE],
-                       .pad    = (int)value[PAD],
-                       .border = (qg_border)value[BORDER],
-                       .flip   = value[FLIP] != 0,
-                       .cutout = (int)value[CUTOUT] };
+    *(qg_augment *)augment = (qg_augment){ .rotate = (float)value[ROTATE],
+                                           .scale  = (float)value[SCALE],
+                                           .pad    = (int)value[PAD],
+                                           .border = (qg_border)value[BORDER],
+                                           .flip   = value[FLIP] != 0,
+                                           .cutout = (int)value[CUTOUT] };
     qg_keys_print(NULL, qg_augment_keys, value, canonical, bytes);
     if (!*canonical) snprintf(canonical, bytes, "none");
     return QG_OK;
 }
 
-qg_status qg__holdout_parse(const char *text, qg_holdout *h, char *canonical, size_t bytes)
+qg_status qg__holdout_parse(const char *text, void *holdout, char *canonical, size_t bytes)
 {
     const size_t n       = strcspn(text, "%");
     const bool   percent = text[n] == '%';
@@ -410,7 +410,8 @@ qg_status qg__holdout_parse(const char *text, qg_holdout *h, char *canonical, si
         return qg_fail(QG_EARG,
                        "'%s' is neither a number of images nor a percentage below 100%%; write 5000 or 10%%",
                        text);
-    *h = percent ? (qg_holdout){ .share = value / 100 } : (qg_holdout){ .images = (int)value };
+    *(qg_holdout *)holdout =
+        percent ? (qg_holdout){ .share = value / 100 } : (qg_holdout){ .images = (int)value };
     qg__number_print(number, 9, value);
     if (percent) snprintf(canonical, bytes, "%s%%", number);
     else snprintf(canonical, bytes, "%d", (int)value);

@@ -47,14 +47,15 @@ qg_status       qg__data_check_classes(const qg__data *d, const char *dir);
 uint64_t        qg__data_digest(const qg_loader *train,
                                 const qg_loader *test); /* of both splits' images and labels */
 
-/* Parses "none" or "pad=4,flip".  canonical receives the canonical text.  Fails with QG_EARG; the message
- * lists the legal values. */
+/* Parses "none" or "pad=4,flip" to a qg_augment.  canonical receives the canonical text.  Fails with QG_EARG;
+ * the message lists the legal values. */
 QG_MUST_CHECK
-qg_status       qg__augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes);
+qg_status       qg__augment_parse(const char *text, void *augment, char *canonical, size_t bytes);
 
-/* Parses "5000" or "10%", images that are held out for validation; "0": none.  Fails with QG_EARG. */
+/* Parses "5000" or "10%", images that are held out for validation, to a qg_holdout; "0": none.  Fails with
+ * QG_EARG. */
 QG_MUST_CHECK
-qg_status       qg__holdout_parse(const char *text, qg_holdout *h, char *canonical, size_t bytes);
+qg_status       qg__holdout_parse(const char *text, void *holdout, char *canonical, size_t bytes);
 
 /* --- the readers -------------------------------------------------------------------------- */
 

@@ -31,9 +31,11 @@ static bool is_model_in_capitals(const char *name)
     return false;
 }
 
-qg_status qg__model_parse(const char *text, qg__chosen_model *m, char *canonical, size_t bytes)
+/* "vgg7", "vgg7:width=0.25" or a net as text.  An option that is 0 selects the model's default. */
+static qg_status parse_model(const char *text, void *model, char *canonical, size_t bytes)
 {
-    char name[64];
+    qg__chosen_model *m = model;
+    char              name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);
     *m = (qg__chosen_model){ .type = qg_model_find(name) };
     if (!m->type || is_model_in_capitals(name)) {
@@ -61,11 +63,21 @@ void qg__model_names(char *text, size_t bytes)
     for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(text, bytes, (*m)->name);
 }
 
-qg_status qg__scheme_parse(const char *text, qg_role role, qg_quant *out, char *canonical, size_t bytes)
+/* The role whose name is the first n bytes of text; 0: there is none. */
+static unsigned role_named(const char *text, size_t n)
 {
-    const qg_status s = qg_quant_parse(text, role, out);
-    if (!s) qg_quant_print(*out, canonical, bytes);
-    return s;
+    for (int i = 0; i < QG_ROLES; i++) {
+        const char *name = qg_role_name(qg_roles[i]);
+        if (strlen(name) == n && !strncmp(name, text, n)) return qg_roles[i];
+    }
+    return 0;
+}
+
+static qg_status parse_scheme(const char *text, unsigned role, qg_quant *q, char *canonical, size_t bytes)
+{
+    const qg_status status = qg_quant_parse(text, (qg_role)role, q);
+    if (!status) qg_quant_print(*q, canonical, bytes);
+    return status;
 }
 
 /* The role in "conv1:weight=SCHEME"; 0: there is none. */
@@ -73,19 +85,13 @@ static unsigned use_of_choice(const char *text)
 {
     const size_t n    = strcspn(text, ":");
     const char  *rest = text[n] ? text + n + 1 : "";
-    unsigned     use  = 0;
-    for (int i = 0; i < QG_ROLES; i++) {
-        const size_t length = strlen(qg_role_name(qg_roles[i]));
-        if (!strncmp(rest, qg_role_name(qg_roles[i]), length) && rest[length] == '=') use = qg_roles[i];
-    }
-    return n ? use : 0;
+    const size_t key  = strcspn(rest, "=");
+    return n && rest[key] ? role_named(rest, key) : 0;
 }
 
 qg_status qg__scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes)
 {
-    unsigned use = 0;
-    for (int i = 0; i < QG_ROLES; i++)
-        if (!strcmp(name, qg_role_name(qg_roles[i]))) use = qg_roles[i];
+    unsigned     use    = role_named(name, strlen(name));
     const bool   choice = !use && (use = use_of_choice(text)) != 0;
     const size_t before = choice ? strcspn(text, "=") + 1 : 0;
     qg_quant     q;
@@ -96,38 +102,7 @@ qg_status qg__scheme_rewrite(const char *name, const char *text, int from, int t
     return QG_OK;
 }
 
-qg_status qg__choice_parse(const char *text, qg_choice *out, char name[QG__LAYER_NAME],
-                       char *canonical, size_t bytes)
-{
-    const size_t   n = strcspn(text, ":"), key = strcspn(text, "=");
-    const unsigned use = use_of_choice(text);
-    if (n == 0 || n >= QG__LAYER_NAME || use == 0)
-        return qg_fail(QG_EARG,
-                       "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
-                       text);
-    const char *more = strchr(text + key, ',');
-    if (more && use_of_choice(more + 1))
-        return qg_fail(QG_EARG, "'%s' are several layers; pass each by itself, first '%.*s'", text, (int)(more - text), text);
-    char     spelt[QG_RECIPE_VALUE_BYTES];
-    qg_quant q;
-    if (qg__scheme_parse(text + key + 1, (qg_role)use, &q, spelt, sizeof spelt)) return QG_EARG;
-    snprintf(name, QG__LAYER_NAME, "%.*s", (int)n, text);
-    snprintf(canonical, bytes, "%s:%s=%s", name, qg_role_name(use), spelt);
-    *out = (qg_choice){ .layer        = name,
-                        .has_weight   = use == QG_WEIGHT,
-                        .has_input    = use == QG_INPUT,
-                        .has_gradient = use == QG_GRADIENT };
-    *(use == QG_WEIGHT ? &out->weight : use == QG_INPUT ? &out->input : &out->gradient) = q;
-    return QG_OK;
-}
-
 /* --- values of the library's types: an option's parse --------------------------------------- */
-
-static qg_status parse_model(const char *text, void *value, char *canonical, size_t bytes)
-{
-    qg__chosen_model *m = value;
-    return qg__model_parse(text, m, canonical, bytes);
-}
 
 static qg_status parse_data(const char *text, void *value, char *canonical, size_t bytes)
 {
@@ -137,16 +112,6 @@ static qg_status parse_data(const char *text, void *value, char *canonical, size
 static qg_status parse_normalise(const char *text, void *value, char *canonical, size_t bytes)
 {
     return qg__normalise_parse(text, value, canonical, bytes);
-}
-
-static qg_status parse_augment(const char *text, void *value, char *canonical, size_t bytes)
-{
-    return qg__augment_parse(text, value, canonical, bytes);
-}
-
-static qg_status parse_validation(const char *text, void *value, char *canonical, size_t bytes)
-{
-    return qg__holdout_parse(text, value, canonical, bytes);
 }
 
 /* A recipe's name is part of paths: of its file, its runs, its results. */
@@ -169,27 +134,28 @@ static qg_status parse_reported(const char *text, void *value, char *canonical, 
     return QG_OK;
 }
 
-static qg_status parse_weight(const char *text, void *value, char *canonical, size_t bytes)
-{
-    return qg__scheme_parse(text, QG_WEIGHT, value, canonical, bytes);
-}
-
-static qg_status parse_input(const char *text, void *value, char *canonical, size_t bytes)
-{
-    return qg__scheme_parse(text, QG_INPUT, value, canonical, bytes);
-}
-
-static qg_status parse_gradient(const char *text, void *value, char *canonical, size_t bytes)
-{
-    return qg__scheme_parse(text, QG_GRADIENT, value, canonical, bytes);
-}
-
-/* Adds an exception; it replaces an earlier one for the same operand of the same layer. */
+/* Adds "conv1:weight=SCHEME"; it replaces an earlier exception for the same operand of the same layer. */
 static qg_status parse_layer(const char *text, void *value, char *canonical, size_t bytes)
 {
+    const size_t   n = strcspn(text, ":"), key = strcspn(text, "=");
+    const unsigned use = use_of_choice(text);
+    if (n == 0 || n >= QG__LAYER_NAME || use == 0)
+        return qg_fail(QG_EARG,
+                       "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
+                       text);
+    const char *more = strchr(text + key, ',');
+    if (more && use_of_choice(more + 1))
+        return qg_fail(QG_EARG, "'%s' are several layers; pass each by itself, first '%.*s'", text, (int)(more - text), text);
+    char     spelt[QG_RECIPE_VALUE_BYTES];
+    qg_quant q;
+    if (parse_scheme(text + key + 1, use, &q, spelt, sizeof spelt)) return QG_EARG;
     qg__exceptions *all = value;
-    qg__exception   e;
-    if (qg__choice_parse(text, &e.choice, e.layer, canonical, bytes)) return QG_EARG;
+    qg__exception   e   = { .choice = { .has_weight   = use == QG_WEIGHT,
+                                        .has_input    = use == QG_INPUT,
+                                        .has_gradient = use == QG_GRADIENT } };
+    *(use == QG_WEIGHT ? &e.choice.weight : use == QG_INPUT ? &e.choice.input : &e.choice.gradient) = q;
+    snprintf(e.layer, sizeof e.layer, "%.*s", (int)n, text);
+    snprintf(canonical, bytes, "%s:%s=%s", e.layer, qg_role_name(use), spelt);
     int kept = 0;
     for (int i = 0; i < all->count; i++) {
         const qg__exception *old = &all->item[i];
@@ -285,17 +251,17 @@ const qg_recipe_key qg_recipe_keys[] = {
       .help = "the data set" },
     { "normalise", QG_RECIPE_VALUE, IDENTITY, "KIND", .fallback = "unit", AT(normalise, parse_normalise),
       .help = "how bytes become floats, as in range:low=-1,high=1" },
-    { "augment", QG_RECIPE_VALUE, IDENTITY | COMMAS, "LIST", .fallback = "none", AT(augment, parse_augment),
+    { "augment", QG_RECIPE_VALUE, IDENTITY | COMMAS, "LIST", .fallback = "none", AT(augment, qg__augment_parse),
       .help = "augmentation of the training images, as in pad=4,flip" },
-    { "validation", QG_RECIPE_VALUE, IDENTITY, "N", AT(validation, parse_validation),
+    { "validation", QG_RECIPE_VALUE, IDENTITY, "N", AT(validation, qg__holdout_parse),
       .help = "hold out training images, 5000 or 10%, by which the best epoch is\n"
               "chosen; the test images are then read once, at the end" },
-    { "weight", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(weight, parse_weight),
+    { "weight", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(weight, NULL),
       .help = "quantizer of the weights" },
-    { "input", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(input, parse_input),
+    { "input", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(input, NULL),
       .help = "quantizer of the inputs of all layers except the first;\n"
               "in tfc, sfc and lfc of the first as well" },
-    { "gradient", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(gradient, parse_gradient),
+    { "gradient", QG_RECIPE_VALUE, NAMES_SCHEME, "SCHEME", .fallback = "float", AT(gradient, NULL),
       .help = "quantizer of the gradients of the layers' outputs" },
     { "first-last", QG_RECIPE_WORD, QUANTIZES, "float|quantized", AT(first_last, NULL),
       .help = "float: do not quantize the first and last layers; default: float with\n"
@@ -512,12 +478,15 @@ qg_status qg__recipe_key_parse(const qg_recipe_key *o, const char *text, qg_reci
             return qg_fail(QG_EARG, "%s: the value contains a control character", o->name);
     if (strlen(text) >= QG_RECIPE_VALUE_BYTES)
         return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, QG_RECIPE_VALUE_BYTES - 1);
-    if (f && f->parse) {
-        const qg_status status = f->parse(text, (char *)r + f->at, canonical, QG_RECIPE_VALUE_BYTES);
+    void          *to   = f ? (char *)r + f->at : NULL;
+    const unsigned role = role_named(o->name, strlen(o->name));
+    if (role || (f && f->parse)) {
+        const qg_status status = role ? parse_scheme(text, role, to, canonical, QG_RECIPE_VALUE_BYTES)
+                                      : f->parse(text, to, canonical, QG_RECIPE_VALUE_BYTES);
         return status ? qg_fail(status, "%s: %s", o->name, qg_errmsg()) : QG_OK;
     }
     const qg_status status = parse_kind(o, text, &value, canonical);
-    if (!status && f) store(o->kind, value, (char *)r + f->at, f->bytes);
+    if (!status && f) store(o->kind, value, to, f->bytes);
     return status;
 }
 

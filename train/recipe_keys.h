@@ -18,7 +18,7 @@ const qg_recipe_key *qg__recipe_key(const char *name);
 /* Where the value of a key is in a qg_recipe. */
 typedef struct qg__recipe_field {
     size_t      at, bytes;
-    /* Reads the value, and writes its canonical text.  NULL: as the kind says. */
+    /* Reads the value, and writes its canonical text.  NULL: a scheme, or as the kind says. */
     qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
 } qg__recipe_field;
 
@@ -232,25 +232,11 @@ qg_recipe  *qg__recipe_full(qg_recipe *r);
 
 /* --- values by name ----------------------------------------------------------------------- */
 
-/* "vgg7", "vgg7:width=0.25" or a net as text: the model, its options (0 selects the model's default), and the
- * canonical text.  Fails with QG_EARG; the message lists the legal values. */
-QG_MUST_CHECK
-qg_status   qg__model_parse(const char *text, qg__chosen_model *model, char *canonical, size_t bytes);
 void        qg__model_names(char *text, size_t bytes);          /* "lenet5, vgg7, .." */
 
-/* "twn" or "twn:threshold=0.5,..": the quantizer, and its canonical text, which omits options at their default
- * except bits and range.  Fails with QG_EARG; the message lists the legal values. */
-QG_MUST_CHECK
-qg_status   qg__scheme_parse(const char *text, qg_role role, qg_quant *out, char *canonical, size_t bytes);
-
 /* The value of a key, by its name, that names a scheme, "ttq" or "conv1:weight=ttq", with the same meaning under another version
- * of the defaults (quant/scheme.h).  Fails as qg__scheme_parse. */
+ * of the defaults (quant/scheme.h).  Fails as qg_quant_parse. */
 QG_MUST_CHECK
 qg_status   qg__scheme_rewrite(const char *name, const char *text, int from, int to, char *out, size_t bytes);
-
-/* "conv1:weight=SCHEME", "conv1:input=SCHEME" or "conv1:gradient=SCHEME" to *out, whose layer points to name.  Fails with
- * QG_EARG. */
-QG_MUST_CHECK
-qg_status   qg__choice_parse(const char *text, qg_choice *out, char name[QG__LAYER_NAME], char *canonical, size_t bytes);
 
 #endif

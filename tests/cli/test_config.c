@@ -204,17 +204,16 @@ static void test_schemes_name_what_is_legal(void **state)
 static void test_a_scheme_becomes_its_quantizer(void **state)
 {
     qg_quant q;
-    char     text[QG_RECIPE_VALUE_BYTES];
-    assert_ok(qg__scheme_parse("float", QG_WEIGHT, &q, text, sizeof text));
+    assert_ok(qg_quant_parse("float", QG_WEIGHT, &q));
     assert_null(q.scheme);
-    assert_ok(qg__scheme_parse("binary-channel", QG_WEIGHT, &q, text, sizeof text));
+    assert_ok(qg_quant_parse("binary-channel", QG_WEIGHT, &q));
     assert_true(q.per_channel);
     assert_int_equal(q.bits, 1);
-    assert_ok(qg__scheme_parse("twn:threshold=0.25", QG_WEIGHT, &q, text, sizeof text));
+    assert_ok(qg_quant_parse("twn:threshold=0.25", QG_WEIGHT, &q));
     const qg_quant twn = qg_twn((qg_twn_spec){ .threshold = 0.25f });
     assert_ptr_equal(q.scheme, twn.scheme);
     assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
-    assert_ok(qg__scheme_parse("sign:surrogate=identity", QG_INPUT, &q, text, sizeof text));
+    assert_ok(qg_quant_parse("sign:surrogate=identity", QG_INPUT, &q));
     assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
 }
 
@@ -228,9 +227,10 @@ static void test_every_scheme_has_one_spelling(void **state)
             qg_quant q, again;
             char     once[QG_RECIPE_VALUE_BYTES], twice[QG_RECIPE_VALUE_BYTES];
             if (!(s.use & use)) continue;
-            if (qg__scheme_parse(s.spelling, use, &q, once, sizeof once) ||
-                qg__scheme_parse(once, use, &again, twice, sizeof twice))
-                fail_msg("%s: %s", s.spelling, qg_errmsg());
+            if (qg_quant_parse(s.spelling, use, &q)) fail_msg("%s: %s", s.spelling, qg_errmsg());
+            qg_quant_print(q, once, sizeof once);
+            if (qg_quant_parse(once, use, &again)) fail_msg("%s: %s", s.spelling, qg_errmsg());
+            qg_quant_print(again, twice, sizeof twice);
             assert_string_equal(once, twice);
             assert_memory_equal(once, s.name, strlen(s.name));
             assert_ptr_equal(q.scheme, s.quant.scheme);
@@ -261,8 +261,7 @@ static void test_every_scheme_has_one_spelling(void **state)
 static qg_quant parsed(const char *scheme, unsigned use)
 {
     qg_quant q;
-    char     text[QG_RECIPE_VALUE_BYTES];
-    if (qg__scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
+    if (qg_quant_parse(scheme, use, &q)) fail_msg("%s", qg_errmsg());
     return q;
 }
 
@@ -770,16 +769,16 @@ static void schemes_are_called_as_on_the_command_line(void **state)
     for (int i = 0; scheme_at(i, &s); i++) {
         if (!s.quant.scheme) continue;
         const qg_scheme *scheme = s.quant.scheme;
-        char             spelling[QG_SPELLING_BYTES], canonical[QG_RECIPE_VALUE_BYTES];
+        char             spelling[QG_SPELLING_BYTES];
         qg_quant         q;
         if (strcmp(scheme->name, s.name) != 0) fail_msg("%s is called %s", s.spelling, scheme->name);
         for (int r = 0; r < QG_ROLES; r++) {
             if (!(scheme->roles & qg_roles[r])) continue;
             assert_ptr_equal(qg_scheme_spelling(scheme, qg_roles[r], spelling, sizeof spelling), spelling);
-            if (qg__scheme_parse(spelling, qg_roles[r], &q, canonical, sizeof canonical) || q.scheme != scheme)
+            if (qg_quant_parse(spelling, qg_roles[r], &q) || q.scheme != scheme)
                 fail_msg("%s of %s reads back as another scheme", spelling, s.spelling);
             /* An option that makes no difference is not spelled. */
-            const bool usual = !qg__scheme_parse(s.name, qg_roles[r], &q, canonical, sizeof canonical) && q.scheme == scheme;
+            const bool usual = !qg_quant_parse(s.name, qg_roles[r], &q) && q.scheme == scheme;
             if (usual && strcmp(spelling, s.name)) fail_msg("%s is spelled %s", s.name, spelling);
         }
         variants += scheme->variant != NULL;

@@ -22,14 +22,19 @@ static void declare_model(const qg__chosen_model *m)
 
 static void parse(const char *text)
 {
-    static qg__chosen_model m, other;
-    char                canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES], name[QG_RECIPE_VALUE_BYTES];
-    if (!fuzz_ok(qg__model_parse(text, &m, canonical, sizeof canonical))) return;
-    MUST(!qg__model_parse(canonical, &other, again, sizeof again));
-    MUST(!strcmp(canonical, again) && m.type == other.type && !strcmp(m.text, other.text));
-    model_file_name(canonical, name, sizeof name);
-    MUST(*name && !strchr(name, '/'));
-    declare_model(&m);
+    static qg_recipe r, other;
+    if (fuzz_ok(qg__recipe_put(&r, "model", text))) {
+        char        name[QG_RECIPE_VALUE_BYTES];
+        const char *canonical = qg__recipe_value(&r, "model");
+        MUST(!qg__recipe_put(&other, "model", canonical));
+        MUST(!strcmp(canonical, qg__recipe_value(&other, "model")));
+        MUST(r.model.type == other.model.type && !strcmp(r.model.text, other.model.text));
+        model_file_name(canonical, name, sizeof name);
+        MUST(*name && !strchr(name, '/'));
+        declare_model(&r.model);
+    }
+    qg__recipe_clear(&r);
+    qg__recipe_clear(&other);
 }
 
 /* No number above 16, no repetition and no padding above 1, so that a layer has at most some 10^5 weights. */

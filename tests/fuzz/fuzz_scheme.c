@@ -14,8 +14,10 @@ static void scheme(const char *text, qg_role role)
 {
     char     canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES];
     qg_quant q, other;
-    if (!fuzz_ok(qg__scheme_parse(text, role, &q, canonical, sizeof canonical))) return;
-    MUST(!qg__scheme_parse(canonical, role, &other, again, sizeof again));
+    if (!fuzz_ok(qg_quant_parse(text, role, &q))) return;
+    qg_quant_print(q, canonical, sizeof canonical);
+    MUST(!qg_quant_parse(canonical, role, &other));
+    qg_quant_print(other, again, sizeof again);
     MUST(!strcmp(canonical, again));
     MUST(q.scheme == other.scheme && q.bits == other.bits && q.per_channel == other.per_channel);
     q.role = role;
@@ -27,12 +29,15 @@ static void scheme(const char *text, qg_role role)
 
 static void layer(const char *text)
 {
-    char      name[QG__LAYER_NAME], canonical[QG_RECIPE_VALUE_BYTES], again[QG_RECIPE_VALUE_BYTES];
-    qg_choice c;
-    if (!fuzz_ok(qg__choice_parse(text, &c, name, canonical, sizeof canonical))) return;
-    MUST(c.layer == name && c.has_weight + c.has_input + c.has_gradient == 1);
-    MUST(!qg__choice_parse(canonical, &c, name, again, sizeof again));
-    MUST(!strcmp(canonical, again));
+    static qg_recipe r, other;
+    if (fuzz_ok(qg__recipe_put(&r, "layer", text))) {
+        const qg_choice c = r.exceptions.item[0].choice;
+        MUST(r.exceptions.count == 1 && c.has_weight + c.has_input + c.has_gradient == 1);
+        MUST(!qg__recipe_put(&other, "layer", qg__recipe_value(&r, "layer")));
+        MUST(!strcmp(qg__recipe_value(&r, "layer"), qg__recipe_value(&other, "layer")));
+    }
+    qg__recipe_clear(&r);
+    qg__recipe_clear(&other);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
