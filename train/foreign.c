@@ -177,11 +177,6 @@ static qg_array wanted(const foreign *f, const part *p, int slot, bool other)
                            : (qg_array){ .rank = 4, .dims = { h, w, c, n } };
 }
 
-static bool same_shape(qg_array a, qg_array b)
-{
-    return a.rank == b.rank && !memcmp(a.dims, b.dims, (size_t)a.rank * sizeof *a.dims);
-}
-
 /* A bias before a batch norm, which has none here, goes into the running mean. */
 static bool fits_slot(const foreign *f, const part *p, int slot, const qg_named_array *e)
 {
@@ -189,9 +184,9 @@ static bool fits_slot(const foreign *f, const part *p, int slot, const qg_named_
     if (!e) return !p->slot[slot];
     if (!p->slot[slot])
         return slot == BIAS && p->product && p->product->batchnorm &&
-               same_shape(e->array, channels);
-    return same_shape(e->array, wanted(f, p, slot, false)) ||
-           same_shape(e->array, wanted(f, p, slot, true));
+               qg__array_same_shape(e->array, channels);
+    return qg__array_same_shape(e->array, wanted(f, p, slot, false)) ||
+           qg__array_same_shape(e->array, wanted(f, p, slot, true));
 }
 
 static bool fits(const foreign *f, const part *p, const module *m)

@@ -81,11 +81,6 @@ static bool is_of_run(const char *name)
            !strncmp(name, "ema.", 4);
 }
 
-static bool same_shape(const qg_array *a, const qg_array *b)
-{
-    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
-}
-
 /* What does not fit. */
 typedef struct misfits {
     char  arrays[1536];                     /* "fc2.weight: shape mismatch: checkpoint [10,512], model [3,512], .." */
@@ -110,7 +105,7 @@ static void compare(const qg_param *p, const qg_named_array *e, misfits *bad)
 {
     char           text[1024], here[QG__SHAPE_BYTES], there[QG__SHAPE_BYTES];
     const qg_array mine = qg__param_array(p);
-    if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
+    if (e && !strcmp(e->dtype, "F32") && qg__array_same_shape(e->array, mine)) return;
     qg__array_shape(&mine, here);
     if (e) qg__array_shape(&e->array, there);
     if (e && !strcmp(e->dtype, "F32"))
@@ -237,7 +232,7 @@ static uint64_t digest_of(const transfer *t, const qg_params *taken)
     for (size_t i = 0; whole && i < count; i++) {
         const qg_named_array *e    = qg_archive_find(t->from, of->item[i]->name);
         const qg_array        mine = qg__param_array(of->item[i]);
-        whole   = e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine);
+        whole   = e && !strcmp(e->dtype, "F32") && qg__array_same_shape(e->array, mine);
         copy[i] = *of->item[i], item[i] = &copy[i];
         if (whole) copy[i].value = (float *)(uintptr_t)e->array.data;       /* which is only read */
     }

@@ -1,6 +1,7 @@
 #include "core/io/array.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "core/io/safetensors.h"
 
@@ -31,6 +32,11 @@ size_t qg_array_count(const qg_array *a)
     size_t n = 1;
     for (int i = 0; i < a->rank; i++) n *= a->dims[i];
     return n;
+}
+
+bool qg__array_same_shape(qg_array a, qg_array b)
+{
+    return a.rank == b.rank && !memcmp(a.dims, b.dims, (size_t)a.rank * sizeof *a.dims);
 }
 
 const char *qg__array_shape(const qg_array *a, char text[QG__SHAPE_BYTES])

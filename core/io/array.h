@@ -7,6 +7,7 @@
 #ifndef QG_ARRAY_H
 #define QG_ARRAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,7 @@ typedef struct qg_split {
 } qg_split;
 
 size_t qg_array_count(const qg_array *a);       /* elements; 1 for rank 0 */
+bool   qg__array_same_shape(qg_array a, qg_array b);
 
 /* "[20,5,5,1]", for messages.  Returns text. */
 enum { QG__SHAPE_BYTES = QG_MAX_RANK * 21 + 3 };

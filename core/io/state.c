@@ -231,9 +231,7 @@ static void complain(report *r, const char *name, const char *what)
 static void compare(report *r, const qg_named_array *file, const qg_named_array *net)
 {
     const bool same = strcmp(file->dtype, net->dtype) == 0;
-    if (same && file->array.rank == net->array.rank &&
-        memcmp(file->array.dims, net->array.dims, (size_t)net->array.rank * sizeof *net->array.dims) == 0)
-        return;
+    if (same && qg__array_same_shape(file->array, net->array)) return;
     char left[QG__SHAPE_BYTES], right[QG__SHAPE_BYTES], what[WHAT_BYTES];
     qg__array_shape(&file->array, left);
     qg__array_shape(&net->array, right);
