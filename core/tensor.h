@@ -47,4 +47,7 @@ static inline bool qg_shape_equal(qg_shape a, qg_shape b)
     return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c;
 }
 
+/* Whether images of a and of b have the same size. */
+static inline bool qg__same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
+
 #endif

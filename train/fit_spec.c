@@ -40,11 +40,6 @@ qg_status qg__fit_check(const qg_net *net, const qg_fit_spec *s)
     return qg_schedule_check(&s->schedule) ? qg_fail(QG_EARG, "fit: %s", qg_errmsg()) : QG_OK;
 }
 
-static bool same_size(qg_shape a, qg_shape b)
-{
-    return a.h == b.h && a.w == b.w && a.c == b.c;
-}
-
 /* A mismatch would otherwise show in the first step, when there is a run
  * already, or after an epoch. */
 static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
@@ -53,11 +48,11 @@ static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
     const qg_shape   a = qg_loader_shape(s->train), in = qg_net_layer(net, 0)->in;
     for (int i = 0; i < 2 && split[i]; i++) {
         const qg_shape b = qg_loader_shape(split[i]);
-        if (!same_size(a, b))
+        if (!qg__same_size(a, b))
             return qg_fail(QG_ESHAPE, "%s images are %dx%dx%d, training images %dx%dx%d",
                            i ? "validation" : "test", b.h, b.w, b.c, a.h, a.w, a.c);
     }
-    if (same_size(a, in)) return QG_OK;
+    if (qg__same_size(a, in)) return QG_OK;
     return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h,
                    a.w, a.c, in.h, in.w, in.c);
 }

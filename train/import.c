@@ -138,7 +138,7 @@ static qg_status open_images(import *m)
     m->made.test  = qg__recipe_test_of(&m->made.recipe, m->made.train);
     if (!m->made.test) return qg_errcode();
     const qg_shape is = qg_loader_shape(m->made.train);
-    if (want.h && (want.h != is.h || want.w != is.w || want.c != is.c))
+    if (want.h && !qg__same_size(want, is))
         return qg_fail(QG_EARG, "image: %dx%dx%d was asked for, but the images of %s are %dx%dx%d",
                        want.h, want.w, want.c, m->made.recipe.data.name, is.h, is.w, is.c);
     return QG_OK;

@@ -408,22 +408,17 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
 /* --- images -------------------------------------------------------------------------------- */
 
 /* Whether the classes of images are called as those of a run, or either has no names.  Classes are numbered in the order of
- * their names, so other names mean other numbers. */
-static bool has_classes(const qg_recipe *c, const qg_loader *images)
+ * their names, so other names mean other numbers.  Fails with QG_EARG and why, which is about path. */
+static qg_status check_names(const qg_recipe *c, const qg_loader *images, const char *path, const char *why)
 {
     const uint64_t names = qg__loader_class_digest(images);
     char           found[32];
     snprintf(found, sizeof found, "%016" PRIx64, names);
-    return !names || !c->class_digest || !strcmp(c->class_digest, found);
+    if (!names || !c->class_digest || !strcmp(c->class_digest, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: %s", path, why);
 }
 
 static const char *place_of(const qg_recipe *c) { return c->data_dir ? c->data_dir : c->data.name; }
-
-static qg_status check_classes(const qg_run *r, const qg_recipe *of, const qg_loader *images)
-{
-    if (has_classes(&r->recipe, images)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", place_of(of));
-}
 
 /* The test images of a recipe, preprocessed with the statistics of the checkpoint. */
 static qg_loader *open_test(qg_run *r, qg_recipe *of)
@@ -435,16 +430,14 @@ static qg_loader *open_test(qg_run *r, qg_recipe *of)
     return qg__recipe_data(of, true, as);
 }
 
-static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
-
 /* Makes the net for these images.  Nets without a layer of fixed size take those of any. */
 static qg_status load_for(qg_run *r, const qg_recipe *of, const qg_loader *images)
 {
     const qg_shape is = qg_loader_shape(images), was = r->image;
     const int      n = qg_loader_classes(images);
     const qg_net_spec *net = r->net ? &r->net->spec : NULL;
-    const bool         is_for = net && same_size(is, (qg_shape){ 1, net->height, net->width, net->channels }) && n == r->built;
-    const bool         fits = same_size(is, was) && n == r->classes, other = r->said ? !fits : net && !is_for;
+    const bool         is_for = net && qg__same_size(is, (qg_shape){ 1, net->height, net->width, net->channels }) && n == r->built;
+    const bool         fits = qg__same_size(is, was) && n == r->classes, other = r->said ? !fits : net && !is_for;
     if (other && fits)
         return qg_fail(QG_ESHAPE, "%s: its net was made for other images; open the run again", place_of(of));
     const qg_status    status = other ? QG_ESHAPE : qg__reader_load(r, is, n);
@@ -470,7 +463,9 @@ qg_loader *qg_run_test(qg_run *r, qg_run_test_spec spec)
     if (r->said) of.batch = BATCH;
     if (qg__recipe_check_cache(&of)) return NULL;
     qg_loader *test = open_test(r, &of);
-    if (test && !check_classes(r, &of, test) && !load_for(r, &of, test) && !name_classes(r, of.data.name, qg_loader_classes(test))) return test;
+    if (test && !check_names(&r->recipe, test, place_of(&of), "its class names differ from those the run was trained on") &&
+        !load_for(r, &of, test) && !name_classes(r, of.data.name, qg_loader_classes(test)))
+        return test;
     qg_loader_free(test);
     return NULL;
 }
@@ -481,15 +476,9 @@ static qg_status check_size(const char *path, qg_shape is, int classes, const qg
 {
     const qg_shape of = qg_loader_shape(images);
     const int      n  = qg_loader_classes(images);
-    if (same_size(is, of) && classes == n) return QG_OK;
+    if (qg__same_size(is, of) && classes == n) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d class%s, but these are %dx%dx%d in %d",
                    path, is.h, is.w, is.c, classes, classes == 1 ? "" : "es", of.h, of.w, of.c, n);
-}
-
-static qg_status check_names(const char *path, const qg_recipe *c, const qg_loader *images)
-{
-    if (has_classes(c, images)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
 }
 
 /* The teacher reads the batch of its student. */
@@ -510,7 +499,8 @@ qg_status qg__reader_teach(qg_run *r, const char *path, const qg_recipe *student
     const char    *file   = r->paths.file[r->file];
     if (!status) status = qg__reader_of_program(r);
     if (!status) status = check_size(file, r->image, r->classes, images);
-    if (!status) status = check_names(file, &r->recipe, images);
+    if (!status)
+        status = check_names(&r->recipe, images, file, "the teacher's classes have other names than those of the images");
     if (!status) status = check_preprocessing(r, student, images);
     return status ? status : qg__reader_load(r, r->image, r->classes);
 }
