@@ -90,25 +90,12 @@ static qg_status check_settings(qg_optim *o)
     return QG_OK;
 }
 
-/* Adding one to an exponent of all ones, and to no other, carries into the sign bit.  Integers,
- * because a sum of floats may not be reordered and so would not be vectorised. */
-static bool all_finite(const float *g, size_t n)
-{
-    uint32_t carry = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &g[i], sizeof bits);
-        carry |= (bits & 0x7F800000u) + 0x00800000u;
-    }
-    return carry < 0x80000000u;
-}
-
 static void inspect(void *context, int block, int worker)
 {
     qg_optim    *o     = context;
     const size_t start = qg_block(o->params->length, block);
     const size_t n     = qg_block(o->params->length, block + 1) - start;
-    o->bad[block]      = !all_finite(o->params->grad + start, n);
+    o->bad[block]      = !qg__all_finite(o->params->grad + start, n);
 }
 
 static qg_status check_gradients(qg_optim *o)
@@ -117,7 +104,7 @@ static qg_status check_gradients(qg_optim *o)
     for (int b = 0; b < o->blocks; b++) {
         if (!o->bad[b]) continue;
         size_t at = qg_block(o->params->length, b);
-        while (all_finite(o->params->grad + at, 1)) at++;
+        while (qg__all_finite(o->params->grad + at, 1)) at++;
         int i = o->first[b];
         while (i + 1 < o->count && o->item[i + 1]->offset <= at) i++;
         return qg_fail(QG_ENAN, "step: gradient %zu of %s is %g", at - o->item[i]->offset,

@@ -1,10 +1,10 @@
 #include "train/calibrate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/io/number.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/reader.h"
@@ -96,9 +96,8 @@ static qg_status forward(calibration *c, qg_mode mode, qg_tensor x)
     qg_tape_begin(c->tape, mode, 0, UINT64_MAX);
     const qg_var *scores = qg_net_forward(c->net, c->tape, x);
     if (!scores) return qg_tape_status(c->tape);
-    for (size_t i = 0; i < qg_count(scores->shape); i++)
-        if (!isfinite(scores->data[i])) return qg_fail(QG_ENAN, "calibrate: the scores of an image are not finite");
-    return QG_OK;
+    if (qg__all_finite(scores->data, qg_count(scores->shape))) return QG_OK;
+    return qg_fail(QG_ENAN, "calibrate: the scores of an image are not finite");
 }
 
 /* Runs the batches of a pass, each between before and after; n is its number of images. */

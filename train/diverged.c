@@ -5,15 +5,9 @@
 #include <string.h>
 
 #include "core/dist/exchange.h"
+#include "core/io/number.h"
 #include "core/walk.h"
 #include "layers/plan.h"
-
-static bool all_finite(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
-    return true;
-}
 
 static float greatest(const float *x, size_t n)
 {
@@ -29,7 +23,7 @@ static const qg_param *culprit(const qg_net *net, const qg_layer *l)
     const size_t     n   = strlen(l->name);
     for (int i = 0; i < all->count; i++) {
         const qg_param *p = all->item[i];
-        if (!strncmp(p->name, l->name, n) && p->name[n] == '.' && !all_finite(p->value, qg_count(p->shape))) return p;
+        if (!strncmp(p->name, l->name, n) && p->name[n] == '.' && !qg__all_finite(p->value, qg_count(p->shape))) return p;
     }
     return NULL;
 }
@@ -44,7 +38,7 @@ void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_
         const qg_var   *y = out[net->step[i].result->index];
         if (!y || !y->data) continue;
         last = y;
-        if (all_finite(y->data, qg_count(y->shape))) continue;
+        if (qg__all_finite(y->data, qg_count(y->shape))) continue;
         const qg_param *p = culprit(net, l);
         snprintf(text, QG__DIVERGED_BYTES, "%.80s is the first layer whose result is not finite%s%.100s", l->name,
                  p ? "; neither is " : "", p ? p->name : "");
@@ -61,7 +55,7 @@ void qg__diverged_backward(const qg_net *net, char text[QG__DIVERGED_BYTES])
     *text                = '\0';
     for (int i = all->count - 1; i >= 0 && !*text; i--) {
         const qg_param *p = all->item[i];
-        if (p->grad && !all_finite(p->grad, qg_count(p->shape)))
+        if (p->grad && !qg__all_finite(p->grad, qg_count(p->shape)))
             snprintf(text, QG__DIVERGED_BYTES, "going backward, that of %.100s is the first", p->name);
     }
 }

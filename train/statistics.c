@@ -1,9 +1,9 @@
 #include "train/statistics.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "core/dist/ranks.h"
+#include "core/io/number.h"
 #include "core/rng.h"
 #include "layers/plan.h"
 #include "quant/engine.h"
@@ -160,9 +160,7 @@ static int batches_of(const qg_loader *train)
 static qg_status check_scores(const qg__run *r, const qg_var *scores)
 {
     char where[QG__DIVERGED_BYTES];
-    bool finite = true;
-    for (size_t i = 0; i < qg_count(scores->shape); i++) finite &= isfinite(scores->data[i]) != 0;
-    if (!qg_ranks_any(!finite)) return QG_OK;
+    if (!qg_ranks_any(!qg__all_finite(scores->data, qg_count(scores->shape)))) return QG_OK;
     qg__diverged_forward(r->net, r->tape, where);
     return qg_fail(QG_ENAN, "the scores of training images are not finite; %s", where);
 }

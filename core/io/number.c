@@ -2,6 +2,7 @@
 
 #include <locale.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,19 @@ bool qg__number_read(const char *text, size_t n, double *value)
 }
 
 double qg__number_shown(double x) { return isnan(x) ? (double)NAN : x; }
+
+/* Adding one to an exponent of all ones, and to no other, carries into the sign bit.  Integers,
+ * because a sum of floats may not be reordered and so would not be vectorised. */
+bool qg__all_finite(const float *x, size_t n)
+{
+    uint32_t carry = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        carry |= (bits & 0x7F800000u) + 0x00800000u;
+    }
+    return carry < 0x80000000u;
+}
 
 void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value)
 {

@@ -17,6 +17,9 @@ bool qg__number_read(const char *text, size_t n, double *value);
 /* x, or of a NaN the one without a sign, which differs between processors: for printf's %g in messages. */
 double qg__number_shown(double x);
 
+/* Whether all n numbers are finite. */
+bool qg__all_finite(const float *x, size_t n);
+
 /* As printf's %.*g. */
 void qg__number_print(char text[QG_NUMBER_BYTES], int digits, double value);
 
