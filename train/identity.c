@@ -181,11 +181,15 @@ char *qg__run_identity(const qg__run *r)
 
 /* --- comparing ---------------------------------------------------------------------------- */
 
-/* What follows "key = " in the line at; NULL: it is the line of another key. */
+/* What follows "key = " in the line; NULL: it is the line of another key. */
 static const char *value_of(const char *line, const char *key)
 {
-    const size_t n = strlen(key);
-    return !strncmp(line, key, n) && !strncmp(line + n, " = ", 3) ? line + n + 3 : NULL;
+    static const char blank[] = " \t";
+    const size_t      n       = strlen(key);
+    line += strspn(line, blank);
+    if (strncmp(line, key, n)) return NULL;
+    line += n + strspn(line + n, blank);
+    return *line == '=' ? line + 1 + strspn(line + 1, blank) : NULL;
 }
 
 const char *qg__identity_value(const char *text, const char *key)

@@ -140,29 +140,17 @@ static qg_status read_line(qg_recipe *c, reader *r, bool seen[QG__RECIPE_KEYS])
     return read_value(c, r, o);
 }
 
-/* The value behind "key =", the first of a line; NULL: there is none. */
-static const char *find_line(const char *text, const char *key)
-{
-    const size_t n = strlen(key);
-    for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-        const char *begin = at + strspn(at, " \t"), *end = begin + n;
-        if (strncmp(begin, key, n)) continue;
-        end += strspn(end, " \t");
-        if (*end == '=') return end + 1;
-    }
-    return NULL;
-}
-
 /* A run writes every option, also those that hardly anyone sets.  The oldest did not note the digest of their images. */
 static bool is_written_by_a_run(const char *text)
 {
-    return find_line(text, "data-digest") ||
-           (find_line(text, "quantize-after") && find_line(text, "norm-decay") && find_line(text, "quantizer-decay"));
+    return qg__identity_value(text, "data-digest") ||
+           (qg__identity_value(text, "quantize-after") && qg__identity_value(text, "norm-decay") &&
+            qg__identity_value(text, "quantizer-decay"));
 }
 
 static int version_of(const char *text)
 {
-    const char *said = find_line(text, "defaults");
+    const char *said = qg__identity_value(text, "defaults");
     return said ? atoi(said) : is_written_by_a_run(text) ? 1 : QG_DEFAULTS;
 }
 

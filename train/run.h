@@ -144,7 +144,7 @@ uint64_t    qg__run_arithmetic(const qg__run *r);
 QG_MUST_CHECK
 qg_status   qg__run_check_arithmetic(const qg__run *r);
 
-/* The value of a key in such a text, up to the end of its line; NULL: it has no such line. */
+/* The value of a key in such a text or a recipe's, up to the end of its line; NULL: it has no such line. */
 const char *qg__identity_value(const char *text, const char *key);
 
 /* Whether a program that calls qg_fit itself has such a text: its own configuration, to which train/identity.c adds lines.  NULL: no. */
