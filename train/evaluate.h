@@ -63,7 +63,8 @@ typedef struct qg_evaluate_spec {
                                    left, and down and right, weight 1/4 each, its border reflected; each half
                                    mirrored.  Nothing else depends on it.   arXiv:2404.00498v2, sec. 3.5 */
     uint64_t    seed;           /* of noise, which a few schemes need */
-    uint64_t    steps;          /* of training so far, since a quantizer may start late; 0: long after any delay */
+    uint64_t    steps;          /* of training so far, since a quantizer may start late; 0: long after any delay,
+                                   UINT64_MAX: none */
     qg_var   *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);    /* as in qg_fit_spec; NULL: cross entropy */
     void       *user;           /* passed to it */
 } qg_evaluate_spec;

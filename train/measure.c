@@ -6,6 +6,7 @@
 #include "core/dist/ranks.h"
 #include "core/rng.h"
 #include "core/slices.h"
+#include "layers/plan.h"
 
 /* Smoothed labels are a means of training, and losses of tests should be comparable. */
 qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b)
@@ -125,7 +126,7 @@ qg_status qg_evaluate(qg_net *net, qg_loader *images, qg_evaluate_spec spec, qg_
     qg_tape  *tape   = qg_tape_new();
     qg_status status = tape ? QG_OK : qg_errcode();
     if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
-    const uint64_t steps = spec.steps ? spec.steps : UINT64_MAX;
+    const uint64_t steps = qg__step_given(spec.steps);
     if (!status) status = qg__measure(&of, images, net, tape, steps, a, &m, &stopped);
     if (!status && spec.tta) status = qg__measure_views(&of, images, net, tape, steps, &a->tta_accuracy);
     a->loss     = m.loss;

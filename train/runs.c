@@ -11,7 +11,6 @@
 #include "core/io/safetensors.h"
 #include "core/rng.h"
 #include "layers/plan.h"
-#include "train/measure.h"
 #include "train/reader.h"
 
 /* The text of a program's net; NULL: it has none. */
@@ -337,23 +336,18 @@ qg_status qg_run_predict(qg_run *r, int n, const uint8_t *bytes, float *scores)
 
 qg_status qg_run_evaluate(qg_run *r, qg_loader *images, qg_run_evaluate_spec spec, qg_assessment *a)
 {
-    qg__measured m = { .images = 0 };
-    bool         stopped;
     if (!a) return qg_fail(QG_EARG, "evaluate: the assessment is missing");
     *a = (qg_assessment){ .classes = 0 };
     if (!images) return qg__fail_null(QG_EARG, "evaluate: images");
     qg_status status = qg__reader_of_program(r);
+    if (!status) status = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
     if (status) return status;
-    qg_fit_spec as = qg__recipe_fit(&r->recipe);
-    as.test        = images;
-    status         = qg__reader_load(r, qg_loader_shape(images), qg_loader_classes(images));
-    if (!status) status = qg__assess_begin(a, qg_loader_classes(images), spec.worst);
-    qg_net *net = spec.net ? spec.net : r->net;
-    if (!status) status = qg__measure(&as, images, net, r->tape, r->steps, a, &m, &stopped);
-    if (!status && spec.tta) status = qg__measure_views(&as, images, net, r->tape, r->steps, &a->tta_accuracy);
-    a->loss     = m.loss;
-    a->accuracy = m.accuracy;
-    return status;
+    const qg_evaluate_spec as = { .worst = spec.worst,
+                                  .tta   = spec.tta,
+                                  .seed  = r->recipe.seed,
+                                  .steps = qg__step_given(r->steps),
+                                  .loss  = qg__recipe_fit(&r->recipe).loss };
+    return qg_evaluate(spec.net ? spec.net : r->net, images, as, a);
 }
 
 /* --- other quantizers ---------------------------------------------------------------------- */
