@@ -87,39 +87,6 @@ static void end(calibration *c)
     qg__arena_release(&c->arena);
 }
 
-/* --- passes ------------------------------------------------------------------------------- */
-
-/* The step is later than the delay of any quantizer. */
-static qg_status forward(calibration *c, qg_mode mode, qg_tensor x)
-{
-    qg__statistics_next(&c->statistics);
-    qg_tape_begin(c->tape, mode, 0, UINT64_MAX);
-    const qg_var *scores = qg_net_forward(c->net, c->tape, x);
-    if (!scores) return qg_tape_status(c->tape);
-    if (qg__all_finite(scores->data, qg_count(scores->shape))) return QG_OK;
-    return qg_fail(QG_ENAN, "calibrate: the scores of an image are not finite");
-}
-
-/* Runs the batches of a pass, each between before and after; n is its number of images. */
-static qg_status pass(calibration *c, qg_mode mode, void (*before)(calibration *c),
-                      void (*after)(calibration *c, double n))
-{
-    qg_status status = qg_loader_seek(c->images, 0, 0);
-    int       left   = c->count;
-    qg__loader_divide(c->images, false);        /* the last batch is cut, and every rank computes all of them */
-    for (qg_batch b; !status && left > 0 && qg_loader_next(c->images, &b);) {
-        if (b.x.shape.n > left) b.x.shape.n = left;
-        left -= b.x.shape.n;
-        before(c);
-        status = forward(c, mode, b.x);
-        if (!status) after(c, b.x.shape.n);
-    }
-    qg__loader_divide(c->images, true);
-    if (!status) status = qg_loader_status(c->images);
-    const qg_status rewound = qg_loader_seek(c->images, 0, 0);
-    return status ? status : rewound;
-}
-
 /* --- ranges ------------------------------------------------------------------------------- */
 
 /* As if the next batch were the first. */
@@ -161,11 +128,38 @@ static qg_status fix_ranges(calibration *c)
     return QG_OK;
 }
 
-/* --- statistics --------------------------------------------------------------------------- */
+/* --- passes ------------------------------------------------------------------------------- */
 
-static void nothing(calibration *c) { }
+/* The step is later than the delay of any quantizer. */
+static qg_status forward(calibration *c, qg_mode mode, qg_tensor x)
+{
+    qg__statistics_next(&c->statistics);
+    qg_tape_begin(c->tape, mode, 0, UINT64_MAX);
+    const qg_var *scores = qg_net_forward(c->net, c->tape, x);
+    if (!scores) return qg_tape_status(c->tape);
+    if (qg__all_finite(scores->data, qg_count(scores->shape))) return QG_OK;
+    return qg_fail(QG_ENAN, "calibrate: the scores of an image are not finite");
+}
 
-static void add_statistics(calibration *c, double n) { qg__statistics_add(&c->statistics, n); }
+/* Runs the batches, in QG_TRAIN for the ranges, and in QG_ESTIMATE for the running statistics. */
+static qg_status pass(calibration *c, qg_mode mode)
+{
+    qg_status status = qg_loader_seek(c->images, 0, 0);
+    int       left   = c->count;
+    qg__loader_divide(c->images, false);        /* the last batch is cut, and every rank computes all of them */
+    for (qg_batch b; !status && left > 0 && qg_loader_next(c->images, &b);) {
+        if (b.x.shape.n > left) b.x.shape.n = left;
+        left -= b.x.shape.n;
+        if (mode == QG_TRAIN) restart_ranges(c);
+        status = forward(c, mode, b.x);
+        if (!status && mode == QG_TRAIN) add_ranges(c, b.x.shape.n);
+        if (!status && mode == QG_ESTIMATE) qg__statistics_add(&c->statistics, b.x.shape.n);
+    }
+    qg__loader_divide(c->images, true);
+    if (!status) status = qg_loader_status(c->images);
+    const qg_status rewound = qg_loader_seek(c->images, 0, 0);
+    return status ? status : rewound;
+}
 
 /* ------------------------------------------------------------------------------------------ */
 
@@ -189,9 +183,9 @@ qg_status qg_calibrate(qg_net *net, qg_calibrate_spec spec)
     const int   all = qg_loader_shape(spec.images).n, usual = all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
     calibration c   = { .net = net, .images = spec.images, .count = spec.count ? spec.count : usual };
     status          = begin(&c);
-    if (!status) status = pass(&c, QG_TRAIN, restart_ranges, add_ranges);
+    if (!status) status = pass(&c, QG_TRAIN);
     if (!status) status = fix_ranges(&c);
-    if (!status) status = pass(&c, QG_ESTIMATE, nothing, add_statistics);
+    if (!status) status = pass(&c, QG_ESTIMATE);
     if (!status && (status = qg__statistics_set(&c.statistics))) qg_fail(status, "calibrate: %s", qg_errmsg());
     end(&c);
     return status;
