@@ -222,7 +222,7 @@ qg_status qg_run_quantize(qg_run *r, qg_run_quantize_spec spec, qg_run_quantized
     if (!result) return qg_fail(QG_EARG, "quantize: the result is missing");
     qg_status    status = configure(&z);
     *result = (qg_run_quantized){ .images = 0 };
-    if (!status) status = qg__recipe_check(&z.made.recipe);
+    if (!status) status = qg__recipe_check(&z.made.recipe, false);
     if (!status) qg_set_threads(z.made.recipe.threads), status = open_images(&z);
     if (!status) status = load(&z);
     if (!status) status = calibrate(&z);

@@ -251,5 +251,5 @@ const qg_recipe_key *qg_recipe_difference(qg_recipe *a, qg_recipe *b, const qg_r
 qg_status qg_recipe_check(qg_recipe *r)
 {
     const qg_recipe *full = qg__recipe_full(r);
-    return full ? qg__recipe_trains(full) : qg_errcode();
+    return full ? qg__recipe_check(full, true) : qg_errcode();
 }

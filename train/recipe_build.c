@@ -254,5 +254,5 @@ qg_net *qg_recipe_net(qg_recipe *r, qg_shape image, int classes)
     qg_recipe sized    = *full;             /* borrowed texts */
     sized.data.image   = (qg_shape){ 1, image.h, image.w, image.c };
     sized.data.classes = classes;
-    return qg__recipe_check(&sized) ? NULL : qg__recipe_net(full, image, classes);
+    return qg__recipe_check(&sized, false) ? NULL : qg__recipe_net(full, image, classes);
 }

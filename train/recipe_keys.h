@@ -164,12 +164,10 @@ const qg_recipe_key *qg__recipe_difference(const qg_recipe *a, const qg_recipe *
 QG_MUST_CHECK
 qg_status   qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool inits, const qg_recipe *stored, qg_recipe *out);
 
-/* Checks that the values of a resolved recipe are compatible, or of one that trains, that the optimizer can train these
+/* Checks that the values of a resolved recipe are compatible, and, if it trains, that the optimizer can train these
  * weights, too.  Fails with QG_EARG. */
 QG_MUST_CHECK
-qg_status   qg__recipe_check(const qg_recipe *r);
-QG_MUST_CHECK
-qg_status   qg__recipe_trains(const qg_recipe *r);
+qg_status   qg__recipe_check(const qg_recipe *r, bool trains);
 QG_MUST_CHECK
 qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what the model is asked about */
 qg_status   qg__recipe_check_cache(const qg_recipe *r);                 /* --cache goes with a folder */

@@ -193,16 +193,10 @@ qg_status qg__recipe_resolve(const qg_recipe *asked, const qg_recipe *file, bool
     return status;
 }
 
-qg_status qg__recipe_check(const qg_recipe *r)
+qg_status qg__recipe_check(const qg_recipe *r, bool trains)
 {
     const qg_status status = check_optimizer(r);
-    return status ? status : qg__recipe_check_net(r, false);
-}
-
-qg_status qg__recipe_trains(const qg_recipe *r)
-{
-    const qg_status status = check_optimizer(r);
-    return status ? status : qg__recipe_check_net(r, true);
+    return status ? status : qg__recipe_check_net(r, trains);
 }
 
 qg_status qg__recipe_as_stored(const qg_recipe *stored, qg_recipe *out)

@@ -180,7 +180,7 @@ static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec 
     if (!status)
         status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe);
     qg__recipe_clear(&stored);
-    return status ? status : qg__recipe_trains(t->of.recipe);
+    return status ? status : qg__recipe_check(t->of.recipe, true);
 }
 
 /* The images of the recipe, and of a run that goes on the preprocessing: a matrix of whitening takes a minute to compute, and

@@ -62,7 +62,7 @@ static qg_status take_noted(qg_run *r, const char *path)
         status = qg_fail(QG_EFORMAT, "%s: its kind '%s' is neither checkpoint nor weights", path, kind);
     if (!status && !r->said) status = qg__recipe_as_stored(&stored, &r->recipe);
     qg__recipe_clear(&stored);
-    return status || r->said ? status : qg__recipe_check(&r->recipe);
+    return status || r->said ? status : qg__recipe_check(&r->recipe, false);
 }
 
 static bool is_file(const char *path)
@@ -117,7 +117,7 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
         take_program(r, qg_run_note(r, "recipe"));
     else {
         status = qg__recipe_of_run(r->paths.file[QG__RUN_CONFIG], &r->recipe);
-        if (!status) status = qg__recipe_check(&r->recipe);
+        if (!status) status = qg__recipe_check(&r->recipe, false);
     }
     r->file = file;
     return status;
@@ -388,7 +388,7 @@ qg_net *qg_run_net_with(qg_run *r, const qg_recipe *changes, char *fresh, size_t
     if (!status) status = qg__recipe_over(&as, &asked, QG_RECIPE_QUANTIZES, 0);
     /* It is of the weights' own quantizer. */
     if (!status && qg__recipe_value(&asked, "weight")) qg__recipe_unset(&as, "quantize-weights-after");
-    if (!status) status = qg__recipe_check(&as);
+    if (!status) status = qg__recipe_check(&as, false);
     if (!status) {
         const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
         net = qg__reader_net(r, &as, image, r->built, &init);

@@ -509,7 +509,7 @@ static void test_an_option_without_effect_is_refused(void **state)
 static qg_net *net_of(const char *text, qg_recipe *c)
 {
     qg_recipe asked = { 0 };
-    if (qg__recipe_parse(&asked, text, "f") || resolve(&asked, NULL, c) || qg__recipe_check(c))
+    if (qg__recipe_parse(&asked, text, "f") || resolve(&asked, NULL, c) || qg__recipe_check(c, false))
         fail_msg("%s: %s", text, qg_errmsg());
     qg__recipe_clear(&asked);
     qg_net *net = qg__recipe_net(c, (qg_shape){ 100, 16, 16, 1 }, 10);
@@ -861,7 +861,7 @@ static void test_lack_of_memory_is_no_lack_of_quantizers(void **state)
     assert_ok(qg__recipe_as_stored(&stored, &c));
     for (heap_denies_on = true, heap_denied = 1;; heap_denied++) {
         heap_calls         = 0;
-        const qg_status status = qg__recipe_trains(&c);
+        const qg_status status = qg__recipe_check(&c, true);
         const bool      denied = heap_calls >= heap_denied;
         if (!denied && !status) break;
         if (status != QG_EMEM) fail_msg("call %ld: %s", heap_denied, qg_errmsg());

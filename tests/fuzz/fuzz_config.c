@@ -24,9 +24,9 @@ static void resolve(const qg_recipe *asked, const qg_recipe *stored)
 {
     qg_recipe out = { 0 };
     if (fuzz_ok(qg__recipe_resolve(asked, NULL, false, stored, &out)) &&
-        fuzz_ok(qg__recipe_check(&out))) {
+        fuzz_ok(qg__recipe_check(&out, false))) {
         print_and_read(&out);
-        if (fuzz_ok(qg__recipe_trains(&out))) {
+        if (fuzz_ok(qg__recipe_check(&out, true))) {
             const qg_loader_spec spec = qg__recipe_loading(&out, false);
             MUST(spec.batch >= 1);
         }

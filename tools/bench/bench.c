@@ -180,7 +180,7 @@ static int run_bench(bench *b)
     if (!status) status = config_read(b->asked);
     if (!status) {
         b->config = qg__recipe_full(b->asked->recipe);
-        status    = !b->config ? qg_errcode() : b->forward ? qg__recipe_check(b->config) : qg__recipe_trains(b->config);
+        status    = !b->config ? qg_errcode() : qg__recipe_check(b->config, !b->forward);
     }
     if (status) return print_failure(b->asked);
     b->recipe = *b->config;

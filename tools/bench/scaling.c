@@ -345,7 +345,7 @@ static int run(scaling *s)
     if (!status) status = bench_choose_data(s->asked);
     if (!status) status = config_read(s->asked);
     if (!status && !(s->config = qg__recipe_full(s->asked->recipe))) status = qg_errcode();
-    if (!status) status = qg__recipe_trains(s->config);
+    if (!status) status = qg__recipe_check(s->config, true);
     if (!status) status = check_batch(s->config, most, project);
     if (!status && config_text(s->asked, "out") && qg_rank() == 0)
         status = output_check(config_text(s->asked, "out"), OUTPUT_PICTURE);
