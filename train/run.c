@@ -534,18 +534,6 @@ qg_status qg__run_check_best(const qg__run *r)
     return status;
 }
 
-qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
-{
-    char *end;
-    if (!size || !count) return qg_fail(QG_EFORMAT, "%s: does not note the size of its images and the number of classes", path);
-    if (qg__image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
-    const long n = strtol(count, &end, 10);
-    if (*end || n < 1 || n > QG_MAX_CLASSES)
-        return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, QG_MAX_CLASSES);
-    *classes = (int)n;
-    return QG_OK;
-}
-
 qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *steps)
 {
     const char *text = qg_state_find_note(s, "steps");

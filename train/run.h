@@ -109,10 +109,6 @@ qg_status qg__run_check_format(const char *path, const char *format, const char 
 QG_MUST_CHECK
 qg_status qg__run_noted_steps(const char *path, const qg_state *s, uint64_t *steps);
 
-/* The notes "28x28x1" and "10" of the checkpoint at path, or NULL.  Fails with QG_EFORMAT. */
-QG_MUST_CHECK
-qg_status qg__run_size_parse(const char *path, const char *size, const char *count, qg_shape *image, int *classes);
-
 /* The notes on a program's net: its canonical text (qg_net_print), or why only that program can declare it. */
 #define QG__RUN_NET    "net"
 #define QG__RUN_NO_NET "net-unprintable"

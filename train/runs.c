@@ -130,12 +130,18 @@ static qg_status name_classes(qg_run *r, const char *data, int classes)
     return qg__class_names_begin(&r->names, qg_run_note(r, "class-names"), data, classes);
 }
 
-/* The image size and the number of classes. */
+/* The image size and the number of classes, which are noted as "28x28x1" and "10". */
 static qg_status take_sizes(qg_run *r)
 {
-    const qg_status status = qg__run_size_parse(r->paths.file[r->file], qg_run_note(r, "image"), qg_run_note(r, "classes"), &r->image,
-                                                &r->classes);
-    return status ? status : name_classes(r, r->recipe.data.name, r->classes);
+    const char *path = r->paths.file[r->file], *size = qg_run_note(r, "image"), *count = qg_run_note(r, "classes");
+    char       *end;
+    if (!size || !count) return qg_fail(QG_EFORMAT, "%s: does not note the size of its images and the number of classes", path);
+    if (qg__image_parse(size, &r->image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
+    const long n = strtol(count, &end, 10);
+    if (*end || n < 1 || n > QG_MAX_CLASSES)
+        return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, QG_MAX_CLASSES);
+    r->classes = (int)n;
+    return name_classes(r, r->recipe.data.name, r->classes);
 }
 
 /* Opens what path names, in an empty run, which is to be closed also after a failure. */
