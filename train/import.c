@@ -1,7 +1,6 @@
 /* qg_run_import: a run of no epochs, whose net has the weights of another program. */
 #include "train/runs.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,13 +147,8 @@ static qg_status open_images(import *m)
 
 static qg_status note(import *m)
 {
-    char           text[32];
-    const uint64_t names = qg__loader_class_digest(m->made.train);
-    snprintf(text, sizeof text, "%016" PRIx64,
-             m->measures ? qg__data_digest(m->made.train, m->made.test) : 0);
-    qg_status status = m->measures ? qg__recipe_put(&m->made.recipe, "data-digest", text) : QG_OK;
-    snprintf(text, sizeof text, "%016" PRIx64, names);
-    if (!status && names) status = qg__recipe_put(&m->made.recipe, "class-digest", text);
+    char            text[17];
+    const qg_status status = qg__recipe_note_images(&m->made.recipe, NULL, m->made.train, m->made.test);
     qg__digest(m->made.net, text);
     return status ? status : qg__recipe_put(&m->made.recipe, "init-digest", text);
 }

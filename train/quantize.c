@@ -3,7 +3,6 @@
 #include "layers/models/parts.h"
 #include "train/runs.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,24 +89,8 @@ static qg_status configure(quantization *z)
 
 /* --- images ------------------------------------------------------------------------------- */
 
-/* Whether the images are those of the run, whose statistics the normalisation has. */
-static qg_status check_images(const quantization *z)
-{
-    const uint64_t is[] = { qg__data_digest(z->made.train, z->made.test), qg__loader_class_digest(z->made.train) };
-    const char    *was[] = { z->of->recipe.data_digest, z->of->recipe.class_digest };
-    static const char *const what[] = { "images", "names of the classes" };
-    const qg_recipe         *r = &z->made.recipe;
-    for (int i = 0; i < 2; i++) {
-        char found[32];
-        snprintf(found, sizeof found, "%016" PRIx64, is[i]);
-        if (was[i] && strcmp(was[i], found))
-            return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run was trained on %s",
-                           r->data_dir ? r->data_dir : r->data.name, what[i], found, was[i]);
-    }
-    return QG_OK;
-}
-
-/* The images of the training as a test would see them: nothing is augmented. */
+/* The images of the training as a test would see them: nothing is augmented.  They must be those of the run, whose
+ * statistics the normalisation has. */
 static qg_status open_images(quantization *z)
 {
     qg_recipe            plain = z->made.recipe;
@@ -117,7 +100,8 @@ static qg_status open_images(quantization *z)
     plain.augment = (qg_augment){ 0 };
     z->made.train = qg__recipe_data(&plain, false, noted);
     z->made.test = qg__recipe_test_of(&plain, z->made.train);
-    return z->made.test ? check_images(z) : qg_errcode();
+    if (!z->made.test) return qg_errcode();
+    return qg__recipe_note_images(&z->made.recipe, qg_run_directory(z->of), z->made.train, z->made.test);
 }
 
 /* --- the net ------------------------------------------------------------------------------ */

@@ -215,6 +215,11 @@ qg_status   qg__recipe_same(const qg_recipe *r, const char *said, const char *pa
 QG_MUST_CHECK
 qg_status   qg__recipe_spec(qg_recipe *r, qg_fit_spec *spec);
 
+/* Notes the digests of the images and of the names of their classes; test NULL: only of the names.  goes_on: the path of the run
+ * that r has its digests from, if that noted any, and whose images these must be; NULL: a new run.  Fails with QG_EARG, QG_EMEM. */
+QG_MUST_CHECK
+qg_status   qg__recipe_note_images(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test);
+
 /* The version of the arithmetic under which this program trains r, which need not be resolved. */
 uint64_t    qg__recipe_arithmetic(const qg_recipe *r);
 

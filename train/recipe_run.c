@@ -86,6 +86,16 @@ static qg_status note_digest(qg_recipe *r, const char *goes_on, const char *key,
     return qg__recipe_put(r, key, found);
 }
 
+qg_status qg__recipe_note_images(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
+{
+    const uint64_t names  = qg__loader_class_digest(train);
+    qg_status      status = QG_OK;
+    if (test) status = note_digest(r, goes_on, "data-digest", "images", qg__data_digest(train, test));
+    if (!status && (names || r->class_digest))
+        status = note_digest(r, goes_on, "class-digest", "names of the classes", names);
+    return status;
+}
+
 /* Results of norms that are not synchronised depend on the number of ranks, which is therefore part of the recipe. */
 static qg_status note_ranks(qg_recipe *r, bool goes_on)
 {
@@ -103,10 +113,8 @@ static qg_status note_ranks(qg_recipe *r, bool goes_on)
  * delays in epochs mean in steps.  goes_on: the file of a run that goes on, whose images these must be; NULL: a new one. */
 static qg_status note_data(qg_recipe *r, const char *goes_on, const qg_loader *train, const qg_loader *test)
 {
-    const uint64_t names  = qg__loader_class_digest(train);
-    char           steps[16];
-    qg_status      status = note_digest(r, goes_on, "data-digest", "images", qg__data_digest(train, test));
-    if (!status && names) status = note_digest(r, goes_on, "class-digest", "names of the classes", names);
+    char      steps[16];
+    qg_status status = qg__recipe_note_images(r, goes_on, train, test);
     if (!status) status = note_ranks(r, goes_on);
     if (status || !qg__recipe_waits_epochs(r)) return status;
     snprintf(steps, sizeof steps, "%d", qg_loader_batches(train));

@@ -269,8 +269,8 @@ static void test_what_is_quantized_stays_so(void **state)
 static void test_other_images_are_refused(void **state)
 {
     run_shell("cp -r @/set @/other && printf x | dd of=@/other/train-images-idx3-ubyte bs=1 seek=100 conv=notrunc status=none");
-    assert_refuses(QUANTIZE INT8 "--data-dir @/other", 2, "other: the images have digest ");
-    assert_stderr("but the run was trained on ");
+    assert_refuses(QUANTIZE INT8 "--data-dir @/other", 2, "mnist: the images have digest ");
+    assert_stderr("but the run started with ");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_float, tear_down)
