@@ -1,4 +1,5 @@
-/* Parts of tensors: channels one after the other, and a box cut out.  Both copy between a tensor and a box in it. */
+/* Parts of tensors: channels one after the other, a box cut out, and pixels apart with more channels.  All copy
+ * between a tensor and a box in it. */
 #include <limits.h>
 #include <string.h>
 
@@ -6,27 +7,38 @@
 #include "core/ops/ops.h"
 #include "core/slices.h"
 
-/* part[n,i,j,k] is whole[n + at.n, i + at.h, j + at.w, k + at.c]. */
+/* part[n,i,j,k] is data[at.n + n, at.h + i stride, at.w + j stride, at.c + k] of a tensor of this shape. */
+typedef struct side {
+    float   *data;
+    qg_shape shape, at;
+    int      stride;
+} side;
+
 typedef struct job {
-    qg_shape part, whole, at;
-    float   *to;
-    const float *from;
-    bool     cut;           /* from whole to part, else from part to whole */
+    qg_shape part;
+    side     to, from;
     bool     add;           /* to what is there */
+    bool     clear;         /* the rest of `to` becomes 0 */
 } job;
+
+static side all_of(qg_shape shape, float *data) { return (side){ data, shape, { 0 }, 1 }; }
+
+static float *pixel(const side *s, int image, int h, int w)
+{
+    const size_t i = (size_t)(h * s->stride + s->at.h), j = (size_t)(w * s->stride + s->at.w);
+    return s->data + (size_t)(image + s->at.n) * qg_row(s->shape) +
+           (i * (size_t)s->shape.w + j) * (size_t)s->shape.c + s->at.c;
+}
 
 static void copy_image(void *context, int image, int worker)
 {
-    const job     *j = context;
-    const qg_shape p = j->part, w = j->whole;
-    const size_t   c = (size_t)p.c;
-    size_t         in_part = (size_t)image * qg_row(p);
-    for (int h = 0; h < p.h; h++)
-        for (int i = 0; i < p.w; i++, in_part += c) {
-            const size_t in_whole = ((((size_t)(image + j->at.n) * (size_t)w.h + (size_t)(h + j->at.h)) * (size_t)w.w +
-                                      (size_t)(i + j->at.w)) * (size_t)w.c + (size_t)j->at.c);
-            float       *to       = j->to + (j->cut ? in_part : in_whole);
-            const float *from     = j->from + (j->cut ? in_whole : in_part);
+    const job   *j = context;
+    const size_t c = (size_t)j->part.c, row = qg_row(j->to.shape);
+    if (j->clear) memset(j->to.data + (size_t)image * row, 0, row * sizeof(float));
+    for (int h = 0; h < j->part.h; h++)
+        for (int i = 0; i < j->part.w; i++) {
+            float       *to   = pixel(&j->to, image, h, i);
+            const float *from = pixel(&j->from, image, h, i);
             if (!j->add) memcpy(to, from, c * sizeof *to);
             else
                 for (size_t k = 0; k < c; k++) to[k] += from[k];
@@ -46,8 +58,7 @@ static void concat_backward(qg_tape *t, qg_var *y)
         bool          add = !x->fresh;
         for (int k = 0; k < i; k++) add = add || y->in[k] == x;     /* one var may be several operands */
         if (x->grad)
-            copy((job){ .part = x->shape, .whole = y->shape, .at = at, .to = x->grad, .from = y->grad, .cut = true,
-                        .add = add });
+            copy((job){ x->shape, all_of(x->shape, x->grad), { y->grad, y->shape, at, 1 }, .add = add });
         at.c += x->shape.c;
     }
 }
@@ -79,7 +90,7 @@ qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x)
         if (!qg_add_operand(y, i, x[i])) return NULL;
     qg_shape at = { 0 };
     for (int i = 0; y && i < count; at.c += x[i++]->shape.c)
-        copy((job){ .part = x[i]->shape, .whole = s, .at = at, .to = y->data, .from = x[i]->data });
+        copy((job){ x[i]->shape, { y->data, s, at, 1 }, all_of(x[i]->shape, x[i]->data) });
     return y;
 }
 
@@ -88,9 +99,9 @@ qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x)
 /* y = the box of x at `at`:  dx = dy there, 0 elsewhere. */
 static void slice_backward(qg_tape *t, qg_var *y)
 {
-    const qg_var *x = y->in[0];
-    copy((job){ .part = y->shape, .whole = x->shape, .at = *(const qg_shape *)y->saved, .to = x->grad, .from = y->grad,
-                .add = true });
+    const qg_var   *x  = y->in[0];
+    const qg_shape *at = y->saved;
+    copy((job){ y->shape, { x->grad, x->shape, *at, 1 }, all_of(y->shape, y->grad), .add = true });
 }
 
 static const qg_op slice = { "slice", slice_backward, .assigns = false };
@@ -115,10 +126,46 @@ qg_var *qg_slice(qg_tape *t, qg_var *x, qg_shape at, qg_shape size)
         return qg_reject(t, QG_EARG, "slice: ranks share the images of x " QG_SHAPE_FMT ", so none can be cut off", QG_SHAPE_ARGS(s));
     qg_var *v = qg_record(t, &slice, y, x, NULL, NULL);
     if (!v) return NULL;
-    copy((job){ .part = y, .whole = s, .at = at, .to = v->data, .from = x->data, .cut = true });
+    copy((job){ y, all_of(y, v->data), { x->data, s, at, 1 } });
     if (!v->needs_grad) return v;
     qg_shape *saved = qg_save(t, v, sizeof *saved);
     if (!saved) return NULL;
     *saved = at;
     return v;
+}
+
+/* --- shortcut ----------------------------------------------------------------------------- */
+
+/* Where channel 0 of x is in y. */
+static qg_shape first_of(qg_shape x, qg_shape y) { return (qg_shape){ .c = (y.c - x.c) / 2 }; }
+
+/* y[i,j,first + k] = x[i stride, j stride, k]:  dx[i stride, j stride, k] += dy[i,j,first + k] */
+static void shortcut_backward(qg_tape *t, qg_var *y)
+{
+    const qg_var  *x = y->in[0];
+    const int     *stride = y->saved;
+    const qg_shape part = { y->shape.n, y->shape.h, y->shape.w, x->shape.c };
+    if (!x->grad) return;
+    copy((job){ part, { x->grad, x->shape, { 0 }, *stride },
+                { y->grad, y->shape, first_of(x->shape, y->shape), 1 }, .add = true });
+}
+
+static const qg_op shortcut = { .name = "shortcut", .backward = shortcut_backward };
+
+qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels)
+{
+    if (!x) return NULL;
+    const qg_shape s = x->shape;
+    if (stride < 1 || channels < s.c)
+        return qg_reject(t, QG_EARG, "shortcut: stride %d must be at least 1 and channels %d at least those of x " QG_SHAPE_FMT,
+                         stride, channels, QG_SHAPE_ARGS(s));
+    const qg_shape shape = { s.n, (s.h - 1) / stride + 1, (s.w - 1) / stride + 1, channels };
+    const qg_shape part  = { shape.n, shape.h, shape.w, s.c };
+    qg_var        *y     = qg_record(t, &shortcut, shape, x, NULL, NULL);
+    int           *saved = y ? qg_save(t, y, sizeof *saved) : NULL;
+    if (!saved) return NULL;
+    *saved = stride;
+    copy((job){ part, { y->data, shape, first_of(s, shape), 1 }, { x->data, s, { 0 }, stride },
+                .clear = true });
+    return y;
 }
