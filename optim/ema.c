@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/safetensors.h"
 #include "core/kernels/parallel.h"
 #include "optim/rule.h"
 
@@ -13,7 +14,6 @@ struct qg_ema {
     const qg_params *params;
     qg_ema_spec      spec;
     float           *average;       /* laid out as params->value */
-    const char     **name;          /* [params->count], as a file has it; NULL if tracked */
     int64_t          steps;
     bool             swapped;
     qg_arena         arena;
@@ -104,16 +104,8 @@ static qg_status take_memory(qg_ema *e)
 {
     const size_t bytes = e->params->length * sizeof *e->average;
     e->average         = qg__arena_take(&e->arena, bytes + 1);
-    e->name            = qg__arena_take(&e->arena, ((size_t)e->params->count + 1) * sizeof *e->name);
-    if (!e->average || !e->name) return QG_EMEM;
+    if (!e->average) return QG_EMEM;
     memcpy(e->average, e->params->value, bytes);
-    for (int i = 0; i < e->params->count; i++) {
-        const qg_param *p = e->params->item[i];
-        e->name[i]        = NULL;
-        if (p->group == QG_TRACKED) continue;
-        e->name[i] = qg__name_in(&e->arena, "ema", p->name);
-        if (!e->name[i]) return QG_EMEM;
-    }
     return QG_OK;
 }
 
@@ -140,14 +132,9 @@ void qg_ema_state(qg_ema *e, qg_state *s)
 {
     if (!e) return;
     for (int i = 0; i < e->params->count; i++) {
-        if (!e->name[i]) continue;
         const qg_param *p = e->params->item[i];
-        const qg_shape  d = p->shape;
-        qg_state_add(s, e->name[i],
-                     (qg_array){ .dtype = QG_F32,
-                                 .rank  = 4,
-                                 .dims  = { (size_t)d.n, (size_t)d.h, (size_t)d.w, (size_t)d.c },
-                                 .data  = e->average + p->offset });
+        if (p->group == QG_TRACKED) continue;
+        qg__state_add_named(s, p->shape, e->average + p->offset, "ema.%s", p->name);
     }
     qg_state_add(s, "ema.steps", (qg_array){ .dtype = QG_I64, .data = &e->steps });
 }

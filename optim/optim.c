@@ -1,12 +1,12 @@
 #include "optim/optim.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arena.h"
 #include "core/io/number.h"
+#include "core/io/safetensors.h"
 #include "core/kernels/parallel.h"
 #include "optim/rule.h"
 
@@ -27,7 +27,6 @@ struct qg_optim {
     int              untrained;                 /* this one */
     int64_t          step;                      /* updates made */
     float           *moment[QG_MOMENTS];        /* laid out as params->value */
-    const char     **moment_name[QG_MOMENTS];   /* [count], as a file names them */
     qg_param       **item;                      /* [count] the trained ones, by rising offset */
     int              count;
     int              blocks;                    /* of the flat vector: equal work whatever the parameters */
@@ -211,30 +210,6 @@ static void list_items(qg_optim *o)
     }
 }
 
-const char *qg__name_in(qg_arena *a, const char *room, const char *name)
-{
-    const size_t bytes = strlen(room) + strlen(name) + 2;
-    char        *both  = qg__arena_take(a, bytes);
-    if (both) snprintf(both, bytes, "%s.%s", room, name);
-    return both;
-}
-
-static qg_status add_moment(qg_optim *o, int m)
-{
-    const size_t bytes = o->params->length * sizeof(float);
-    const size_t names = (size_t)o->count * sizeof *o->moment_name[m];
-    const char  *room  = qg__name_in(&o->arena, "optim", o->rule->moment[m]);
-    o->moment[m]       = qg__arena_take(&o->arena, bytes + 1);
-    o->moment_name[m]  = qg__arena_take(&o->arena, names + 1);
-    if (!o->moment[m] || !o->moment_name[m] || !room) return QG_EMEM;
-    memset(o->moment[m], 0, bytes);
-    for (int i = 0; i < o->count; i++) {
-        o->moment_name[m][i] = qg__name_in(&o->arena, room, o->item[i]->name);
-        if (!o->moment_name[m][i]) return QG_EMEM;
-    }
-    return QG_OK;
-}
-
 /* A step then allocates nothing. */
 static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
 {
@@ -247,8 +222,12 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     if (!copy || !o->first || !o->bad || !o->squares || !o->item) return QG_EMEM;
     o->spec = spec_bytes ? memcpy(copy, spec, spec_bytes) : copy;
     list_items(o);
-    for (int m = 0; m < o->rule->n_moments; m++)
-        if (add_moment(o, m)) return QG_EMEM;
+    for (int m = 0; m < o->rule->n_moments; m++) {
+        const size_t bytes = o->params->length * sizeof(float);
+        o->moment[m]       = qg__arena_take(&o->arena, bytes + 1);
+        if (!o->moment[m]) return QG_EMEM;
+        memset(o->moment[m], 0, bytes);
+    }
     return QG_OK;
 }
 
@@ -318,12 +297,9 @@ void qg_optim_state(qg_optim *o, qg_state *s)
     if (!o) return;
     for (int m = 0; m < o->rule->n_moments; m++)
         for (int i = 0; i < o->count; i++) {
-            const qg_shape d = o->item[i]->shape;
-            qg_array       a = { .dtype = QG_F32,
-                                 .rank  = 4,
-                                 .dims  = { (size_t)d.n, (size_t)d.h, (size_t)d.w, (size_t)d.c },
-                                 .data  = o->moment[m] + o->item[i]->offset };
-            qg_state_add(s, o->moment_name[m][i], a);
+            const qg_param *p = o->item[i];
+            float          *v = o->moment[m] + p->offset;
+            qg__state_add_named(s, p->shape, v, "optim.%s.%s", o->rule->moment[m], p->name);
         }
     qg_state_add(s, "optim.step", (qg_array){ .dtype = QG_I64, .data = &o->step });
 }

@@ -51,7 +51,6 @@ qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size
 /* Replaces zeros by defaults; fails like qg_adam. */
 QG_MUST_CHECK qg_status qg__adam_defaults(qg_adam_spec *spec);
 
-const qg_param *qg__first_that_flips(const qg_params *p);                      /* NULL: none does */
-const char     *qg__name_in(qg_arena *a, const char *room, const char *name);  /* "room.name" */
+const qg_param *qg__first_that_flips(const qg_params *p);       /* NULL: none does */
 
 #endif

@@ -3,6 +3,7 @@
 #define QG_SAFETENSORS_H
 
 #include "core/io/state.h"
+#include "core/tensor.h"
 
 #define QG_SAFETENSORS_METADATA "__metadata__"
 
@@ -24,6 +25,10 @@ qg_status qg__safetensors_load(qg_archive *a);
 QG_MUST_CHECK
 qg_status qg__safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
                                 const qg_note *notes, size_t note_count);
+
+/* qg_state_add of floats with all four sizes, under a name that is printed. */
+QG_PRINTF(4, 5)
+void      qg__state_add_named(qg_state *s, qg_shape shape, float *data, const char *fmt, ...);
 
 /* Makes s fail with the message just set. */
 void      qg__state_fail(qg_state *s, qg_status why);

@@ -1,6 +1,7 @@
 #include "core/io/state.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,22 @@ qg_status qg_state_add(qg_state *s, const char *name, qg_array a)
     grown[at] = e;
     s->count++;
     return QG_OK;
+}
+
+void qg__state_add_named(qg_state *s, qg_shape shape, float *data, const char *fmt, ...)
+{
+    const size_t n = (size_t)shape.n, h = (size_t)shape.h, w = (size_t)shape.w, c = (size_t)shape.c;
+    va_list      args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    const size_t bytes = (size_t)vsnprintf(NULL, 0, fmt, args) + 1;
+    char        *name  = malloc(bytes);
+    if (name) vsnprintf(name, bytes, fmt, again);
+    va_end(again);
+    va_end(args);
+    if (name) qg_state_add(s, name, (qg_array){ QG_F32, 4, { n, h, w, c }, data });
+    else qg__state_fail(s, qg_fail(QG_EMEM, "out of memory: the name of an array"));
+    free(name);
 }
 
 /* Insert or replace, in a sorted list. */

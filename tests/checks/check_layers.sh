@@ -19,7 +19,7 @@ dist='core/dist/'             # what knows of other processes
 library="$below|train/|$dist"
 tools='cli/print\.h|cli/svg\.h'
 allow core/kernels    'core/kernels/|core/status\.h'
-allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
+allow core/io         'core/(status|rng|tensor|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
 allow core/dist       'core/[a-z_]*\.h|core/kernels/|core/io/utf8\.h|core/dist/'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
