@@ -92,6 +92,18 @@ static qg_status check_list(const qg_key *key, int count, const double *number)
     return any_order ? check_different(key, count, number) : QG_OK;
 }
 
+/* -1: it is none of the words. */
+static int index_of_word(const qg_key *key, const char *at, size_t n)
+{
+    const char *word = key->words;
+    for (int index = 0; word; index++) {
+        const size_t length = strcspn(word, "|");
+        if (length == n && !memcmp(word, at, n)) return index;
+        word = word[length] ? word + length + 1 : NULL;
+    }
+    return -1;
+}
+
 /* Whether the value lies in text, which is "word|word" or "2..8". */
 static bool is_among(const qg_key *key, double value, const char *text)
 {
@@ -102,11 +114,7 @@ static bool is_among(const qg_key *key, double value, const char *text)
     }
     char word[QG_KEY_BYTES];
     qg_key_value(key, value, word);
-    for (size_t n; *text; text += n + (text[n] == '|')) {
-        n = strcspn(text, "|");
-        if (is_word(word, text, n)) return true;
-    }
-    return false;
+    return index_of_word(&(qg_key){ .words = text }, word, strlen(word)) >= 0;
 }
 
 static int condition(const qg_key *keys, int i, size_t *length)
@@ -168,18 +176,6 @@ qg_status qg__keys_check(const char *name, const qg_key *keys, const double *val
 }
 
 /* --- reading ------------------------------------------------------------------------------ */
-
-/* -1: it is none of the words. */
-static int index_of_word(const qg_key *key, const char *at, size_t n)
-{
-    const char *word = key->words;
-    for (int index = 0; word; index++) {
-        const size_t length = strcspn(word, "|");
-        if (length == n && !memcmp(word, at, n)) return index;
-        word = word[length] ? word + length + 1 : NULL;
-    }
-    return -1;
-}
 
 static qg_status parse_word(const qg_key *key, const char *at, size_t n, double *value)
 {
@@ -408,21 +404,16 @@ void qg__keys_print_over(const char *name, const char *under, const qg_key *keys
     }
 }
 
-static void print_interval(const qg_key *key, char *text, size_t bytes)
+const char *qg_key_range(const qg_key *key, char *text, size_t bytes)
 {
     const bool above = key->is & QG_KEY_ABOVE_MIN, below = key->is & QG_KEY_BELOW_MAX;
-    if (isinf(key->min)) snprintf(text, bytes, "a number");
+    if (key->words) snprintf(text, bytes, "%s", key->words);
+    else if (isinf(key->min)) snprintf(text, bytes, "a number");
     else if (isinf(key->max)) snprintf(text, bytes, above ? "more than %g" : "%g or more", key->min);
     else if (above || below)
         snprintf(text, bytes, "%c%g, %g%c", above ? '(' : '[', key->min, key->max, below ? ')' : ']');
     else if (key->also != 0) snprintf(text, bytes, "%g..%g or %g", key->min, key->max, key->also);
     else snprintf(text, bytes, "%g..%g", key->min, key->max);
-}
-
-const char *qg_key_range(const qg_key *key, char *text, size_t bytes)
-{
-    if (key->words) snprintf(text, bytes, "%s", key->words);
-    else print_interval(key, text, bytes);
     return text;
 }
 
