@@ -26,7 +26,7 @@ static uint8_t *records_read(const char *path, layout l, int *n)
     size_t       size   = 0;
     const size_t record = (size_t)record_bytes(l);
     if (!path) return NULL;
-    if (qg__file_read(path, MAX_BYTES, &bytes, &size)) {
+    if (qg__file_read_in(QG_BY_PATH, path, MAX_BYTES, &bytes, &size)) {
         if (qg__dataset_absent(path))
             qg_fail(QG_EIO, "%s; the binary version of CIFAR-%d is needed", qg_errmsg(), l.classes);
         return NULL;

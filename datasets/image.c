@@ -75,7 +75,7 @@ static void to_grey(qg__picture *m)
 static bool read_by(qg__picture *m, size_t n, const char *names)
 {
     uint8_t *bytes = NULL;
-    if (qg__file_read(m->path, MAX_BYTES, &bytes, &m->n)) return false;
+    if (qg__file_read_in(QG_BY_PATH, m->path, MAX_BYTES, &bytes, &m->n)) return false;
     m->bytes                    = bytes;
     const struct format *format = NULL;
     for (size_t i = 0; i < n && !format; i++)

@@ -52,7 +52,8 @@ static uint8_t *idx_read(const char *path, int rank, int *dims)
     uint8_t *bytes = NULL;
     size_t   n     = 0;
     if (!path) return NULL;
-    if (qg__file_read(path, MAX_BYTES, &bytes, &n)) return (void)qg__dataset_absent(path), NULL;
+    if (qg__file_read_in(QG_BY_PATH, path, MAX_BYTES, &bytes, &n))
+        return (void)qg__dataset_absent(path), NULL;
     if (idx_check(path, bytes, n, rank, dims)) {
         free(bytes);
         return NULL;

@@ -33,7 +33,7 @@ $(foreach test,heap exhausted config fit_heap tune,$(eval LDFLAGS_test_$(test) :
 # These contain the program and set its clock (tests/support/clock.h).
 CLOCKED := $(addprefix test_,cli_train cli_tune cli_resume cli_moved cli_schemes cli_data cli_validation bench)
 $(foreach test,$(CLOCKED) test_fit_heap,$(eval LDFLAGS_$(test) += $(call wrap,clock_gettime)))
-LDFLAGS_test_cli_train   += $(call wrap,flock renameat write fsync qg__file_read qg__whiten_fit qg__whiten)
+LDFLAGS_test_cli_train   += $(call wrap,flock renameat write fsync qg__file_read_in qg__whiten_fit qg__whiten)
 LDFLAGS_test_cli_moved   += $(call wrap,open openat renameat fsync flock mkdir)
 LDFLAGS_test_files       := $(call wrap,qg__memory)
 LDFLAGS_test_writers     := $(call wrap,fsync)

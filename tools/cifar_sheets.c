@@ -33,7 +33,7 @@ static qg_status read_labels(const char *path, size_t first, size_t n, uint8_t *
 {
     unsigned char *bytes  = NULL;
     size_t         size   = 0;
-    qg_status      status = qg__file_read(path, MAX_LABEL_BYTES, &bytes, &size);
+    qg_status      status = qg__file_read_in(QG_BY_PATH, path, MAX_LABEL_BYTES, &bytes, &size);
     if (status) return status;
     qg_json j = { .path = path, .start = bytes, .at = bytes, .end = bytes + size };
     if (take_labels(&j, first, n, labels)) qg__json_at_end(&j);
@@ -43,7 +43,7 @@ static qg_status read_labels(const char *path, size_t first, size_t n, uint8_t *
 
 static qg_status write_records(const char *path, const uint8_t *sheet, const uint8_t *labels, size_t n)
 {
-    qg_file *f = qg__file_begin(path);
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
     for (size_t i = 0; i < n; i++) {
         uint8_t        record[RECORD];
         const uint8_t *row = sheet + i * CHANNELS * PIXELS;

@@ -10,7 +10,7 @@
 #include "core/io/json_write.h"
 #include "train/fit.h"
 
-/* Fails as qg__file_read, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
+/* Fails as qg__file_read_in, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
 QG_MUST_CHECK
 qg_status qg__result_read(qg_fit_result *r, int dir, const char *path);
 

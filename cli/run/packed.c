@@ -45,7 +45,7 @@ qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
     *p = (packed_net){ 0 };
     if (qg__path_is_directory(path))
         return qg_fail(QG_EARG, "'%s' is a directory, not a packed net; qgrad export writes the net of a run", path);
-    qg_status status = qg__file_read(path, MOST_BYTES, &file, &bytes);
+    qg_status status = qg__file_read_in(QG_BY_PATH, path, MOST_BYTES, &file, &bytes);
     if (!status) status = packed_load(p, path, file, bytes, how);
     free(file);
     return status;

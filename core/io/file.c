@@ -184,11 +184,6 @@ qg_status qg__file_read_in(int dir, const char *path, size_t limit, unsigned cha
     return s;
 }
 
-qg_status qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
-{
-    return qg__file_read_in(QG_BY_PATH, path, limit, bytes, n);
-}
-
 /* --- writing ------------------------------------------------------------------------------ */
 
 static void give_up(qg_file *f, const char *reason)
@@ -237,8 +232,6 @@ qg_file *qg__file_begin_in(int dir, const char *path)
         open_temporary(f, name);
     return f;
 }
-
-qg_file *qg__file_begin(const char *path) { return qg__file_begin_in(QG_BY_PATH, path); }
 
 static void write_fully(qg_file *f, const unsigned char *from, size_t n)
 {

@@ -5,7 +5,7 @@
  *
  * The functions that end in _in find the file in an open directory: dir is its descriptor, and the name of the file is
  * what follows the last slash of path, which otherwise only serves messages.  So the file is the same wherever the
- * directory has been moved to.  With QG_BY_PATH for dir they are the functions without _in.
+ * directory has been moved to.  With QG_BY_PATH for dir, path is where the file is.
  */
 #ifndef QG_FILE_H
 #define QG_FILE_H
@@ -26,14 +26,12 @@ enum { QG_BY_PATH = -1 };
  *          QG_EFORMAT: it is longer than limit.  QG_EMEM.  The message names the path and the reason.
  */
 QG_MUST_CHECK
-qg_status qg__file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
-QG_MUST_CHECK
 qg_status qg__file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n);
 
 /* The same file in parts, from its start.
  *
  * Memory   path is borrowed until close, which may be called twice, and after open has failed.
- * Fails    As qg__file_read.  A file that another replaces is read to its end all the same; one that has grown
+ * Fails    As qg__file_read_in.  A file that another replaces is read to its end all the same; one that has grown
  *          or shrunk is QG_EIO, at the latest with its last byte.
  */
 typedef struct qg_reader {
@@ -50,7 +48,7 @@ void      qg__reader_close(qg_reader *r);
 
 /* Replace the file at path, or create it, all or nothing.
  *
- *     qg_file *f = qg__file_begin(path);
+ *     qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
  *     qg__file_put(f, header, sizeof header);
  *     if (qg__file_commit(f)) ...
  *
@@ -70,7 +68,6 @@ void      qg__reader_close(qg_reader *r);
  */
 typedef struct qg_file qg_file;
 
-qg_file  *qg__file_begin(const char *path);
 qg_file  *qg__file_begin_in(int dir, const char *path);
 void      qg__file_put(qg_file *f, const void *bytes, size_t n);
 QG_MUST_CHECK

@@ -57,7 +57,7 @@ qg_status qg_export(const qg_net *net, const char *path, qg_export_spec spec)
     size_t          bytes  = 0;
     const qg_status status = path ? qg_export_bytes(net, spec, &file, &bytes) : qg_fail(QG_EARG, "export: the path is NULL");
     if (status) return status;
-    qg_file *to = qg__file_begin(path);
+    qg_file *to = qg__file_begin_in(QG_BY_PATH, path);
     qg__file_put(to, file, bytes);
     free(file);
     return qg__file_commit(to);

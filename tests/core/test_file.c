@@ -62,7 +62,7 @@ static int leave(void **state)
 
 static void commit_text(const char *path, const char *text)
 {
-    qg_file *f = qg__file_begin(path);
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
     qg__file_put(f, text, strlen(text));
     assert_int_equal(qg__file_commit(f), QG_OK);
 }
@@ -71,7 +71,7 @@ static void assert_holds(const char *path, const void *expected, size_t length)
 {
     unsigned char *bytes = NULL;
     size_t         n     = 0;
-    assert_int_equal(qg__file_read(path, 1 << 24, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, path, 1 << 24, &bytes, &n), QG_OK);
     assert_int_equal(n, length);
     assert_memory_equal(bytes, expected, length);
     free(bytes);
@@ -95,7 +95,7 @@ static void assert_read_fails(const char *path, size_t limit, qg_status status, 
 {
     unsigned char *bytes = NULL;
     size_t         n     = 77;
-    assert_int_equal(qg__file_read(path, limit, &bytes, &n), status);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, path, limit, &bytes, &n), status);
     assert_null(bytes);
     assert_int_equal(n, 77);
     assert_non_null(strstr(qg_errmsg(), path));
@@ -127,7 +127,7 @@ static void pieces_arrive_in_order(void **state)
     assert_non_null(all);
     for (size_t i = 0; i < total; i++) all[i] = (unsigned char)(i * 2654435761u >> 13);
 
-    qg_file *f  = qg__file_begin("a");
+    qg_file *f  = qg__file_begin_in(QG_BY_PATH, "a");
     size_t   at = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; at += sizes[i++])
         qg__file_put(f, all + at, sizes[i]);
@@ -143,7 +143,7 @@ static void empty_file(void **state)
     commit_text("a", "");
     unsigned char *bytes = NULL;
     size_t         n     = 1;
-    assert_int_equal(qg__file_read("a", 0, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, "a", 0, &bytes, &n), QG_OK);
     assert_non_null(bytes);
     assert_int_equal(n, 0);
     free(bytes);
@@ -155,7 +155,7 @@ static void limit_is_inclusive(void **state)
     assert_holds("a", "12345", 5);
     unsigned char *bytes;
     size_t         n;
-    assert_int_equal(qg__file_read("a", 5, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, "a", 5, &bytes, &n), QG_OK);
     free(bytes);
     assert_read_fails("a", 4, QG_EFORMAT, "5 bytes");
 }
@@ -173,7 +173,7 @@ static void unreadable_paths(void **state)
 static void old_file_stays_until_commit(void **state)
 {
     commit_text("a", "old");
-    qg_file *f = qg__file_begin("a");
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, "a");
     qg__file_put(f, "new and longer", 14);
     assert_holds("a", "old", 3);
     assert_int_equal(qg__file_commit(f), QG_OK);
@@ -198,7 +198,9 @@ static void a_temporary_name_that_is_taken_is_left_alone(void **state)
 /* Each has its own bytes, and the last commit remains. */
 static void two_writers_of_one_path(void **state)
 {
-    qg_file *first = qg__file_begin("a"), *second = qg__file_begin("a"), *third = qg__file_begin("a");
+    qg_file *first  = qg__file_begin_in(QG_BY_PATH, "a");
+    qg_file *second = qg__file_begin_in(QG_BY_PATH, "a");
+    qg_file *third  = qg__file_begin_in(QG_BY_PATH, "a");
     for (int i = 0; i < 100000; i++) {
         qg__file_put(first, "1", 1);
         qg__file_put(second, "22", 2);
@@ -212,7 +214,7 @@ static void two_writers_of_one_path(void **state)
     assert_int_equal(qg__file_commit(first), QG_OK);
     unsigned char *bytes;
     size_t         n;
-    assert_int_equal(qg__file_read("a", 1 << 20, &bytes, &n), QG_OK);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, "a", 1 << 20, &bytes, &n), QG_OK);
     assert_int_equal(n, 100000);
     for (size_t i = 0; i < n; i++) assert_int_equal(bytes[i], '1');
     free(bytes);
@@ -303,7 +305,7 @@ static void a_link_is_replaced_and_not_followed(void **state)
     assert_true(S_ISREG(s.st_mode));
     assert_int_equal(unlink("a"), 0);
     assert_int_equal(symlink("/dev/null", "a"), 0);
-    assert_commit_fails(qg__file_begin("a"), "a", "not a regular file");
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, "a"), "a", "not a regular file");
     assert_int_equal(lstat("a", &s), 0);
     assert_true(S_ISLNK(s.st_mode));
 }
@@ -345,14 +347,14 @@ static void a_file_that_changes_in_between(void **state)
 
 static void unwritable_paths(void **state)
 {
-    assert_commit_fails(qg__file_begin("missing/a"), "missing/a", strerror(ENOENT));
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, "missing/a"), "missing/a", strerror(ENOENT));
     assert_int_equal(mkdir("sub", 0700), 0);
-    assert_commit_fails(qg__file_begin("sub"), "sub", strerror(EISDIR));
-    assert_commit_fails(qg__file_begin("/dev/null"), "/dev/null", "not a regular file");
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, "sub"), "sub", strerror(EISDIR));
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, "/dev/null"), "/dev/null", "not a regular file");
     char name[300];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_commit_fails(qg__file_begin(name), name, strerror(ENAMETOOLONG));
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, name), name, strerror(ENAMETOOLONG));
 }
 
 /* Permissions do not bind root, which is who runs the tests in a container. */
@@ -364,7 +366,7 @@ static void directory_without_permission(void **state)
     assert_int_equal(chmod("sub", 0555), 0);
     assert_int_equal(chmod(".", 0755), 0);
     if (user == 0 && seteuid(65534)) skip();
-    qg_file *f = qg__file_begin("sub/a");
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, "sub/a");
     qg__file_put(f, "new", 3);
     const qg_status s = qg__file_commit(f);
     assert_int_equal(seteuid(user), 0);
@@ -386,7 +388,7 @@ static void full_disk(void **state)
     const size_t pieces[] = { 65, 300000 };     /* through the buffer, and past it */
     for (int i = 0; i < 2; i++) {
         const struct rlimit small = { .rlim_cur = 100000, .rlim_max = before.rlim_max };
-        qg_file            *f     = qg__file_begin("a");
+        qg_file            *f     = qg__file_begin_in(QG_BY_PATH, "a");
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
         for (size_t at = 0; at < 300000; at += pieces[i]) qg__file_put(f, zeros, pieces[i]);
         const qg_status s = qg__file_commit(f);
@@ -413,9 +415,9 @@ static void a_directory_that_is_not_flushed_is_told(void **state)
 {
     assert_int_equal(mkdir("sub", 0700), 0);
     directory_errno = EIO;
-    qg_file *f      = qg__file_begin("sub/a");
+    qg_file *f      = qg__file_begin_in(QG_BY_PATH, "sub/a");
     assert_commit_fails(f, "sub/a", "cannot flush the directory of");
-    assert_commit_fails(qg__file_begin("a"), "'a'", "cannot flush the directory of");
+    assert_commit_fails(qg__file_begin_in(QG_BY_PATH, "a"), "'a'", "cannot flush the directory of");
     directory_errno = EINVAL;               /* some file systems cannot */
     commit_text("sub/a", "w");
     directory_errno = ENOTSUP;

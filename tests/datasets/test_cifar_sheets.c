@@ -57,7 +57,7 @@ static void test_converts(void **state)
     write_text("labels.json", "[9, 9,7,0,\n 8,9]\n");
     assert_int_equal(convert("2"), 0);
     assert_string_equal(log_text, "");
-    assert_ok(qg__file_read(in_room("out.bin"), 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, in_room("out.bin"), 1 << 20, &bytes, &n));
     assert_int_equal(n, ROWS * RECORD);
     static const uint8_t labels[ROWS] = { 7, 0, 8 };
     for (int i = 0; i < ROWS; i++) {

@@ -318,7 +318,7 @@ static void a_jpeg_that_is_cut_is_refused(void **state)
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     write_jpeg(in_room("p.jpg"), (jpeg){ 64, 64, 1, { 170 }, 1, 0 });
-    assert_ok(qg__file_read(in_room("p.jpg"), 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, in_room("p.jpg"), 1 << 20, &bytes, &n));
     for (size_t cut = 1; cut < n; cut++) {
         char what[64];
         snprintf(what, sizeof what, "without its last %zu", cut);
@@ -429,7 +429,7 @@ static void the_first_exif_counts(void **state)
     uint8_t stored[TALL * WIDE * 3];
     store_turned(picture, TALL, WIDE, 8, stored);
     write_photo(in_room("p.jpg"), stored, WIDE, TALL, second, sizeof second);
-    assert_ok(qg__file_read(in_room("p.jpg"), 1 << 15, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, in_room("p.jpg"), 1 << 15, &bytes, &n));
     uint8_t *at = file;
     memcpy(at, bytes, 2), at += 2;
     memcpy(at, other, sizeof other), at += sizeof other;

@@ -65,7 +65,7 @@ static void test_damaged(void **state)
     assert_fails("is not a PNG file");
     write_train("P5 1400 1120 255\n", 17);
     assert_fails("is not a PNG file");
-    assert_ok(qg__file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, SAMPLE "/train.png", 1 << 20, &bytes, &n));
     write_train(bytes, 20);
     assert_fails("is damaged: ");
     write_train(bytes, n / 2);
@@ -90,12 +90,12 @@ static void test_wrong_sheet(void **state)
 {
     unsigned char *bytes = NULL;
     size_t         n     = 0;
-    assert_ok(qg__file_read(SAMPLE "/test.png", 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, SAMPLE "/test.png", 1 << 20, &bytes, &n));
     write_train(bytes, n);
     assert_fails("is 560 x 700, 1 channel of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 
-    assert_ok(qg__file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, SAMPLE "/train.png", 1 << 20, &bytes, &n));
     write_retyped(bytes, n, 16, 0);
     assert_fails("is 1400 x 1120, 1 channel of 16 bits, expected 1400 x 1120, 1 of 8");
     write_retyped(bytes, n, 8, 2);

@@ -54,7 +54,7 @@ static qg_status calibrate(qg_net *net)
     if (!qg_net_build(net)) return qg_errcode();
     fill_parameters(qg_net_params(net));
     snprintf(path, sizeof path, "%s/%dx%dx%d.u8", directory, s.h, s.w, s.c);
-    if (qg__file_read(path, 1 << 30, &bytes, &n)) return qg_errcode();
+    if (qg__file_read_in(QG_BY_PATH, path, 1 << 30, &bytes, &n)) return qg_errcode();
     float *x = malloc(qg_count(s) * sizeof *x);
     assert_true(x && n >= qg_count(s));
     for (size_t i = 0; i < qg_count(s); i++)
@@ -83,7 +83,7 @@ static qg_status write_records(const qg_net *net, const qg__records *s, const ch
         size_t         bytes;
         if (formats[f].write(net, s, spec, &file, &bytes)) return qg_errcode();
         snprintf(path, sizeof path, "%s/%s%s.%s", directory, name, part, formats[f].end);
-        qg_file *to = qg__file_begin(path);
+        qg_file *to = qg__file_begin_in(QG_BY_PATH, path);
         qg__file_put(to, file, bytes);
         free(file);
         if (qg__file_commit(to)) return qg_errcode();

@@ -80,8 +80,8 @@ static trained train(bool adam)
     r.path   = adam ? "adam" : "sgd";
     r.digest = qg_params_digest(p);
     MUST(!qg_state_save(r.state, path_of(r.path)));
-    MUST(!qg__file_read(path_of(r.path), MOST_BYTES, &r.good, &r.n));
-    MUST(!qg__file_read(path_of(r.path), MOST_BYTES, &r.plain, &r.n));
+    MUST(!qg__file_read_in(QG_BY_PATH, path_of(r.path), MOST_BYTES, &r.good, &r.n));
+    MUST(!qg__file_read_in(QG_BY_PATH, path_of(r.path), MOST_BYTES, &r.plain, &r.n));
     spoil(r.plain, r.n, QG_SAFETENSORS_CHECKSUM);
     spoil(r.plain, r.n, QG_SAFETENSORS_HASH);
     return r;
@@ -115,7 +115,7 @@ static void check_unchanged(const trained *r)
     unsigned char *bytes;
     size_t         n;
     MUST(!qg_state_save(r->state, path_of("now")));
-    MUST(!qg__file_read(path_of("now"), MOST_BYTES, &bytes, &n));
+    MUST(!qg__file_read_in(QG_BY_PATH, path_of("now"), MOST_BYTES, &bytes, &n));
     MUST(n == r->n && !memcmp(bytes, r->good, n));
     free(bytes);
 }

@@ -37,7 +37,7 @@ static void replay_one(const struct target *t, const char *name)
     snprintf(path, sizeof path, CORPUS "/%s/%s", t->name, name);
     printf("%s\n", path);
     fflush(stdout);
-    assert_ok(qg__file_read(path, 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, path, 1 << 20, &bytes, &n));
     assert_int_equal(t->run(bytes, n), 0);
     free(bytes);
 }

@@ -678,7 +678,7 @@ static void a_file_is_replaced_as_a_whole(void **state)
     assert_ok(qg_export_bytes(r.net, (qg_export_spec){ .floats_only = true }, &file, &bytes));
     qg_net_params(r.net)->item[0]->value[0] = NAN;
     assert_failed(qg_export(r.net, path, (qg_export_spec){ .floats_only = true }), QG_ENAN, "conv1: a weight is nan");
-    assert_ok(qg__file_read(path, 1 << 20, &there, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, path, 1 << 20, &there, &n));
     assert_int_equal(n, bytes);
     assert_memory_equal(there, file, n);
     free(there), free(file);

@@ -197,7 +197,7 @@ static void exchange(float was, float is)
 {
     unsigned char *bytes;
     size_t         n, at = 0;
-    assert_ok(qg__file_read(path, 1 << 20, &bytes, &n));
+    assert_ok(qg__file_read_in(QG_BY_PATH, path, 1 << 20, &bytes, &n));
     while (at + sizeof was <= n && memcmp(bytes + at, &was, sizeof was)) at++;
     assert_true(at + sizeof was <= n);
     memcpy(bytes + at, &is, sizeof is);

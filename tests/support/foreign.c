@@ -16,7 +16,7 @@ void forget_checksum(const char *path)
     static const char key[] = "\"" QG_SAFETENSORS_CHECKSUM "\":\"";
     unsigned char    *bytes;
     size_t            n, at = 8;
-    if (qg__file_read(path, 1 << 24, &bytes, &n)) fail_msg("%s", qg_errmsg());
+    if (qg__file_read_in(QG_BY_PATH, path, 1 << 24, &bytes, &n)) fail_msg("%s", qg_errmsg());
     while (at + sizeof key < n && memcmp(bytes + at, key, sizeof key - 1)) at++;
     assert_true(at + sizeof key < n);
     size_t end = at + sizeof key - 1;

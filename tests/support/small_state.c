@@ -11,7 +11,7 @@ qg_array array_of(qg_dtype dtype, void *data, size_t n)
 
 void read_all(const char *path, unsigned char **bytes, size_t *n)
 {
-    assert_int_equal(qg__file_read(path, 1 << 20, bytes, n), QG_OK);
+    assert_int_equal(qg__file_read_in(QG_BY_PATH, path, 1 << 20, bytes, n), QG_OK);
 }
 
 void save_small(const char *path)

@@ -38,7 +38,7 @@ static int lock(void)
 
 static qg_status write_file(const char *path, const void *bytes, size_t n)
 {
-    qg_file *f = qg__file_begin(path);
+    qg_file *f = qg__file_begin_in(QG_BY_PATH, path);
     qg__file_put(f, bytes, n);
     return qg__file_commit(f);
 }

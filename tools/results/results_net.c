@@ -39,7 +39,7 @@ qg_status results_read_net(results *all, const char *row)
     snprintf(path, sizeof path, RESULTS "/%s/" NET, row);
     qg_status status = qg__file_exists_in(QG_BY_PATH, path, &has);
     if (status || !has) return status;
-    status = qg__file_read(path, MOST_BYTES, &n.file, &n.bytes);
+    status = qg__file_read_in(QG_BY_PATH, path, MOST_BYTES, &n.file, &n.bytes);
     if (!status) status = look(&n, path, digest);
     for (int i = 0; i < all->runs && !status; i++) {
         if (strcmp(all->run[i].row, row)) continue;
