@@ -381,7 +381,7 @@ static qg_status look_at_matrix(qg__run *r, const qg_state *s)
 static qg_status load(qg__run *r, qg_state *s, const char *path)
 {
     qg_fit_span ignored;
-    qg_status   status = qg__state_load_in(s, r->lock, path);
+    qg_status   status = qg__state_load_from(s, r->lock, path, false);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
     const char *noted = qg_state_find_note(s, "recipe");
     if (!status)
@@ -478,7 +478,7 @@ qg_status qg__run_check_whitening(const qg__run *r)
     const bool           whites = qg_preprocess_state(p, s);
     qg_status            status = whites ? qg__run_has(r, QG__RUN_WHITENING, &has) : QG_OK;
     if (!status && whites && has) {
-        status          = qg__state_open_in(s, r->lock, path, &a);
+        status          = qg__state_open(s, r->lock, path, false, &a);
         const bool same = !status && same_matrix(p, a);
         if (!status) qg_archive_free(a);
         if (!status && !same)
@@ -520,7 +520,7 @@ qg_status qg__run_check_best(const qg__run *r)
     const char *path   = r->paths.file[QG__RUN_BEST];
     qg_archive *a;
     if (r->record.best_epoch == 0) return QG_OK;
-    qg_status status = qg__state_open_in(r->best, r->lock, path, &a);
+    qg_status status = qg__state_open(r->best, r->lock, path, false, &a);
     if (status) return status;
     const char *epoch = qg_archive_noted(a, "epoch");
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)

@@ -219,7 +219,7 @@ static qg_status load_arrays(qg_run *r, qg_net *net, const char *path)
     const bool last = r->file == QG__RUN_LAST;
     qg_net_state(net, s);
     if (last) qg_state_add(s, "run.steps", (qg_array){ .dtype = QG_U64, .data = &r->steps });
-    qg_status status = last ? qg__state_load_part(s, path) : qg_state_load(s, path);
+    qg_status status = qg__state_load_from(s, QG_BY_PATH, path, last);
     if (status == QG_ESHAPE) {              /* because config.toml is that of another run, or else for the reason that is told already */
         char why[512];
         snprintf(why, sizeof why, "%s", qg_errmsg());
@@ -250,7 +250,7 @@ static qg_status load_averages(qg_run *r, qg_net *net, const char *path)
         qg_state_add(s, name, (qg_array){ .dtype = QG_F32, .rank = 4, .data = p->item[i]->value,
                                           .dims = { (size_t)of.n, (size_t)of.h, (size_t)of.w, (size_t)of.c } });
     }
-    const qg_status status = any ? qg__state_load_part(s, path) : QG_OK;
+    const qg_status status = any ? qg__state_load_from(s, QG_BY_PATH, path, true) : QG_OK;
     qg_state_free(s);
     r->averaged = any;
     return status;

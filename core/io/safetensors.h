@@ -38,12 +38,14 @@ qg_status qg__state_save_in(const qg_state *s, int dir, const char *path);
 
 /* Whether it would save: QG_ENAN if not. */
 qg_status qg__state_check_finite(const qg_state *s, const char *path);
-QG_MUST_CHECK
-qg_status qg__state_load_in(qg_state *s, int dir, const char *path);
 
-/* qg_state_load, but the file may have more arrays than the list, as a checkpoint has those of an optimizer. */
+/* qg_state_load.  part: the file may have more arrays than the list, as a checkpoint has those of an optimizer. */
 QG_MUST_CHECK
-qg_status qg__state_load_part(qg_state *s, const char *path);
+qg_status qg__state_load_from(qg_state *s, int dir, const char *path, bool part);
+
+/* What it would take over: everything is checked, and nothing is changed. */
+QG_MUST_CHECK
+qg_status qg__state_open(const qg_state *s, int dir, const char *path, bool part, qg_archive **archive);
 
 /* All notes, sorted by key. */
 const qg_note *qg__archive_notes(const qg_archive *a, size_t *count);
@@ -53,9 +55,5 @@ size_t      qg__dtype_bytes(qg_dtype d);
 
 /* The arrays of the list, in the order in which they were added. */
 const qg_named_array *qg__state_entries(const qg_state *s, size_t *count);
-
-/* What qg_state_load would take over: everything is checked, and nothing is changed. */
-QG_MUST_CHECK
-qg_status qg__state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive);
 
 #endif

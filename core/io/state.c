@@ -302,7 +302,7 @@ static qg_status fill(qg_state *s, const qg_archive *a)
     return QG_OK;
 }
 
-static qg_status open_file(const qg_state *s, int dir, const char *path, bool part, qg_archive **archive)
+qg_status qg__state_open(const qg_state *s, int dir, const char *path, bool part, qg_archive **archive)
 {
     size_t      n;
     qg_archive *a      = NULL;
@@ -317,22 +317,14 @@ static qg_status open_file(const qg_state *s, int dir, const char *path, bool pa
     return status;
 }
 
-qg_status qg__state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
-{
-    return open_file(s, dir, path, false, archive);
-}
-
-static qg_status load(qg_state *s, int dir, const char *path, bool part)
+qg_status qg__state_load_from(qg_state *s, int dir, const char *path, bool part)
 {
     qg_archive *a;
-    qg_status   status = open_file(s, dir, path, part, &a);
+    qg_status   status = qg__state_open(s, dir, path, part, &a);
     if (status) return status;
     status = fill(s, a);
     qg_archive_free(a);
     return status;
 }
 
-qg_status qg__state_load_in(qg_state *s, int dir, const char *path) { return load(s, dir, path, false); }
-qg_status qg__state_load_part(qg_state *s, const char *path) { return load(s, QG_BY_PATH, path, true); }
-
-qg_status qg_state_load(qg_state *s, const char *path) { return qg__state_load_in(s, QG_BY_PATH, path); }
+qg_status qg_state_load(qg_state *s, const char *path) { return qg__state_load_from(s, QG_BY_PATH, path, false); }
