@@ -14,7 +14,7 @@
 
 /* What the op saves. */
 typedef struct integer {
-    qg__summed        summed;       /* first: core/ops/conv2d.h */
+    float            *sums;         /* first: core/ops/conv2d.h */
     qg_gradient_coder coder;
     qg__evaluation    e;            /* y = x * w */
     qg__product       turned;       /* dx = dy * w turned by half a turn */
@@ -398,7 +398,7 @@ static qg_var *record(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool summed, 
     integer *own = y ? qg__save_with_sums(t, y, sizeof *own, summed) : NULL;
     s.x = own ? qg__tape_take(t, qg_count(x->shape)) : NULL;
     if (!s.x) return NULL;
-    s.summed  = own->summed;
+    s.sums    = own->sums;
     s.coder.y = y;
     *own      = s;
     y->flops  = 2.0 * (double)qg_count(shape) * (double)qg_row(w->shape);

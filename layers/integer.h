@@ -20,7 +20,7 @@
 #include "layers/plan.h"
 
 /* Records the product of a step, of x, quantized, and w; b may be NULL.  The layer is one of those that
- * qg_layer_trains_in_integers (layers/layer.h) names.  summed: as qg__conv2d_summed.  The gradient quantizer
+ * qg_layer_trains_in_integers (layers/layer.h) names.  summed: as qg__conv2d's.  The gradient quantizer
  * is part of the op.  *taken false: codes are not known in this step, and nothing was recorded. */
 qg_var *qg__integer_conv2d(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b, bool summed,
                            bool *taken);

@@ -358,7 +358,7 @@ static void conv2d_start(qg_layer *l, uint64_t key)
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     const qg_conv_spec spec = ((const qg_product *)s->layer)->conv;
-    return (sums_results(s, t) ? qg__conv2d_summed : qg_conv2d)(t, x, w, b, spec);
+    return qg__conv2d(t, x, w, b, spec, sums_results(s, t));
 }
 
 static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)

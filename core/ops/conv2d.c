@@ -130,7 +130,7 @@ static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec 
     if (!c) return NULL;
     const qg__conv g      = geometry(x, w, spec);
     const bool     framed = spec.pad_h || spec.pad_w || spec.extra_h || spec.extra_w;
-    *c = (qg__convolution){ .summed = c->summed,
+    *c = (qg__convolution){ .sums   = c->sums,
                             .spec   = spec,
                             .g      = g,
                             .image  = framed ? (size_t)(g.h * g.w * g.c) : 0,
@@ -140,7 +140,7 @@ static qg_var *conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec 
     return qg__conv_value(t, y) ? y : NULL;
 }
 
-static qg_var *record(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
+qg_var *qg__conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed)
 {
     if (!x || !w) return NULL;
     const qg_shape shape = fit(t, x, w, b, &spec);
@@ -153,10 +153,5 @@ static qg_var *record(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec 
 
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
 {
-    return record(t, x, w, b, spec, false);
-}
-
-qg_var *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
-{
-    return record(t, x, w, b, spec, true);
+    return qg__conv2d(t, x, w, b, spec, false);
 }

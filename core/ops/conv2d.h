@@ -6,9 +6,9 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/ops/ops.h"
 
-/* qg_conv2d before a norm: gathers the channel sums of each image while it is in cache, in training and if
+/* qg_conv2d; summed, before a norm: gathers the channel sums of each image while it is in cache, in training and if
  * images have more than one pixel (a norm of vectors sums by slices). */
-qg_var      *qg__conv2d_summed(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
+qg_var      *qg__conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, bool summed);
 
 /* The sums of y, or of what y is a view of: [n][parts][3][c] (core/kernels/norm_kernel.h).  NULL: none. */
 const float *qg__image_sums(const qg_var *y);
@@ -17,14 +17,9 @@ const float *qg__image_sums(const qg_var *y);
 qg_var      *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape y,
                                   bool summed);
 
-/* The first member of what both save. */
-typedef struct qg__summed {
-    float *sums;
-} qg__summed;
-
 /* What a convolution of one group or several saves. */
 typedef struct qg__convolution {
-    qg__summed   summed;
+    float       *sums;          /* first: qg__save_with_sums */
     qg_conv_spec spec;
     qg__conv     g;             /* of one padded image, and of one group of its channels */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
@@ -36,7 +31,8 @@ typedef struct qg__convolution {
 bool         qg__conv_value(qg_tape *t, qg_var *y);         /* false: the step has failed */
 void         qg__conv_gradients(qg_tape *t, qg_var *y);
 
-/* What an op saves, bytes of it; if summed, with space for the sums of each image where a norm reads them. */
+/* What an op saves, bytes of it; if summed, with space for the sums of each image where a norm reads them.  Its first
+ * member is set: a pointer to the sums, or NULL. */
 void        *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool summed);
 
 /* The sums of image i of y, while it is still in cache, if there is space for them. */

@@ -12,19 +12,19 @@ void *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool summed)
     const size_t extra = sums ? (size_t)y->shape.n * sums_size(y->shape) * sizeof(float) : 0;
     char        *saved = qg_save(t, y, bytes + extra);
     if (sums) y->marks |= QG__HAS_SUMS;
-    if (saved) *(qg__summed *)(void *)saved = (qg__summed){ sums ? (float *)(void *)(saved + bytes) : NULL };
+    if (saved) *(float **)(void *)saved = sums ? (float *)(void *)(saved + bytes) : NULL;
     return saved;
 }
 
 void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
 {
     const size_t row = qg_row(y->shape), c = (size_t)y->shape.c;
-    float       *sums = ((const qg__summed *)y->saved)->sums;
+    float       *sums = *(float *const *)y->saved;
     if (sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, sums + (size_t)i * sums_size(y->shape));
 }
 
 const float *qg__image_sums(const qg_var *y)
 {
     while (y->op && y->in[0] && y->in[0]->data == y->data) y = y->in[0];
-    return y->marks & QG__HAS_SUMS ? ((const qg__summed *)y->saved)->sums : NULL;
+    return y->marks & QG__HAS_SUMS ? *(float *const *)y->saved : NULL;
 }

@@ -10,7 +10,7 @@
 /* One input channel in each group: kernels of their own, without padded copies.  With several outputs per channel they
  * read a copy of the image in which each channel is repeated. */
 typedef struct depthwise {
-    qg__summed    summed;
+    float        *sums;         /* first: core/ops/conv2d.h */
     qg__depthwise g;
     int           times;        /* outputs per channel of x */
 } depthwise;
@@ -184,7 +184,7 @@ qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_con
     depthwise *d = qg__save_with_sums(t, y, sizeof *d, sums);
     if (!d) return NULL;
     *d = (depthwise){
-        .summed = d->summed,
+        .sums  = d->sums,
         .g     = { .h = x->shape.h, .w = x->shape.w, .c = w->shape.n, .oh = shape.h, .ow = shape.w, .kh = w->shape.h,
                    .kw = w->shape.w, .stride = spec.stride, .top = spec.pad_h, .left = spec.pad_w, .pad = spec.pad_value },
         .times = w->shape.n / x->shape.c,

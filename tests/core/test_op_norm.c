@@ -320,8 +320,8 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
             for (int sums = 0; sums < 2; sums++) {
                 memset(f.mean->value, 0, sizeof mean[0]);
                 qg_tape_begin(f.t, QG_TRAIN, 1, 0);
-                qg_var *x = (sums ? qg__conv2d_summed : qg_conv2d)(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, w.item[0]),
-                                                                   NULL, (qg_conv_spec){ 0 });
+                qg_var *x = qg__conv2d(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, w.item[0]), NULL,
+                                       (qg_conv_spec){ 0 }, sums);
                 assert_true((qg__image_sums(x) != NULL) == (sums && k < 5));
                 qg_var *v = qg_norm(f.t, x, NULL, NULL, (qg_norm_spec){ .mean = f.mean->value,
                                                                         .var = f.var->value });

@@ -56,9 +56,8 @@ static qg_var *forward(tiny_net *net, qg_tape *t)
     const qg_shape shape = { GOLDEN_BATCH, GOLDEN_SIZE, GOLDEN_SIZE, 1 };
     qg_conv_spec   next  = { .pad_h = 1, .pad_w = 1 };
     qg_var        *y     = qg_input(t, (qg_tensor){ shape, x });
-    qg_var      *(*convolve)(qg_tape *, qg_var *, qg_var *, qg_var *, qg_conv_spec) = net->fused ? qg__conv2d_summed : qg_conv2d;
-    y = norm(net, t, convolve(t, y, weight(net, t, CONV1), NULL, (qg_conv_spec){ 0 }), GAMMA1, 2);
-    y = norm(net, t, convolve(t, y, weight(net, t, CONV2), NULL, next), GAMMA2, 0);
+    y = norm(net, t, qg__conv2d(t, y, weight(net, t, CONV1), NULL, (qg_conv_spec){ 0 }, net->fused), GAMMA1, 2);
+    y = norm(net, t, qg__conv2d(t, y, weight(net, t, CONV2), NULL, next, net->fused), GAMMA2, 0);
     y = qg_dense(t, y, weight(net, t, DENSE), qg_parameter(t, net->p.item[BIAS]));
     return qg_cross_entropy(t, y, golden_labels);
 }

@@ -242,7 +242,7 @@ static void batch_sums_stay_visible(void **state)
     declare(&p, "x", (qg_shape){ 3, 7, 7, 5 });
     allocate_apart(&p, 1);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
-    qg_var *y = qg__conv2d_summed(t, qg_parameter(t, p.item[1]), qg_parameter(t, p.item[0]), NULL, (qg_conv_spec){ 0 });
+    qg_var *y = qg__conv2d(t, qg_parameter(t, p.item[1]), qg_parameter(t, p.item[0]), NULL, (qg_conv_spec){ 0 }, true);
     assert_non_null(qg__image_sums(y));
     const qg_var *q = qg_quantize(t, gradient(4, false), y, NULL);
     assert_ptr_equal(qg__image_sums(q), qg__image_sums(y));
