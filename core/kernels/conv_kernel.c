@@ -268,36 +268,30 @@ static void pack_rows(const float *restrict w, ptrdiff_t k, ptrdiff_t n, int row
             for (int r = 0; r < rows; r++) to[r] = w[r * k + i];
 }
 
-static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
+static void pack_forward(const qg__conv *g, int b, const float *w, float *wf)
 {
-    const int       block = block_of(g->oc);
+    const int       block = block_of(g->oc), lanes = least(block, g->oc - b * block);
     const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
-    for (int b = b0; b < b1; b++) {
-        const int    lanes = least(block, g->oc - b * block);
-        const float *from  = w + b * block * k;
-        float       *to    = wf + b * block * k;
-        if (lanes < block) memset(to, 0, (size_t)(k * block) * sizeof *to);
-        for (ptrdiff_t i = 0; i < k; i += STRETCH)
-            for (int lane = 0; lane < lanes; lane += FEW)
-                pack_rows(from + lane * k + i, k, k - i < STRETCH ? k - i : STRETCH,
-                          least(FEW, lanes - lane), to + i * block + lane, block);
-    }
+    const float    *from  = w + b * block * k;
+    float          *to    = wf + b * block * k;
+    if (lanes < block) memset(to, 0, (size_t)(k * block) * sizeof *to);
+    for (ptrdiff_t i = 0; i < k; i += STRETCH)
+        for (int lane = 0; lane < lanes; lane += FEW)
+            pack_rows(from + lane * k + i, k, k - i < STRETCH ? k - i : STRETCH, least(FEW, lanes - lane),
+                      to + i * block + lane, block);
 }
 
-static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
+static void pack_backward(const qg__conv *g, int b, const float *w, float *wb)
 {
-    const int block = block_of(g->c);
+    const int block = block_of(g->c), lanes = least(block, g->c - b * block);
     const int taps  = g->kh * g->kw;
-    for (int b = b0; b < b1; b++) {
-        const int lanes = least(block, g->c - b * block);
-        float    *to    = wb + (ptrdiff_t)b * taps * g->oc * block;
-        for (int t = taps - 1; t >= 0; t--)
-            for (int o = 0; o < g->oc; o++, to += block) {
-                const float *from = w + ((ptrdiff_t)o * taps + t) * g->c + b * block;
-                memcpy(to, from, (size_t)lanes * sizeof *to);
-                memset(to + lanes, 0, (size_t)(block - lanes) * sizeof *to);
-            }
-    }
+    float    *to    = wb + (ptrdiff_t)b * taps * g->oc * block;
+    for (int t = taps - 1; t >= 0; t--)
+        for (int o = 0; o < g->oc; o++, to += block) {
+            const float *from = w + ((ptrdiff_t)o * taps + t) * g->c + b * block;
+            memcpy(to, from, (size_t)lanes * sizeof *to);
+            memset(to + lanes, 0, (size_t)(block - lanes) * sizeof *to);
+        }
 }
 
 /* --- weight gradient ---------------------------------------------------------------------- */
@@ -494,15 +488,14 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int n, const floa
 
 /* The inverse of pack_forward; STRETCH weights of each row at a time, so that the block's lines are still there for
  * the next row. */
-static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
+static void add_weight_gradient(const qg__conv *g, int b, const float *acc, float *dw)
 {
     const int       block = block_of(g->oc);
     const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
-    for (int b = b0; b < b1; b++)
-        for (ptrdiff_t i0 = 0; i0 < k; i0 += STRETCH)
-            for (int lane = 0; lane < least(block, g->oc - b * block); lane++)
-                for (ptrdiff_t i = i0; i < k && i < i0 + STRETCH; i++)
-                    dw[(b * block + lane) * k + i] += acc[(b * k + i) * block + lane];
+    for (ptrdiff_t i0 = 0; i0 < k; i0 += STRETCH)
+        for (int lane = 0; lane < least(block, g->oc - b * block); lane++)
+            for (ptrdiff_t i = i0; i < k && i < i0 + STRETCH; i++)
+                dw[(b * block + lane) * k + i] += acc[(b * k + i) * block + lane];
 }
 
 const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {

@@ -67,9 +67,9 @@ typedef struct qg__conv_kernels {
     int gap;                /* floats after each point's [c][block], so that points do not share the same
                              * few lines of the cache */
 
-    /* Blocks [b0, b1) of w; pieces may be packed in any order. */
-    void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
-    void (*pack_backward)(const qg__conv *g, int b0, int b1, const float *w, float *wb);
+    /* Block b of w; blocks may be packed in any order. */
+    void (*pack_forward)(const qg__conv *g, int b, const float *w, float *wf);
+    void (*pack_backward)(const qg__conv *g, int b, const float *w, float *wb);
 
     /* Floats of scratch that forward and weight_gradient need, for g and for its mirror.
      * One array per thread; its contents do not matter. */
@@ -96,8 +96,8 @@ typedef struct qg__conv_kernels {
     void (*weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
                             const float *dy, float *acc, float *scratch);
 
-    /* dw[oc][kh][kw][c] += blocks [b0, b1) of acc. */
-    void (*add_weight_gradient)(const qg__conv *g, int b0, int b1, const float *acc, float *dw);
+    /* dw[oc][kh][kw][c] += block b of acc. */
+    void (*add_weight_gradient)(const qg__conv *g, int b, const float *acc, float *dw);
 } qg__conv_kernels;
 
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);

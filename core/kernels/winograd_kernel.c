@@ -345,11 +345,11 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const
  * often share a few lines of the cache.  Whole lines are therefore copied, and the lanes are read from the copy. */
 typedef float corner[VL][TAPS][GROUP];
 
-static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
+static void pack_forward(const qg__conv *g, int b, const float *w, float *wf)
 {
     const int       block   = block_of(g->oc);
     const ptrdiff_t weights = weight_pitch(g->c, block);
-    for (int o = b0 * block; o < b1 * block; o += VL)
+    for (int o = b * block; o < (b + 1) * block; o += VL)
         for (int c = 0; c < g->c; c += GROUP) {
             corner part = { 0 };            /* for a block that is not filled */
             for (int lane = 0; lane < least(VL, g->oc - o); lane++)
@@ -366,11 +366,11 @@ static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, floa
 }
 
 /* Lanes are input channels, side by side in w; the kernel is turned. */
-static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
+static void pack_backward(const qg__conv *g, int b, const float *w, float *wb)
 {
     const int       block   = block_of(g->c);
     const ptrdiff_t weights = weight_pitch(g->oc, block);
-    for (int c = b0 * block; c < b1 * block; c += VL)
+    for (int c = b * block; c < (b + 1) * block; c += VL)
         for (int o = 0; o < g->oc; o++) {
             vec taps[TAPS] = { { 0 } };
             if (c < g->c)
@@ -380,11 +380,11 @@ static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, flo
         }
 }
 
-static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
+static void add_weight_gradient(const qg__conv *g, int b, const float *acc, float *dw)
 {
     const int       block   = block_of(g->oc);
     const ptrdiff_t weights = weight_pitch(g->c, block);
-    for (int o = b0 * block; o < least(g->oc, b1 * block); o += VL)
+    for (int o = b * block; o < least(g->oc, (b + 1) * block); o += VL)
         for (int c = 0; c < g->c; c += GROUP) {
             corner part;
             for (int i = 0; i < GROUP; i++) {

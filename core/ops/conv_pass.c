@@ -134,7 +134,7 @@ static void pack_forward_piece(void *context, int piece, int worker)
 {
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
-    j->k->pack_forward(&j->c->g, block, block + 1, j->y->in[1]->data + (size_t)group * weights_of_group(j),
+    j->k->pack_forward(&j->c->g, block, j->y->in[1]->data + (size_t)group * weights_of_group(j),
                        j->packed + (size_t)group * packed_of_group(j));
 }
 
@@ -172,7 +172,7 @@ static void pack_backward_piece(void *context, int piece, int worker)
 {
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.c), group = piece / blocks, block = piece % blocks;
-    j->k->pack_backward(&j->c->g, block, block + 1, j->y->in[1]->data + (size_t)group * weights_of_group(j),
+    j->k->pack_backward(&j->c->g, block, j->y->in[1]->data + (size_t)group * weights_of_group(j),
                         j->packed + (size_t)group * qg__conv_backward_size(j->k, &j->c->g));
 }
 
@@ -308,7 +308,7 @@ static void add_weight_piece(void *context, int piece, int worker)
 {
     const job *j      = context;
     const int  blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
-    j->k->add_weight_gradient(&j->c->g, block, block + 1, j->acc + (size_t)group * packed_of_group(j),
+    j->k->add_weight_gradient(&j->c->g, block, j->acc + (size_t)group * packed_of_group(j),
                               j->y->in[1]->grad + (size_t)group * weights_of_group(j));
 }
 

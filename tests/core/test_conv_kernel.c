@@ -149,7 +149,7 @@ static void assert_written(guarded p, int row, int gap)
 static guarded packed_forward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
 {
     guarded p = aligned(qg__conv_forward_size(k, g));
-    for (int b = qg__conv_blocks(k, g->oc); b-- > 0;) k->pack_forward(g, b, b + 1, w, p.at);
+    for (int b = qg__conv_blocks(k, g->oc); b-- > 0;) k->pack_forward(g, b, w, p.at);
     assert_written(p, g->c * qg__conv_block(k, g->oc), k->gap);
     return p;
 }
@@ -157,7 +157,7 @@ static guarded packed_forward(const qg__conv_kernels *k, const qg__conv *g, cons
 static guarded packed_backward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
 {
     guarded p = aligned(qg__conv_backward_size(k, g));
-    for (int b = qg__conv_blocks(k, g->c); b-- > 0;) k->pack_backward(g, b, b + 1, w, p.at);
+    for (int b = qg__conv_blocks(k, g->c); b-- > 0;) k->pack_backward(g, b, w, p.at);
     assert_written(p, g->oc * qg__conv_block(k, g->c), k->gap);
     return p;
 }
@@ -205,7 +205,7 @@ static void check_weight_gradient(const qg__conv_kernels *k, const qg__conv *g, 
     k->weight_gradient(g, 0, k->units(g), IMAGES, t->x.at, t->dy.at, acc.at, scratch.at);
     for (size_t i = 0; i < e.n; i++) dw.at[i] = 2.0f, e.value[i] += 2.0;
     for (int b = qg__conv_blocks(k, g->oc); b-- > 0;)
-        k->add_weight_gradient(g, b, b + 1, acc.at, dw.at);
+        k->add_weight_gradient(g, b, acc.at, dw.at);
     assert_sum(e, dw.at, IMAGES * g->oh * g->ow, whole, 2.0);
     release(acc);
     release(scratch);
@@ -361,7 +361,7 @@ static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
         k->forward(g, t.x.at, wf.at, t.bias.at, false, y[v].at, scratch.at);
         if (k->input_gradient) k->input_gradient(g, t.dy.at, wb.at, dx[v].at);
         k->weight_gradient(g, 0, k->units(g), IMAGES, t.x.at, t.dy.at, acc.at, scratch.at);
-        k->add_weight_gradient(g, 0, qg__conv_blocks(k, g->oc), acc.at, dw[v].at);
+        for (int b = 0; b < qg__conv_blocks(k, g->oc); b++) k->add_weight_gradient(g, b, acc.at, dw[v].at);
         release(wf), release(wb), release(acc), release(scratch);
     }
     assert_memory_equal(y[0].at, y[1].at, y[0].n * sizeof(float));

@@ -226,7 +226,7 @@ static void goes_winograds_way_where_it_fits(void **state)
     assert_int_equal(posix_memalign((void **)&scratch, 64, k->scratch(&g) * sizeof *scratch), 0);
     run(&s, &p, (way){ 0 }, &r);
     qg__pad(4, 6, 16, (qg__frame){ 1, 1, 1, 1, 0.0f }, p.item[0]->value, x);
-    k->pack_forward(&g, 0, qg__conv_blocks(k, g.oc), p.item[1]->value, wf);
+    for (int b = 0; b < qg__conv_blocks(k, g.oc); b++) k->pack_forward(&g, b, p.item[1]->value, wf);
     k->forward(&g, x, wf, NULL, false, y, scratch);
     assert_memory_equal(r.out, y, qg_count(r.y) * sizeof *y);
     free(x), free(y), free(wf), free(scratch);

@@ -83,7 +83,8 @@ static bool build_conv(row *r, lab *l)
 {
     r->packed = aligned_alloc(LINE, qg__lines_of(qg__conv_forward_size(r->conv, &padded) * sizeof(float)));
     if (!r->packed) return false;
-    r->conv->pack_forward(&padded, 0, qg__conv_blocks(r->conv, CHANNELS), l->w, r->packed);
+    for (int b = 0; b < qg__conv_blocks(r->conv, CHANNELS); b++)
+        r->conv->pack_forward(&padded, b, l->w, r->packed);
     return true;
 }
 
