@@ -31,11 +31,8 @@ INLINE void tile(int pixels, int vectors, int step, const product *m, const floa
                  const ptrdiff_t *x_at, float *y, const ptrdiff_t *y_at)
 {
     vec sum[MOST][2];
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            sum[p][v] = *(const vf *)((m->start ? m->start : y + y_at[p]) + v * VL);
+    EACH(p, pixels, v, vectors)
+        sum[p][v] = *(const vf *)((m->start ? m->start : y + y_at[p]) + v * VL);
     for (int t = 0; t < m->taps; t++) {
         const float *x = x0 + t * m->x_tap;
         const float *w = m->w + t * m->w_tap;
@@ -43,16 +40,11 @@ INLINE void tile(int pixels, int vectors, int step, const product *m, const floa
             vec wv[2];
             UNROLL
             for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * VL);
-            UNROLL
-            for (int p = 0; p < pixels; p++)
-                UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(splat(x[step ? p * step : x_at[p]]), wv[v], sum[p][v]);
+            EACH(p, pixels, v, vectors)
+                sum[p][v] = fma_of(splat(x[step ? p * step : x_at[p]]), wv[v], sum[p][v]);
         }
     }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vf *)(y + y_at[p] + v * VL) = sum[p][v];
+    EACH(p, pixels, v, vectors) *(vf *)(y + y_at[p] + v * VL) = sum[p][v];
 }
 
 /* Where a tile's pixels are, relative to its first. */
@@ -340,10 +332,7 @@ INLINE void weight_tile(int rows, int vectors, const correlation *m)
 {
     const float *dy = m->dy;
     vec          sum[MOST][2];
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) sum[r][v] = *(const vec *)(m->acc + r * m->block + v * VL);
+    EACH(r, rows, v, vectors) sum[r][v] = *(const vec *)(m->acc + r * m->block + v * VL);
     for (int image = 0; image < m->images; image++)
         for (int row = 0; row < m->rows; row++) {
             const float *x = m->x + image * m->x_image + row * m->x_row;
@@ -351,16 +340,10 @@ INLINE void weight_tile(int rows, int vectors, const correlation *m)
                 vec d[2];
                 UNROLL
                 for (int v = 0; v < vectors; v++) d[v] = *(const vec *)(dy + v * VL);
-                UNROLL
-                for (int r = 0; r < rows; r++)
-                    UNROLL
-                    for (int v = 0; v < vectors; v++) sum[r][v] = fma_of(splat(x[r]), d[v], sum[r][v]);
+                EACH(r, rows, v, vectors) sum[r][v] = fma_of(splat(x[r]), d[v], sum[r][v]);
             }
         }
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(m->acc + r * m->block + v * VL) = sum[r][v];
+    EACH(r, rows, v, vectors) *(vec *)(m->acc + r * m->block + v * VL) = sum[r][v];
 }
 
 static void run_weights(int rows, const correlation *m)

@@ -31,6 +31,14 @@ enum { BLOCK = 2 * VL, MOST = PIXELS_1 };
 #else
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
+
+/* A loop over the sums of a tile, or over other numbers of rows and columns that are known at compile time. */
+#define EACH(r, rows, v, vectors)                                                                          \
+    UNROLL                                                                                                 \
+    for (int r = 0; r < (rows); r++)                                                                       \
+        UNROLL                                                                                             \
+        for (int v = 0; v < (vectors); v++)
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* A tile of each size is a function of its own: one function of them all would take a compiler several times as long. */

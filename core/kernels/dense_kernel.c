@@ -153,10 +153,7 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
     const bool   add   = t->add;
     const ptrdiff_t y_row = t->y_row;
     int          s = 0;
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) sum[r][v] = (vec){ 0 };
+    EACH(r, rows, v, vectors) sum[r][v] = (vec){ 0 };
     if (how == TURNED) {
         const float *from[BLOCK / 4];
         UNROLL
@@ -166,11 +163,7 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
             for (int v = 0; v < vectors; v++) {
                 vec turned[4];
                 turn_lanes(from + v * VL / 4, t->p_step, turned);
-                UNROLL
-                for (int i = 0; i < 4; i++)
-                    UNROLL
-                    for (int r = 0; r < rows; r++)
-                        sum[r][v] = fma_of(splat(q[r * ROW + i]), turned[i], sum[r][v]);
+                EACH(i, 4, r, rows) sum[r][v] = fma_of(splat(q[r * ROW + i]), turned[i], sum[r][v]);
             }
             UNROLL
             for (int b = 0; b < vectors * VL / 4; b++) from[b] += 4;
@@ -184,21 +177,12 @@ INLINE void chain(form how, int rows, int vectors, const tile *t)
         for (int v = 0; v < vectors; v++)
             if (how == TURNED) pv[v] = one_step(p + v * VL * t->p_step, t->p_step);
             else pv[v] = *(const vf *)(p + v * VL);
-        UNROLL
-        for (int r = 0; r < rows; r++)
-            UNROLL
-            for (int v = 0; v < vectors; v++)
-                sum[r][v] = fma_of(splat(q[how == SIDE ? r : r * ROW]), pv[v], sum[r][v]);
+        EACH(r, rows, v, vectors)
+            sum[r][v] = fma_of(splat(q[how == SIDE ? r : r * ROW]), pv[v], sum[r][v]);
     }
     if (add)
-        UNROLL
-        for (int r = 0; r < rows; r++)
-            UNROLL
-            for (int v = 0; v < vectors; v++) sum[r][v] += *(const vf *)(y + r * y_row + v * VL);
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vf *)(y + r * y_row + v * VL) = sum[r][v];
+        EACH(r, rows, v, vectors) sum[r][v] += *(const vf *)(y + r * y_row + v * VL);
+    EACH(r, rows, v, vectors) *(vf *)(y + r * y_row + v * VL) = sum[r][v];
 }
 
 /* One specialisation per size. */

@@ -71,10 +71,7 @@ INLINE void add_taps(int pixels, int vectors, int lanes, const results *m, const
         vf wv[VECTORS];
         UNROLL
         for (int v = 0; v < vectors; v++) wv[v] = load(w + v * VL, lanes);
-        UNROLL
-        for (int p = 0; p < pixels; p++)
-            UNROLL
-            for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(load(x + p * x_col + v * VL, lanes), wv[v], sum[p][v]);
+        EACH(p, pixels, v, vectors) sum[p][v] = fma_of(load(x + p * x_col + v * VL, lanes), wv[v], sum[p][v]);
     }
 }
 
@@ -83,10 +80,7 @@ INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m,
                            vf sum[PIXELS][VECTORS])
 {
     vf wv[THREE][VECTORS];
-    UNROLL
-    for (int j = 0; j < THREE; j++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) wv[j][v] = load(w + j * m->w_col + v * VL, lanes);
+    EACH(j, THREE, v, vectors) wv[j][v] = load(w + j * m->w_col + v * VL, lanes);
     UNROLL
     for (int q = 0; q < pixels + THREE - 1; q++) {
         if ((q == 0 && at->no_left) || (q == pixels + 1 && at->no_right)) continue;
@@ -94,11 +88,8 @@ INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m,
         UNROLL
         for (int v = 0; v < vectors; v++) xv[v] = load(x + v * VL, lanes);
         x += m->c;
-        UNROLL
-        for (int j = 0; j < THREE; j++)
-            UNROLL
-            for (int v = 0; v < vectors; v++)
-                if (q >= j && q - j < pixels) sum[q - j][v] = fma_of(xv[v], wv[j][v], sum[q - j][v]);
+        EACH(j, THREE, v, vectors)
+            if (q >= j && q - j < pixels) sum[q - j][v] = fma_of(xv[v], wv[j][v], sum[q - j][v]);
     }
 }
 
@@ -121,23 +112,17 @@ INLINE void tile(int pixels, int vectors, int lanes, int skip, bool three, const
 {
     vf     sum[PIXELS][VECTORS];
     float *y = at->y + k;
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            sum[p][v] = m->add     ? load(y + p * m->y_col + v * VL, lanes)
-                        : m->start ? load(m->start + k + v * VL, lanes)
-                                   : (vf){ 0 };
+    EACH(p, pixels, v, vectors)
+        sum[p][v] = m->add     ? load(y + p * m->y_col + v * VL, lanes)
+                    : m->start ? load(m->start + k + v * VL, lanes)
+                               : (vf){ 0 };
     ask(pixels, vectors, three, m, at, k);
     const float *x = at->x + k, *w = m->w + k;
     for (int i = 0; i < m->kh; i++, x += m->x_row, w += m->w_row) {
         if (three) add_three_taps(pixels, vectors, lanes, m, at, x, w, sum);
         else add_taps(pixels, vectors, lanes, m, x, w, sum);
     }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) put(y + p * m->y_col + v * VL, sum[p][v], lanes, skip);
+    EACH(p, pixels, v, vectors) put(y + p * m->y_col + v * VL, sum[p][v], lanes, skip);
 }
 
 /* All channels.  The last vector begins within the one before if it would not be full. */
@@ -335,10 +320,7 @@ INLINE void weight_tile(int rows, int cols, int lanes, int skip, const correlati
     ptrdiff_t    at = 0;
     int          q = 0;
     vf           sum[SIDE][SIDE];
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        UNROLL
-        for (int j = 0; j < cols; j++) sum[i][j] = load(acc + i * m->acc_row + (ptrdiff_t)j * m->c, lanes);
+    EACH(i, rows, j, cols) sum[i][j] = load(acc + i * m->acc_row + (ptrdiff_t)j * m->c, lanes);
     if (m->no_left) {
         at = -m->c;
         add_pixel(rows, 1, cols, lanes, m, x, at, dy, sum);
@@ -346,10 +328,7 @@ INLINE void weight_tile(int rows, int cols, int lanes, int skip, const correlati
     }
     for (; q < m->pixels - m->no_right; q++, at += m->x_col, dy += m->c) add_pixel(rows, 0, cols, lanes, m, x, at, dy, sum);
     if (m->no_right) add_pixel(rows, 0, cols - 1, lanes, m, x, at, dy, sum);
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        UNROLL
-        for (int j = 0; j < cols; j++) put(acc + i * m->acc_row + (ptrdiff_t)j * m->c, sum[i][j], lanes, skip);
+    EACH(i, rows, j, cols) put(acc + i * m->acc_row + (ptrdiff_t)j * m->c, sum[i][j], lanes, skip);
 }
 
 /* Like ask; only x and dy come from main memory. */

@@ -73,15 +73,9 @@ INLINE void multiply_tile(int tiles, int vectors, const float *x, ptrdiff_t x_gr
             vec wv[2];
             UNROLL
             for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * VL);
-            UNROLL
-            for (int p = 0; p < tiles; p++)
-                UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] = fma_of(splat(x[p * GROUP + i]), wv[v], sum[p][v]);
+            EACH(p, tiles, v, vectors) sum[p][v] = fma_of(splat(x[p * GROUP + i]), wv[v], sum[p][v]);
         }
-    UNROLL
-    for (int p = 0; p < tiles; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(y + (p * vectors + v) * VL) = sum[p][v];
+    EACH(p, tiles, v, vectors) *(vec *)(y + (p * vectors + v) * VL) = sum[p][v];
 }
 
 /* v = A dy At */
@@ -106,23 +100,14 @@ INLINE void transform_gradient(const float *dy, ptrdiff_t row, ptrdiff_t col, fl
 INLINE void correlate_tile(int rows, int vectors, const float *x, const float *d, int tiles, float *acc)
 {
     vec sum[GROUP][2];
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) sum[r][v] = *(const vec *)(acc + (r * vectors + v) * VL);
+    EACH(r, rows, v, vectors) sum[r][v] = *(const vec *)(acc + (r * vectors + v) * VL);
     for (int t = 0; t < tiles; t++, x += GROUP, d += vectors * VL) {
         vec dv[2];
         UNROLL
         for (int v = 0; v < vectors; v++) dv[v] = *(const vec *)(d + v * VL);
-        UNROLL
-        for (int r = 0; r < rows; r++)
-            UNROLL
-            for (int v = 0; v < vectors; v++) sum[r][v] = fma_of(splat(x[r]), dv[v], sum[r][v]);
+        EACH(r, rows, v, vectors) sum[r][v] = fma_of(splat(x[r]), dv[v], sum[r][v]);
     }
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(acc + (r * vectors + v) * VL) = sum[r][v];
+    EACH(r, rows, v, vectors) *(vec *)(acc + (r * vectors + v) * VL) = sum[r][v];
 }
 
 /* u = G g Gt of one vector of channel pairs. */

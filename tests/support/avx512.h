@@ -25,7 +25,7 @@ typedef union lanes512 {
     uint8_t  u8[64];
 } lanes512;
 
-#define EACH(n, statement)                  \
+#define EACH_LANE(n, statement)             \
     do                                      \
         for (int l = 0; l < (n); l++) {     \
             statement;                      \
@@ -37,19 +37,19 @@ typedef union lanes512 {
 
 EMULATED(__m512) e_loadu_ps(const void *p) { lanes512 r; __builtin_memcpy(&r, p, 64); return r.f; }
 EMULATED(__m512i) e_loadu_si512(const void *p) { lanes512 r; __builtin_memcpy(&r, p, 64); return r.i; }
-EMULATED(__m512i) e_set1_epi8(char a) { lanes512 r; EACH(64, r.u8[l] = (uint8_t)a); return r.i; }
+EMULATED(__m512i) e_set1_epi8(char a) { lanes512 r; EACH_LANE(64, r.u8[l] = (uint8_t)a); return r.i; }
 
 EMULATED(__m512) e_max_ps(__m512 a_, __m512 b_)
 {
     LANES(a, f); LANES(b, f);
-    EACH(16, a.f32[l] = a.f32[l] > b.f32[l] ? a.f32[l] : b.f32[l]);
+    EACH_LANE(16, a.f32[l] = a.f32[l] > b.f32[l] ? a.f32[l] : b.f32[l]);
     return a.f;
 }
 
 EMULATED(__m512) e_min_ps(__m512 a_, __m512 b_)
 {
     LANES(a, f); LANES(b, f);
-    EACH(16, a.f32[l] = a.f32[l] < b.f32[l] ? a.f32[l] : b.f32[l]);
+    EACH_LANE(16, a.f32[l] = a.f32[l] < b.f32[l] ? a.f32[l] : b.f32[l]);
     return a.f;
 }
 
@@ -59,7 +59,7 @@ EMULATED(__mmask16) e_cmp_ps_mask(__m512 a_, __m512 b_, int how)
     LANES(a, f); LANES(b, f);
     unsigned bits = 0;
     if (how != _CMP_GE_OQ) __builtin_trap();
-    EACH(16, bits |= (unsigned)(a.f32[l] >= b.f32[l]) << l);
+    EACH_LANE(16, bits |= (unsigned)(a.f32[l] >= b.f32[l]) << l);
     return (__mmask16)bits;
 }
 
@@ -67,7 +67,7 @@ EMULATED(__m512) e_permutexvar_ps(__m512i i_, __m512 a_)
 {
     LANES(i, i); LANES(a, f);
     lanes512 r;
-    EACH(16, r.f32[l] = a.f32[i.i32[l] & 15]);
+    EACH_LANE(16, r.f32[l] = a.f32[i.i32[l] & 15]);
     return r.f;
 }
 
@@ -75,7 +75,7 @@ EMULATED(__mmask16) e_movepi32_mask(__m512i a_)
 {
     LANES(a, i);
     unsigned bits = 0;
-    EACH(16, bits |= (unsigned)(a.i32[l] < 0) << l);
+    EACH_LANE(16, bits |= (unsigned)(a.i32[l] < 0) << l);
     return (__mmask16)bits;
 }
 
@@ -83,14 +83,14 @@ EMULATED(uint64_t) e_test_epi8_mask(__m512i a_, __m512i b_)
 {
     LANES(a, i); LANES(b, i);
     uint64_t bits = 0;
-    EACH(64, bits |= (uint64_t)((a.u8[l] & b.u8[l]) != 0) << l);
+    EACH_LANE(64, bits |= (uint64_t)((a.u8[l] & b.u8[l]) != 0) << l);
     return bits;
 }
 
 EMULATED(__m512i) e_popcnt_epi64(__m512i a_)
 {
     LANES(a, i);
-    EACH(8, a.u64[l] = (uint64_t)__builtin_popcountll(a.u64[l]));
+    EACH_LANE(8, a.u64[l] = (uint64_t)__builtin_popcountll(a.u64[l]));
     return a.i;
 }
 
@@ -101,7 +101,7 @@ EMULATED(__m512i) e_ternarylogic_epi64(__m512i a_, __m512i b_, __m512i c_, int t
     lanes512 r = { .u64 = { 0 } };
     for (int k = 0; k < 8; k++)
         if (table >> k & 1)
-            EACH(8, r.u64[l] |= (k & 4 ? a.u64[l] : ~a.u64[l]) & (k & 2 ? b.u64[l] : ~b.u64[l]) &
+            EACH_LANE(8, r.u64[l] |= (k & 4 ? a.u64[l] : ~a.u64[l]) & (k & 2 ? b.u64[l] : ~b.u64[l]) &
                                 (k & 1 ? c.u64[l] : ~c.u64[l]));
     return r.i;
 }
@@ -111,7 +111,7 @@ EMULATED(__m128i) e_cvtepi32_epi8(__m512i a_)
     LANES(a, i);
     lanes512 r = { .u64 = { 0 } };
     __m128i  low;
-    EACH(16, r.u8[l] = (uint8_t)a.i32[l]);
+    EACH_LANE(16, r.u8[l] = (uint8_t)a.i32[l]);
     __builtin_memcpy(&low, &r, sizeof low);
     return low;
 }
@@ -120,7 +120,7 @@ EMULATED(__m512i) e_cvtepu8_epi32(__m128i a)
 {
     lanes512 from, r;
     __builtin_memcpy(&from, &a, sizeof a);
-    EACH(16, r.i32[l] = from.u8[l]);
+    EACH_LANE(16, r.i32[l] = from.u8[l]);
     return r.i;
 }
 
@@ -129,7 +129,7 @@ EMULATED(__m256i) e_cvtepi64_epi32(__m512i a_)
     LANES(a, i);
     __m256i  low;
     lanes512 r = { .u64 = { 0 } };
-    EACH(8, r.i32[l] = (int32_t)a.u64[l]);
+    EACH_LANE(8, r.i32[l] = (int32_t)a.u64[l]);
     __builtin_memcpy(&low, &r, sizeof low);
     return low;
 }
