@@ -240,11 +240,7 @@ INLINE void run_tile(int channels, int vectors, const qg__correlation *p, const 
             x += QUAD + (gap & end);
             left += quads & end;
         }
-        UNROLL
-        for (int k = 0; k < channels; k++)
-            UNROLL
-            for (int v = 0; v < vectors; v++)
-                to[k][v] += add_signed_part((vi){ 0 }, sum[k][v]) << shift;
+        EACH(k, channels, v, vectors) to[k][v] += add_signed_part((vi){ 0 }, sum[k][v]) << shift;
     }
 }
 

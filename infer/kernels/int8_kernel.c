@@ -149,14 +149,11 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, vu (*to)[VECTORS])
         if (chains == 1) continue;
         for (; left > 0; left--, w += GROUP_BYTES) add_groups(1, pixels, vectors, t, x, w, sum);
     }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
+    EACH(p, pixels, v, vectors) {
+        to[p][v] = (vu)sum[p][v];
         UNROLL
-        for (int v = 0; v < vectors; v++) {
-            to[p][v] = (vu)sum[p][v];
-            UNROLL
-            for (int c = 1; c < chains; c++) to[p][v] += (vu)sum[c * pixels + p][v];
-        }
+        for (int c = 1; c < chains; c++) to[p][v] += (vu)sum[c * pixels + p][v];
+    }
 }
 
 #define TILES(n)                                                                                             \
@@ -289,20 +286,14 @@ INLINE void add_round(int bits, int pixels, ptrdiff_t x_step, const group *x, co
                       vi (*sum)[VECTORS])
 {
     vi part[FEW][VECTORS] = { { { 0 } } };
-    UNROLL
-    for (int q = 0; q < QUADS; q++)
+    EACH(q, QUADS, v, VECTORS) {
+        const int field = q * VECTORS + v;
+        const vi  wv    = (vi)field_of(bits, w[field * bits / 8], field % (8 / bits));
         UNROLL
-        for (int v = 0; v < VECTORS; v++) {
-            const int field = q * VECTORS + v;
-            const vi  wv    = (vi)field_of(bits, w[field * bits / 8], field % (8 / bits));
-            UNROLL
-            for (int p = 0; p < pixels; p++)
-                part[p][v] = add_quads(part[p][v], x[p * x_step + q] + (vi){ 0 }, wv);
-        }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < VECTORS; v++) sum[p][v] = add_part(sum[p][v], part[p][v]);
+        for (int p = 0; p < pixels; p++)
+            part[p][v] = add_quads(part[p][v], x[p * x_step + q] + (vi){ 0 }, wv);
+    }
+    EACH(p, pixels, v, VECTORS) sum[p][v] = add_part(sum[p][v], part[p][v]);
 }
 
 INLINE void run_rounds(int bits, int pixels, ptrdiff_t rounds, const group *x, const bytes *w,
@@ -409,10 +400,7 @@ INLINE void multiply_points(int pixels, const patches *t, size_t groups, const g
                     KEEP_POINTER(x);
                 }
             }
-        UNROLL
-        for (int p = 0; p < pixels; p++)
-            UNROLL
-            for (int k = 0; k < VECTORS; k++) m[p * VECTORS + k] = (vu)sum[p][k];
+        EACH(p, pixels, k, VECTORS) m[p * VECTORS + k] = (vu)sum[p][k];
         v += t->v_point, u += t->u_point, m += PIXELS_2 * VECTORS;
     }
 }

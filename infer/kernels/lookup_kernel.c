@@ -179,15 +179,12 @@ typedef struct sums {
 /* Moves the bytes into the sums of 16 bits. */
 INLINE void move(int pixels, int vectors, bytes sum[LONGEST][WIDEST], sums *to)
 {
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) {
-            shorts *at = (shorts *)&to->of[(p * vectors + v) * OUTPUTS];
-            at[0] += widen_half(sum[p][v], 0);
-            at[1] += widen_half(sum[p][v], 1);
-            sum[p][v] = (bytes){ 0 };
-        }
+    EACH(p, pixels, v, vectors) {
+        shorts *at = (shorts *)&to->of[(p * vectors + v) * OUTPUTS];
+        at[0] += widen_half(sum[p][v], 0);
+        at[1] += widen_half(sum[p][v], 1);
+        sum[p][v] = (bytes){ 0 };
+    }
 }
 
 static void move_on(int n, int factor, sums *s)

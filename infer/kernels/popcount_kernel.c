@@ -142,10 +142,7 @@ typedef struct tile {
 INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j, words sum[LONGEST][VECTORS])
 {
     words negative[LONGEST][VECTORS] = { { { 0 } } };
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < VECTORS; v++) sum[p][v] = (words){ 0 };
+    EACH(p, pixels, v, VECTORS) sum[p][v] = (words){ 0 };
     for (int i = 0; i < t->taps_i; i++) {
         const uint8_t  *row = t->x + x_i * t->x_plane + i * t->x_row;
         const uint64_t *w   = t->w + w_j * t->w_plane + i * t->w_row;
@@ -180,11 +177,8 @@ INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j
             }
         }
     }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < VECTORS; v++)
-            if (what == COUNT_TERNARY) sum[p][v] -= negative[p][v] << 1;
+    EACH(p, pixels, v, VECTORS)
+        if (what == COUNT_TERNARY) sum[p][v] -= negative[p][v] << 1;
 }
 
 typedef struct visit {
@@ -208,37 +202,25 @@ INLINE void run_tile(count what, int pixels, const visit *at, const tile *t, siz
     words              sum[LONGEST][VECTORS];
     counts             all[LONGEST][VECTORS];
     if (what == COUNT_AND) {
-        UNROLL
-        for (int p = 0; p < pixels; p++)
-            UNROLL
-            for (int v = 0; v < VECTORS; v++)
-                all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
+        EACH(p, pixels, v, VECTORS)
+            all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
         for (int i = 0; i < xa.bits; i++)
             for (int j = 0; j < wa.bits; j++) {
                 const int factor = qg__factor(xa, i) * qg__factor(wa, j);
                 count_planes(what, pixels, t, i, j, sum);
-                UNROLL
-                for (int p = 0; p < pixels; p++)
-                    UNROLL
-                    for (int v = 0; v < VECTORS; v++) all[p][v] += factor * lower(sum[p][v]);
+                EACH(p, pixels, v, VECTORS) all[p][v] += factor * lower(sum[p][v]);
             }
     } else {
         count_planes(what, pixels, t, 0, 0, sum);
-        UNROLL
-        for (int p = 0; p < pixels; p++)
-            UNROLL
-            for (int v = 0; v < VECTORS; v++) {
-                all[p][v] = lower(sum[p][v]);
-                if (what != COUNT_TERNARY) all[p][v] = at->start[v] - (all[p][v] << 1);
-            }
+        EACH(p, pixels, v, VECTORS) {
+            all[p][v] = lower(sum[p][v]);
+            if (what != COUNT_TERNARY) all[p][v] = at->start[v] - (all[p][v] << 1);
+        }
     }
     int32_t        *to   = at->acc + y * (size_t)at->p->g.oc + at->first;
     const ptrdiff_t step = y_step * at->p->g.oc;
     if (at->outputs == OUTPUTS)
-        UNROLL
-        for (int p = 0; p < pixels; p++)
-            UNROLL
-            for (int v = 0; v < VECTORS; v++) memcpy(to + p * step + v * WORDS, &all[p][v], sizeof all[p][v]);
+        EACH(p, pixels, v, VECTORS) memcpy(to + p * step + v * WORDS, &all[p][v], sizeof all[p][v]);
     else
         for (int p = 0; p < pixels; p++) memcpy(to + p * step, all[p], (size_t)at->outputs * sizeof *to);
 }

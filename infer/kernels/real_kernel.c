@@ -247,11 +247,8 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, float *to, ptrdiff_
             vec wv[VECTORS];
             UNROLL
             for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * VL);
-            UNROLL
-            for (int p = 0; p < pixels; p++)
-                UNROLL
-                for (int v = 0; v < vectors; v++)
-                    sum[p][v] = fma_of(splat(x[p / RUN][p % RUN * t->x_step]), wv[v], sum[p][v]);
+            EACH(p, pixels, v, vectors)
+                sum[p][v] = fma_of(splat(x[p / RUN][p % RUN * t->x_step]), wv[v], sum[p][v]);
             UNROLL
             for (int r = 0; r * RUN < pixels; r++) {
                 x[r]++;
@@ -259,11 +256,8 @@ INLINE void run_tile(int pixels, int vectors, const tile *t, float *to, ptrdiff_
             }
         }
     }
-    UNROLL
-    for (int p = 0; p < pixels; p++)
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            store(to + p * step + v * VL, sum[p][v], v + 1 < vectors ? VL : t->last);
+    EACH(p, pixels, v, vectors)
+        store(to + p * step + v * VL, sum[p][v], v + 1 < vectors ? VL : t->last);
 }
 
 typedef struct visit {
