@@ -26,8 +26,9 @@ static void update_plain(const void *spec, const qg_stretch *s)
 /*     v = momentum v + d
  *     w = clip(w - lr v), or with Nesterov's momentum clip(w - lr (d + momentum v))
  */
-static inline __attribute__((always_inline)) void update(const void *spec, const qg_stretch *s, bool nesterov)
+static void update_momentum(const void *spec, const qg_stretch *s)
 {
+    const bool      nesterov = ((const qg_sgd_spec *)spec)->nesterov;
     const float     momentum = ((const qg_sgd_spec *)spec)->momentum;
     const float     lr       = s->lr;
     const float     decay    = s->decay;
@@ -43,13 +44,7 @@ static inline __attribute__((always_inline)) void update(const void *spec, const
     }
 }
 
-static void update_momentum(const void *spec, const qg_stretch *s) { update(spec, s, false); }
-static void update_nesterov(const void *spec, const qg_stretch *s) { update(spec, s, true); }
-
 const qg_rule QG_PER_ISA(qg__sgd_plain)    = { .name = "sgd", .update = update_plain };
 const qg_rule QG_PER_ISA(qg__sgd_momentum) = {
     .name = "sgd", .n_moments = 1, .moment = { "momentum" }, .update = update_momentum
-};
-const qg_rule QG_PER_ISA(qg__sgd_nesterov) = {
-    .name = "sgd", .n_moments = 1, .moment = { "momentum" }, .update = update_nesterov
 };
