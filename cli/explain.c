@@ -1,6 +1,5 @@
 /* qgrad explain: what a scheme computes, from the text beside its code. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/config.h"
@@ -70,132 +69,54 @@ static void print_json(const char *name)
     qg__json_end(&j);
 }
 
+/* The texts of the schemes of this name, each once, and their options.  Returns the name without options. */
+static const char *explain_one(const char *name)
+{
+    const char *bare = NULL;
+    scheme_text s;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (!is_called(&s, name) || is_repeated(i, name)) continue;
+        const char *text = text_of(&s);
+        printf("%s%s%s", bare ? "\n" : "", text, *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
+        bare = s.name;
+    }
+    scheme_options_help(bare, stdout);
+    return bare;
+}
+
 /* --- the page of all schemes -------------------------------------------------------------- */
 
-/* Whether k is in the section of the page that begins with i: it has its name or its text. */
-static bool is_with(const scheme_text *i, const scheme_text *k)
-{
-    return !strcmp(i->name, k->name) || text_of(i) == text_of(k);
-}
-
-/* Where the paragraph at p ends: behind its line break, or with the text. */
-static const char *paragraph_end(const char *p)
-{
-    const char *blank = strstr(p, "\n\n");
-    return blank ? blank + 1 : p + strlen(p);
-}
-
-/* Whether the section that begins with i has the paragraph of n bytes in a text before that of k. */
-static bool is_said(const scheme_text *i, const scheme_text *k, const char *paragraph, size_t n)
-{
-    for (const scheme_text *s = i; s < k; s++) {
-        if (!is_with(i, s) || text_of(s) == text_of(k)) continue;
-        for (const char *p = text_of(s), *end; *p; p = end + (*end == '\n')) {
-            end = paragraph_end(p);
-            if ((size_t)(end - p) == n && !strncmp(p, paragraph, n)) return true;
-        }
-    }
-    return false;
-}
-
-/* The explanation of a scheme may lack the last line break. */
-static void end_line(const char *text)
-{
-    if (*text && text[strlen(text) - 1] != '\n') putchar('\n');
-}
-
-/* The text of k without what the section has said. */
-static void print_rest(const scheme_text *i, const scheme_text *k)
-{
-    const char *text = text_of(k);
-    for (const char *p = text, *end; *p; p = end + (*end == '\n')) {
-        end = paragraph_end(p);
-        if (!is_said(i, k, p, (size_t)(end - p))) printf("%s%.*s", p > text ? "\n" : "", (int)(end - p), p);
-    }
-    end_line(text);
-}
-
-/* Scheme k and those up to end with its text: how they are written and for what, and their pictures. */
-static void print_uses(const scheme_text *k, const scheme_text *end)
-{
-    for (const scheme_text *s = k, *t; s < end; s++) {
-        for (t = k; text_of(t) != text_of(k) || strcmp(t->about, s->about); t++)
-            if (t == s) break;
-        if (text_of(s) != text_of(k) || t < s) continue;
-        const char *last = "";
-        for (t = s; t < end; t++) {
-            if (text_of(t) != text_of(k) || strcmp(t->about, s->about)) continue;
-            if (!strcmp(last, t->spelling)) printf(" and %s", use_of(t));
-            else printf("%s`%s` for %s", t > s ? ", " : "- ", t->spelling, use_of(t));
-            last = t->spelling;
-        }
-        printf(": %s\n", s->about);
-    }
-    for (const scheme_text *s = k; s < end; s++) {
-        char shown[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES];
-        if (text_of(s) == text_of(k) && plot_of(s, shown, file))
-            printf("%s![%s](plots/%s)\n", s == k ? "\n" : "", shown, file);
-    }
-}
-
-static void print_options(const scheme_text *i, const scheme_text *end)
-{
-    const scheme_text *t;
-    for (const scheme_text *s = i; s < end; s++) {
-        for (t = i; strcmp(t->name, s->name); t++) continue;
-        if (is_with(i, s) && t == s && s->quant.scheme) scheme_options_help(s->name, stdout);
-    }
-}
-
-/* Whether the section that begins with i has the text of s, which is in it, for the first time. */
-static bool is_new(const scheme_text *i, const scheme_text *s)
-{
-    while (text_of(i) != text_of(s)) i++;
-    return i == s;
-}
-
-/* All schemes of one name: their texts, and at the end once their options. */
-static void print_section(const scheme_text *i, const scheme_text *end)
-{
-    const scheme_text *last = i;
-    for (const scheme_text *s = i; s < end; s++)
-        if (is_with(i, s) && is_new(i, s)) last = s;
-    printf("\n## %s\n", i->name);
-    for (const scheme_text *s = i; s <= last; s++) {
-        if (!is_with(i, s) || !is_new(i, s)) continue;
-        printf("\n");
-        print_uses(s, end);
-        printf("\n```text\n");
-        print_rest(i, s);
-        if (s == last) print_options(i, end);
-        printf("```\n");
-    }
-}
-
-static int print_markdown(void)
+static void print_section(const char *name)
 {
     scheme_text s;
-    int         n = 0;
-    while (scheme_at(n, &s)) n++;
-    scheme_text *all = malloc((size_t)n * sizeof *all), *before;
-    if (!all) return fprintf(stderr, "qgrad explain: out of memory\n"), EXIT_FAILED;
+    char        shown[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES];
+    int         pictures = 0;
+    printf("\n## %s\n\n", name);
+    for (int i = 0; scheme_at(i, &s); i++)
+        if (!strcmp(s.name, name)) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
+    for (int i = 0; scheme_at(i, &s); i++)
+        if (!strcmp(s.name, name) && plot_of(&s, shown, file))
+            printf("%s![%s](plots/%s)\n", pictures++ ? "" : "\n", shown, file);
+    printf("\n```text\n");
+    (void)explain_one(name);
+    printf("```\n");
+}
+
+static void print_markdown(void)
+{
+    char names[512] = "";
     printf("# Quantization schemes\n\n"
-           "`qgrad explain SCHEME` prints what this page has; paragraphs that schemes of one name share are here once.\n"
+           "`qgrad explain SCHEME` prints what this page has.\n"
            "q is the function of the forward pass, s the surrogate whose slope the backward pass uses, and a d before\n"
            "a letter denotes a gradient.  Pictures show q, s and the slope of s on values of a normal distribution;\n"
            "`qgrad plot SCHEME --out FILE.svg` draws them with other options.\n\n"
            "Options follow the name, as in `twn:threshold=0.5,per-channel=yes`.  In C, an option is a field of the\n"
            "constructor's spec; where its name or value differs, the field follows in parentheses.\n"
            SCHEMES_SHARE);
-    for (int i = 0; i < n && scheme_at(i, &all[i]); i++) continue;
-    for (int i = 0; i < n; i++) {
-        for (before = all; before < all + i && !is_with(before, &all[i]); before++) continue;
-        if (before == all + i) print_section(before, all + n);
-    }
+    scheme_names(QG_WEIGHT | QG_INPUT | QG_GRADIENT, names, sizeof names);
+    for (const char *name = strtok(names, ", "); name; name = strtok(NULL, ", ")) print_section(name);
     printf("\nNext: [defaults that train](defaults.md), the [guide](guide.md) for the choice of a scheme, and\n"
            "[extending qgrad](extending.md#a-scheme) for a scheme of your own.\n");
-    free(all);
-    return EXIT_DONE;
 }
 
 static int refuse_scheme(const config *asked)
@@ -221,21 +142,11 @@ static int explain_main(config *asked)
     if (as_page && (name || as_json)) return refuse(asked, "--markdown takes neither a scheme nor --json");
     for (int i = 0; scheme_at(i, &s); i++) found += is_called(&s, name);
     if (!found) return refuse_scheme(asked);
-    if (as_page) return print_markdown();
-    if (as_json) print_json(name);
-    for (int i = 0; !name && !as_json && scheme_at(i, &s); i++)
+    if (as_page) print_markdown();
+    else if (as_json) print_json(name);
+    else if (name && scheme_shares(explain_one(name))) printf("\n" SCHEMES_SHARE);
+    for (int i = 0; !name && !as_json && !as_page && scheme_at(i, &s); i++)
         printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
-    const char *last = NULL;
-    for (int i = 0; name && !as_json && scheme_at(i, &s); i++)
-        if (is_called(&s, name) && !is_repeated(i, name)) {
-            printf("%s%s", last ? "\n" : "", text_of(&s));
-            end_line(text_of(&s));
-            last = s.name;
-        }
-    if (last && strcmp(last, "float")) {
-        scheme_options_help(last, stdout);
-        if (scheme_shares(last)) printf("\n" SCHEMES_SHARE);
-    }
     return EXIT_DONE;
 }
 

@@ -172,7 +172,7 @@ static void options_are_printed_once(void **state)
     assert_stdout("    range=learned|observed|percentile|fixed|current [learned] for weights\n");
     assert_stdout("    range=learned|observed|percentile|fixed [learned] for inputs\n");
     assert_int_equal(count(last.out, "nmin, nmax: the range moved"), 4);
-    assert_int_equal(count(page_of_schemes(), "nmin, nmax: the range moved"), 1);
+    assert_int_equal(count(page_of_schemes(), "nmin, nmax: the range moved"), 4);
     assert_status("explain dorefa", 0);
     assert_stdout("    max=constant|through [constant] for weights\n");
     assert_stdout("    bits=1..16 or 32 [2] for weights\n");     /* 32 bits of inputs are another thing */
