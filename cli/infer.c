@@ -13,6 +13,8 @@
 #include "core/io/utf8.h"
 #include "core/kernels/parallel.h"
 
+static const double PROFILE_SECONDS = 0.5;
+
 typedef struct inference {
     config      *asked;
     const char  *path;
@@ -25,7 +27,6 @@ typedef struct inference {
     uint8_t     *room;              /* for these, if they are in files; or NULL */
     double       seconds;
     double      *step;              /* [steps], microseconds of an image, with --profile */
-    double       since;             /* the last step */
     uint64_t     correct;
     uint64_t     equal, same_labels;    /* scores and labels that are those of --run */
     double       furthest;              /* the largest difference of two scores */
@@ -214,40 +215,6 @@ static qg_status compare(inference *v)
     return status;
 }
 
-static void step_ended(void *user, int step)
-{
-    inference   *v   = user;
-    const double now = qg__now();
-    v->step[step] += 1e6 * (now - v->since) / qg_loader_shape(v->test).n;
-    v->since = now;
-}
-
-/* The seconds of each step on one thread, which do not depend on the numbers in images. */
-static qg_status profile(inference *v)
-{
-    const packed_net *p     = &v->packed;
-    const int         most  = qg_infer_images_at_once(p->net), n = p->batch < most ? p->batch : most;
-    const size_t      row   = qg_row(p->image);
-    float            *x     = calloc((size_t)n * row, sizeof *x);
-    float            *y     = malloc((size_t)n * (size_t)p->scores * sizeof *y);
-    qg_status         status = QG_OK;
-    v->step = calloc((size_t)qg_infer_steps(p->net), sizeof *v->step);
-    if (!v->step || !x || !y) status = qg_fail(QG_EMEM, "out of memory: a profile");
-    for (int at = 0, all = qg_loader_shape(v->test).n; at < all && !status; at += n) {
-        const int      now    = smaller(all - at, n);
-        const uint8_t *images = qg_loader_bytes(v->test, at, now, v->room);
-        if (!images) {
-            status = qg_errcode();
-            break;
-        }
-        for (size_t i = 0; i < (size_t)now * row; i++) x[i] = (float)images[i] / 255.0f;
-        v->since = qg__now();
-        status   = packed_status(v->path, qg_infer_run_observed(p->net, now, x, y, p->context, p->context_bytes, step_ended, v));
-    }
-    free(x), free(y);
-    return status;
-}
-
 static void print(const inference *v)
 {
     const uint64_t images   = (uint64_t)qg_loader_shape(v->test).n;
@@ -300,7 +267,8 @@ static int infer(inference *v)
     if (!status) status = open(v);
     if (!status) status = run(v);
     if (!status && config_text(v->asked, "run")) status = compare(v);
-    if (!status && config_flag(v->asked, "profile")) status = profile(v);
+    if (!status && config_flag(v->asked, "profile"))
+        status = packed_profile(&v->packed, v->path, PROFILE_SECONDS, &v->step);
     if (status) return print_failure(v->asked);
     print(v);
     return EXIT_DONE;

@@ -1,12 +1,14 @@
 #include "cli/run/packed.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/print.h"
+#include "core/clock.h"
 #include "core/io/paths.h"
 #include "core/kernels/parallel.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, LEAST_CALLS = 3 };
 static const size_t MOST_BYTES = (size_t)1 << 31;
 
 qg_status packed_status(const char *path, qg_infer_status s)
@@ -97,6 +99,40 @@ qg_status packed_score(const packed_net *p, const char *path, int n, const uint8
         if (status[i]) return packed_status(path, status[i]);
     }
     return QG_OK;
+}
+
+typedef struct observed {
+    double *us;
+    int     images;
+    double  since;
+} observed;
+
+static void step_ended(void *user, int step)
+{
+    observed    *o    = user;
+    const double took = 1e6 * (qg__now() - o->since) / o->images;
+    if (took < o->us[step]) o->us[step] = took;
+    o->since = qg__now();
+}
+
+qg_status packed_profile(const packed_net *p, const char *path, double seconds, double **us)
+{
+    const int    steps  = qg_infer_steps(p->net), most = qg_infer_images_at_once(p->net);
+    const int    n      = p->batch < most ? p->batch : most;
+    const size_t in     = (size_t)n * qg_row(p->image), out = (size_t)n * (size_t)p->scores;
+    float       *x      = calloc(in + out, sizeof *x);
+    observed     o      = { .us = malloc((size_t)steps * sizeof *o.us), .images = n };
+    qg_status    status = x && o.us ? QG_OK : qg_fail(QG_EMEM, "out of memory for a profile");
+    *us = o.us;
+    for (int i = 0; i < steps && !status; i++) o.us[i] = INFINITY;
+    const double began = qg__now();
+    for (int calls = 0; !status && (calls < LEAST_CALLS || qg__now() - began < seconds); calls++) {
+        o.since = qg__now();
+        status  = packed_status(path, qg_infer_run_observed(p->net, n, x, x + in, p->context, p->context_bytes,
+                                                            step_ended, &o));
+    }
+    free(x);
+    return status;
 }
 
 void packed_print_profile(const packed_net *p, const double *us, int wide)

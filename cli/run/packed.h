@@ -42,7 +42,13 @@ qg_status packed_prepare(packed_net *p, int batch);
 QG_MUST_CHECK
 qg_status packed_score(const packed_net *p, const char *path, int n, const uint8_t *images, float *scores);
 
-/* What --profile shows: us [steps], the time of an image in each step.  wide: columns for what a step does. */
+/* The microseconds of an image in each step, the least of the calls in so many seconds: *us [steps], for free, also
+ * after a failure.  One thread runs as many images at a time as pass through all steps together.  They are black: the
+ * time of no step depends on what they show.  path: for messages.  Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status packed_profile(const packed_net *p, const char *path, double seconds, double **us);
+
+/* What --profile shows, of packed_profile.  wide: columns for what a step does. */
 void      packed_print_profile(const packed_net *p, const double *us, int wide);
 void      packed_json_profile(const packed_net *p, const double *us, qg__json *j);
 

@@ -1,6 +1,5 @@
 #include "tools/bench/bench.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,41 +97,6 @@ static qg_status measure(lab *l, double limit, packed_speed *s)
     return QG_OK;
 }
 
-/* --- profile ------------------------------------------------------------------------------------ */
-
-typedef struct observed {
-    packed_speed *s;
-    int           images;
-    double        since;
-} observed;
-
-static void step_ended(void *user, int step)
-{
-    observed    *o   = user;
-    const double now = qg__now();
-    const double took = 1e6 * (now - o->since) / o->images;
-    if (took < o->s->step_us[step]) o->s->step_us[step] = took;
-    o->since = qg__now();
-}
-
-/* One thread, as many images at a time as pass through all steps together. */
-static qg_status profile(const lab *l, double limit, packed_speed *s)
-{
-    const packed_net *p    = l->p;
-    const int         most = qg_infer_images_at_once(p->net), n = p->batch < most ? p->batch : most;
-    int       calls = 0;
-    observed  o     = { .s = s, .images = n };
-    s->step_us      = malloc((size_t)qg_infer_steps(p->net) * sizeof *s->step_us);
-    if (!s->step_us) return qg_fail(QG_EMEM, "out of memory for a profile");
-    for (int i = 0; i < qg_infer_steps(p->net); i++) s->step_us[i] = INFINITY;
-    for (const double began = qg__now(); calls < LEAST_CALLS || qg__now() - began < limit; calls++) {
-        o.since                   = qg__now();
-        const qg_infer_status run = qg_infer_run_observed(p->net, n, l->images, l->result, p->context, p->context_bytes, step_ended, &o);
-        if (run) return packed_status(NAME, run);
-    }
-    return QG_OK;
-}
-
 /* --- the net ------------------------------------------------------------------------------------ */
 
 qg_status packed_speed_measure(const qg_net *net, int batch, const float *images, double seconds, bool profiled, packed_speed *s)
@@ -151,7 +115,7 @@ qg_status packed_speed_measure(const qg_net *net, int batch, const float *images
         if (!l.result || !l.seconds) status = qg_fail(QG_EMEM, "out of memory for the results of a packed net");
     }
     if (!status) status = measure(&l, seconds, s);
-    if (!status && profiled) status = profile(&l, seconds, s);
+    if (!status && profiled) status = packed_profile(p, NAME, seconds, &s->step_us);
     free(file), free(l.result), free(l.seconds);
     return status;
 }
