@@ -53,46 +53,24 @@ static void title(const evaluation *e, int k, char text[64])
     snprintf(text, 64, "%s%s%s", number, strcmp(number, name) ? " " : "", strcmp(number, name) ? cut : "");
 }
 
-static void print_title(const evaluation *e, int k, int width)
-{
-    char text[64];
-    title(e, k, text);
-    printf("  %s%*s", text, width - text_width(text), "");
-}
-
-static int title_width(const evaluation *e)
-{
-    int width = 0;
-    for (int k = 0; k < e->all.classes; k++) {
-        char text[64];
-        title(e, k, text);
-        if (text_width(text) > width) width = text_width(text);
-    }
-    return width;
-}
-
-static int digits(uint64_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
-
-static void print_matrix(const evaluation *e)
+static qg_status print_matrix(const evaluation *e)
 {
     const qg_assessment *a = &e->all;
-    const int             width = title_width(e);
-    uint64_t              most = (uint64_t)a->classes - 1;
-    for (int k = 0; k < a->classes; k++)
-        if (a->labelled[k] > most) most = a->labelled[k];
-    const int cell = digits(most) + 1;
-    printf("\nconfusion      rows: labels; columns: predictions\n  %*s", width, "");
-    for (int k = 0; k < a->classes; k++) printf(" %*d", cell, k);
+    table                t = table_begin(1 + a->classes);
+    char                 text[64];
+    table_title(&t, "", false);
+    for (int k = 0; k < a->classes; k++) snprintf(text, sizeof text, "%d", k), table_title(&t, text, true);
     for (int i = 0; i < a->classes; i++) {
-        fputc('\n', stdout);
-        print_title(e, i, width);
+        title(e, i, text);
+        table_add(&t, text);
         for (int k = 0; k < a->classes; k++) {
             const uint64_t n = qg_assessment_confusion(a, i, k);
-            if (n) printf(" %*" PRIu64, cell, n);
-            else printf(" %*s", cell, ".");
+            snprintf(text, sizeof text, "%" PRIu64, n);
+            table_add(&t, n ? text : ".");
         }
     }
-    fputc('\n', stdout);
+    printf("\nconfusion      rows: labels; columns: predictions\n");
+    return table_print(&t, stdout);
 }
 
 static void print_pairs(const evaluation *e)
@@ -106,24 +84,32 @@ static void print_pairs(const evaluation *e)
     }
 }
 
-static void print_share(double x)
+static void add_share(table *t, double x)
 {
-    if (isnan(x)) printf("  %9s", "-");
-    else printf("  %7.2f %%", 100 * x);
+    char text[32];
+    snprintf(text, sizeof text, "%.2f %%", 100 * x);
+    table_add(t, isnan(x) ? "-" : text);
 }
 
-static void print_classes(const evaluation *e)
+static qg_status print_classes(const evaluation *e)
 {
     const qg_assessment *a = &e->all;
-    const int             width = title_width(e), n = digits(a->images) > 6 ? digits(a->images) : 6;
-    printf("\nper class%*s  %*s  %9s  %9s\n", width > 7 ? width - 7 : 0, "", n, "images", "recall", "precision");
+    table                t = table_begin(4);
+    table_title(&t, "per class", false);
+    table_title(&t, "images", true);
+    table_title(&t, "recall", true);
+    table_title(&t, "precision", true);
     for (int k = 0; k < a->classes; k++) {
-        print_title(e, k, width > 7 ? width : 7);
-        printf("  %*" PRIu64, n, a->labelled[k]);
-        print_share(qg_assessment_recall(a, k));
-        print_share(qg_assessment_precision(a, k));
-        fputc('\n', stdout);
+        char text[64];
+        title(e, k, text);
+        table_add(&t, text);
+        snprintf(text, sizeof text, "%" PRIu64, a->labelled[k]);
+        table_add(&t, text);
+        add_share(&t, qg_assessment_recall(a, k));
+        add_share(&t, qg_assessment_precision(a, k));
     }
+    fputc('\n', stdout);
+    return table_print(&t, stdout);
 }
 
 static void print_worst(const evaluation *e)
@@ -208,11 +194,12 @@ static void print_tta(const evaluation *e)
     printf("with --tta     %.2f %% ± %.2f %%\n", 100 * a, 100 * qg_proportion_error(a, e->all.images));
 }
 
-static void print(const evaluation *e)
+static qg_status print(const evaluation *e)
 {
     const char  *file = run_file_name(e->run), *trained = qg_run_get(e->run, "weight");
     const char  *weight = e->other ? config_text(e->asked, "weight") : trained;
     const double margin = qg_proportion_error(e->all.accuracy, e->all.images);
+    qg_status    status = QG_OK;
     char         digest[17];
     run_digest(e->run, digest);
     if (!config_flag(e->asked, "json")) {
@@ -225,10 +212,11 @@ static void print(const evaluation *e)
         printf("test loss      %.6g\n", e->all.loss);
         printf("calibration    error %.2f %% (15 bins)\n", 100 * qg_assessment_calibration_error(&e->all));
         printf("digest         %s\n", digest);
-        if (config_flag(e->asked, "confusion")) e->all.classes > MATRIX_CLASSES ? print_pairs(e) : print_matrix(e);
-        if (config_flag(e->asked, "per-class")) print_classes(e);
-        if (e->all.most_worst) print_worst(e);
-        return;
+        if (config_flag(e->asked, "confusion") && e->all.classes > MATRIX_CLASSES) print_pairs(e);
+        else if (config_flag(e->asked, "confusion")) status = print_matrix(e);
+        if (!status && config_flag(e->asked, "per-class")) status = print_classes(e);
+        if (!status && e->all.most_worst) print_worst(e);
+        return status;
     }
     qg__json j = qg__json_begin(stdout);
     qg__json_path(&j, "run", qg_run_directory(e->run));
@@ -250,6 +238,7 @@ static void print(const evaluation *e)
     report_machine(&j);
     qg__json_text(&j, "digest", digest);
     qg__json_end(&j);
+    return status;
 }
 
 static int evaluate(evaluation *e)
@@ -259,9 +248,8 @@ static int evaluate(evaluation *e)
     qg_status status = load(e);
     const qg_run_evaluate_spec spec = { .worst = worst, .tta = config_flag(asked, "tta"), .net = e->other };
     if (!status) status = qg_run_evaluate(e->run, e->test, spec, &e->all);
-    if (status) return print_failure(asked);
-    print(e);
-    return EXIT_DONE;
+    if (!status) status = print(e);
+    return status ? print_failure(asked) : EXIT_DONE;
 }
 
 static int eval_main(config *asked)

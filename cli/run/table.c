@@ -29,7 +29,8 @@ void table_add(table *t, const char *text)
     t->cell[t->cells++] = copy;
 }
 
-int text_width(const char *text)
+/* The characters that a terminal shows. */
+static int text_width(const char *text)
 {
     int n = 0;
     for (; *text; text++) n += (*text & 0xC0) != 0x80;

@@ -26,8 +26,6 @@ void      table_add(table *t, const char *text);        /* as a terminal can sho
 QG_MUST_CHECK
 qg_status table_print(table *t, FILE *out);
 
-int       text_width(const char *text);     /* the characters that a terminal shows */
-
 /* A cell of CSV, in quotes where RFC 4180 wants them, and as a terminal can show it. */
 void      table_put_csv(const char *text, FILE *out);
 

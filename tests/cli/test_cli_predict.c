@@ -324,12 +324,12 @@ static void test_eval_shows_confusion_and_files(void **state)
     write_colour("pics/test/red/also-blue.png", 10, 245, 8, 8);
     assert_status("eval --run @/colours --confusion --per-class --worst 3", 0);
     assert_stdout("confusion      rows: labels; columns: predictions\n"
-                  "              0  1\n"
-                  "  0 red       2  1\n"
-                  "  1 sky-blue  .  2\n");
-    assert_stdout("per class     images     recall  precision\n"
-                  "  0 red            3    66.67 %   100.00 %\n"
-                  "  1 sky-blue       2   100.00 %    66.67 %\n");
+                  "            0  1\n"
+                  "0 red       2  1\n"
+                  "1 sky-blue  .  2\n");
+    assert_stdout("per class   images    recall  precision\n"
+                  "0 red            3   66.67 %   100.00 %\n"
+                  "1 sky-blue       2  100.00 %    66.67 %\n");
     assert_stdout("worst          1 of 1 mistakes: those whose label is the least probable\n");
     assert_stdout("pics/test/red/also-blue.png: red ");
     assert_stdout(" %, taken for sky-blue ");
