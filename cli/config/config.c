@@ -179,28 +179,26 @@ void config_free(config *c)
 
 #define ENDING ".toml"
 
-static int is_recipe(const struct dirent *e)
+/* The characters before the ending of a file's name; 0: it has another. */
+static size_t stem(const char *name)
 {
-    const size_t n = strlen(e->d_name), m = strlen(ENDING);
-    return *e->d_name != '.' && n > m && !strcmp(e->d_name + n - m, ENDING);
+    const size_t n = strlen(name), m = strlen(ENDING);
+    return n > m && !strcmp(name + n - m, ENDING) ? n - m : 0;
 }
 
 static qg_status unknown(const char *named, const char *path)
 {
     char            names[1536] = "", dir[QG__PATH_BYTES], hint[QG__NEAREST_BYTES];
-    const size_t    length = strlen(named), ending = strlen(ENDING);
-    const bool      ends   = length > ending && !strcmp(named + length - ending, ENDING);
     struct dirent **entry;
     qg__share_find(RECIPES, dir);
-    const int n = scandir(dir, &entry, is_recipe, alphasort);
+    const int n = qg__names(dir, &entry);
     for (int i = 0; i < n; i++) {
-        char name[sizeof entry[i]->d_name];
-        snprintf(name, sizeof name, "%.*s", (int)(strlen(entry[i]->d_name) - strlen(ENDING)), entry[i]->d_name);
-        qg__list_append(names, sizeof names, name);
-        free(entry[i]);
+        char *name       = entry[i]->d_name;
+        name[stem(name)] = '\0';
+        if (*name) qg__list_append(names, sizeof names, name);
     }
-    if (n >= 0) free(entry);
-    qg__list_nearest(names, named, ends ? length - ending : length, hint);
+    qg__names_free(entry, n);
+    qg__list_nearest(names, named, stem(named) ? stem(named) : strlen(named), hint);
     return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s%s", path,
                    *names ? names : "none in this directory", hint);
 }

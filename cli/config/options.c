@@ -39,18 +39,12 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     return EXIT_USAGE;
 }
 
-static bool is_option(const char *text, size_t n)
-{
-    for (int i = 0; i < OPTIONS; i++)
-        if (strlen(option_at(i)->name) == n && !strncmp(option_at(i)->name, text, n)) return true;
-    return false;
-}
-
 /* Whether getopt took the name of another option, which the verb lacks, for an abbreviation of this one. */
 static bool is_another(const option *o, const char *typed)
 {
-    const size_t n = !strncmp(typed, "--", 2) ? strcspn(typed + 2, "=") : 0;
-    return strlen(o->name) > n && is_option(typed + 2, n);
+    char key[64] = "";
+    if (!strncmp(typed, "--", 2)) snprintf(key, sizeof key, "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
+    return strlen(o->name) > strlen(key) && option_find(key);
 }
 
 /* Whether a message of the library begins with an option of the verb, which it calls by its key: "layer: lenet5
@@ -60,8 +54,7 @@ static bool names_option(const verb *v, const char *message)
     char         key[64];
     const size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789-");
     snprintf(key, sizeof key, "%.*s", (int)n, message);
-    return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && is_option(key, n) &&
-           verb_option_find(v, key);
+    return (message[n] == ':' || !strncmp(message + n, " is an option of ", 17)) && verb_option_find(v, key);
 }
 
 static int exit_status(void) { return qg_errcode() == QG_EARG ? EXIT_USAGE : EXIT_FAILED; }
@@ -135,21 +128,13 @@ static int set_defaults(const verb *v, config *asked)
     return -1;
 }
 
-/* Whether a model is called so, with or without options. */
-static bool is_model(const char *text)
-{
-    for (const qg_model *const *m = qg_models; *m; m++)
-        if (strlen((*m)->name) == strcspn(text, ":") && !strncmp((*m)->name, text, strcspn(text, ":"))) return true;
-    return false;
-}
-
 /* An argument that belongs to no option, and the one before it. */
 static int unexpected(const verb *v, const char *before, const char *text)
 {
     const option *o = strncmp(before, "--", 2) ? NULL : option_find(before + 2);
     if (o && o->kind == QG_RECIPE_FLAG)
         print_safe(stderr, "qgrad %s: unexpected argument '%s'; %s takes no value\n", v->name, text, before);
-    else if (verb_option_find(v, "model") && is_model(text))
+    else if (verb_option_find(v, "model") && model_of(text) && model_of(text) != &qg_model_text)
         print_safe(stderr, "qgrad %s: unexpected argument '%s'; did you mean --model %s?\n", v->name, text, text);
     else return usage_error(v, "unexpected argument", text);
     return EXIT_USAGE;
