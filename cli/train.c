@@ -262,7 +262,7 @@ static qg_status print_outcome(const training *t, const qg_fit_result *result)
         print_path(t->paths.dir, stderr);
         fputc('\n', stderr);
     }
-    if (config_flag(t->asked, "json")) return report_json(&r, stdout);
+    if (config_flag(t->asked, "json")) return qg_fit_result_print(result, &t->of->fit, t->of->net, stdout);
     report_result(&r, stdout);
     return QG_OK;
 }

@@ -110,14 +110,6 @@ qg_status config_take(config *c, const option *o, const char *text)
     return status;
 }
 
-qg_status config_over(config *c, const config *top, const verb *v)
-{
-    qg_status status = QG_OK;
-    for (int i = 0; i < OPTIONS && !status; i++)
-        if (top->text[i] && verb_option_find(v, option_at(i)->name)) status = config_take(c, option_at(i), top->text[i]);
-    return status;
-}
-
 const char *config_text_of(const config *c, const option *o) { return c->text[option_index(o)]; }
 const char *config_text(const config *c, const char *name) { return config_text_of(c, option_find(name)); }
 

@@ -35,10 +35,6 @@ qg_status   config_set(config *c, const char *name, const char *text);
 QG_MUST_CHECK
 qg_status   config_take(config *c, const option *o, const char *text);
 
-/* Sets in c the options of a verb that are set in top.  Fails with QG_EMEM. */
-QG_MUST_CHECK
-qg_status   config_over(config *c, const config *top, const verb *v);
-
 /* The canonical text of an option; NULL: unset. */
 const char *config_text(const config *c, const char *name);
 const char *config_text_of(const config *c, const option *o);

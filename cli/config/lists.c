@@ -159,7 +159,10 @@ void lists_value(const config *asked, int k, const option *o, char text[QG_RECIP
 
 qg_status lists_pick(const config *asked, int k, config *one)
 {
-    qg_status status = config_over(one, asked, &train_verb);
+    qg_status status = QG_OK;
+    for (int i = 0; i < OPTIONS && !status; i++)
+        if (asked->text[i] && verb_option_find(&train_verb, option_at(i)->name))
+            status = config_take(one, option_at(i), asked->text[i]);
     for (int i = 0; i < OPTIONS && !status; i++) {
         char value[QG_RECIPE_VALUE_BYTES];
         lists_value(asked, k, option_at(i), value);

@@ -247,8 +247,3 @@ void report_result(const report *r, FILE *out)
         print_safe(out, "page           %s\n", page);
     if (at->complete) print_next(r, out);
 }
-
-qg_status report_json(const report *r, FILE *out)
-{
-    return qg_fit_result_print(&r->result, &r->of->fit, r->of->net, out);
-}

@@ -13,7 +13,7 @@ typedef struct report {
     const char        *program;         /* how this one was called, for the commands to try next */
     const qg_training *of;
     const run_paths   *paths;
-    qg_fit_result      result;          /* of report_result and report_json */
+    qg_fit_result      result;          /* of report_result */
     const char        *page;            /* of report_result: a file of the run, named if it exists; NULL: none */
 } report;
 
@@ -32,7 +32,5 @@ qg_status report_bytes(const qg_net *net, FILE *out);
 
 void report_head(const report *r, FILE *out);
 void report_result(const report *r, FILE *out);
-QG_MUST_CHECK
-qg_status report_json(const report *r, FILE *out);      /* as in result.json, and the directory */
 
 #endif
