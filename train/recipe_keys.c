@@ -479,7 +479,7 @@ qg_status qg__recipe_key_parse(const qg_recipe_key *o, const char *text, qg_reci
     if (strlen(text) >= QG_RECIPE_VALUE_BYTES)
         return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, QG_RECIPE_VALUE_BYTES - 1);
     void          *to   = f ? (char *)r + f->at : NULL;
-    const unsigned role = role_named(o->name, strlen(o->name));
+    const unsigned role = f ? role_named(o->name, strlen(o->name)) : 0;
     if (role || (f && f->parse)) {
         const qg_status status = role ? parse_scheme(text, role, to, canonical, QG_RECIPE_VALUE_BYTES)
                                       : f->parse(text, to, canonical, QG_RECIPE_VALUE_BYTES);

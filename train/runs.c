@@ -243,12 +243,10 @@ static qg_status load_averages(qg_run *r, qg_net *net, const char *path)
     bool             any = false;
     qg_state        *s   = r->file == QG__RUN_LAST ? qg_state_new() : NULL;
     for (int i = 0; s && i < p->count; i++) {
-        const qg_shape of = p->item[i]->shape;
         snprintf(name, sizeof name, "ema.%s", p->item[i]->name);
         if (!qg_archive_find(r->header, name)) continue;
         any = true;
-        qg_state_add(s, name, (qg_array){ .dtype = QG_F32, .rank = 4, .data = p->item[i]->value,
-                                          .dims = { (size_t)of.n, (size_t)of.h, (size_t)of.w, (size_t)of.c } });
+        qg__state_add_named(s, p->item[i]->shape, p->item[i]->value, "%s", name);
     }
     const qg_status status = any ? qg__state_load_from(s, QG_BY_PATH, path, true) : QG_OK;
     qg_state_free(s);

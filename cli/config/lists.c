@@ -77,10 +77,11 @@ static qg_status add(config *asked, const option *o, const char *text)
 /* "1..3", whose ends are legal values; *last is *first if the text is no range. */
 static qg_status read_range(const option *o, const char *text, double *first, double *last)
 {
-    const char  *dots   = o->kind == QG_RECIPE_INTEGER ? strstr(text, "..") : NULL;
-    const size_t digits = strspn(text, "0123456789");
+    const bool  whole = o->kind == QG_RECIPE_INTEGER;
+    const bool  dash  = whole && *text != '-' && text[strspn(text, "0123456789")] == '-';     /* "1-3" */
+    const char *dots  = whole ? strstr(text, "..") : NULL;
     *first = *last = 0;
-    if (!dots && (o->kind != QG_RECIPE_INTEGER || !digits || text[digits] != '-')) return QG_OK;    /* "1-3" means a range, too */
+    if (!dots && !dash) return QG_OK;
     if (!dots || !qg__number_read(text, (size_t)(dots - text), first) || !qg__number_read(dots + 2, strlen(dots + 2), last) ||
         strspn(text, "0123456789.") != strlen(text) || *last < *first)
         return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->name, text);

@@ -253,7 +253,7 @@ static qg_status refuse_comma(const qg_key *key, const char *at, size_t n)
     value++;
     const char *how = !(key->is & QG_KEY_WHOLE) ? "write numbers with a point, as in 0.05"
                       : key->most               ? "write several numbers as 0+1+2"
-                                                : "it is one number; several schemes are a:bits=2,a:bits=4";
+                                                : "it is one number; a list repeats the name, a:bits=2,a:bits=4";
     return qg_fail(QG_EARG, "%s is '%.*s' with a comma; %s", key->name,
                    (int)(at + n + 1 - value + (ptrdiff_t)strspn(at + n + 1, "0123456789")), value, how);
 }

@@ -163,7 +163,7 @@ static const struct {
     { SWEEP "--seed 3..1", 2, "--seed: '3..1' is not a range; write 1..3, from the lower to the higher" },
     { SWEEP "--lr 0.1,0.10", 2, "--lr: 0.1 is given twice" },
     { SWEEP "--lr 0.1,0.2 --array 9", 2, "array: 9 is not in 1..2, the numbers of the combinations" },
-    { SWEEP "--weight lsq:bits=2,4,8", 2, "lsq: bits is '2,4' with a comma; it is one number; several schemes are a:bits=2,a:bits=4" },
+    { SWEEP "--weight lsq:bits=2,4,8", 2, "lsq: bits is '2,4' with a comma; it is one number; a list repeats the name, a:bits=2,a:bits=4" },
     { SWEEP "--seed 1-3", 2, "seed: '1-3' is not a range; write 1..3, from the lower to the higher" },
     { SWEEP "--weight ttq:threshold=0,05", 2, "--weight: ttq: threshold is '0,05' with a comma; write numbers with a point" },
     { SWEEP "--weight twn,tnw", 2, "--weight: unknown scheme 'tnw' for weights" },

@@ -124,7 +124,7 @@ static const struct { const char *text, *message; } bad[] = {
     { "rich:high=0,05", "rich: high is '0,05' with a comma; write numbers with a point, as in 0.05" },
     { "rich:high=-0,05,mode=free", "rich: high is '-0,05' with a comma; write numbers with a point, as in 0.05" },
     { "rich:marks=0,5+0,75", "rich: marks is '0,5' with a comma; write numbers with a point, as in 0.05" },
-    { "rich:bits=2,5", "rich: bits is '2,5' with a comma; it is one number; several schemes are a:bits=2,a:bits=4" },
+    { "rich:bits=2,5", "rich: bits is '2,5' with a comma; it is one number; a list repeats the name, a:bits=2,a:bits=4" },
     { "rich:marks=0.5+1", "rich: marks is 1, not in [0, 1)" },
     { "rich:marks=0.5+0.25", "rich: marks has 0.25 after 0.5; its numbers must increase" },
     { "rich:marks=0.5+0.5", "rich: marks has 0.5 after 0.5; its numbers must increase" },
