@@ -234,6 +234,14 @@ static void put_list(FILE *out, const qg_recipe_key *o, int version, const char 
     fputc(']', out);
 }
 
+/* By the keys that is_written_by_a_run looks for. */
+static bool is_known_as_of_version_1(const qg_recipe *r)
+{
+    return r->defaults < QG_DEFAULTS &&
+           (qg__recipe_value(r, "data-digest") ||
+            (qg__recipe_value(r, "quantize-after") && qg__recipe_value(r, "norm-decay") && qg__recipe_value(r, "quantizer-decay")));
+}
+
 typedef struct selection {
     const qg_recipe *recipe;
     unsigned      use;
@@ -243,7 +251,7 @@ static qg_status print_selection(const void *what, FILE *out)
 {
     const selection *of      = what;
     const int        version = of->recipe->defaults ? of->recipe->defaults : QG_DEFAULTS;
-    if (of->recipe->defaults == QG_DEFAULTS) fprintf(out, "defaults = %d\n", QG_DEFAULTS);
+    if (of->recipe->defaults && !is_known_as_of_version_1(of->recipe)) fprintf(out, "defaults = %d\n", version);
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
         const qg_recipe_key *o     = &qg_recipe_keys[i];
         const char          *value = of->recipe->text[i];

@@ -295,9 +295,12 @@ static void test_texts_of_runs_keep_their_defaults(void **state)
     assert_ok(qg__recipe_parse(&c, "model = \"lenet5\"\nweight = \"ttq\"\n", "f"));
     assert_string_equal(qg__recipe_value(&c, "weight"), "ttq");
     qg__recipe_clear(&c);
-    assert_ok(qg__recipe_parse(&c, "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n", "f"));
+    static const char asked_for[] = "defaults = 1\nmodel = \"lenet5\"\nweight = \"ttq\"\n";
+    assert_ok(qg__recipe_parse(&c, asked_for, "f"));
     assert_string_equal(qg__recipe_value(&c, "weight"), "ttq:as=paper");
-    qg__recipe_clear(&c);
+    again = qg__recipe_print(&c, 0);
+    assert_string_equal(again, asked_for);
+    free(again), qg__recipe_clear(&c);
 
     /* asked of a run of version 1, a scheme is meant as when the run began */
     qg_recipe stored = { 0 }, asked = { 0 };
