@@ -65,29 +65,6 @@ qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...)
     return QG_OK;
 }
 
-/* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */
-uint64_t qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h)
-{
-    const size_t bytes = set->classes > 256 ? 2 : 1;
-    for (int i = first; i < end; i++)
-        h = qg_hash(h, (const uint8_t[]){ (uint8_t)set->labels[i], (uint8_t)(set->labels[i] >> 8) }, bytes);
-    return h;
-}
-
-uint64_t qg__dataset_digest(qg_shape shape, const uint64_t *of_slice)
-{
-    return qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of_slice, QG__SET_SLICES * sizeof *of_slice);
-}
-
-void qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row)
-{
-    for (size_t i = 0; i < row; i += width)
-        for (size_t k = 0; k < width; k++) {
-            sums[k].first += image[i + k];
-            sums[k].second += (uint64_t)image[i + k] * image[i + k];
-        }
-}
-
 /* --- chosen classes ----------------------------------------------------------------------- */
 
 enum { NOT_CHOSEN = -1 };

@@ -21,7 +21,7 @@ typedef struct qg__dataset {
     uint8_t  *images;           /* [n][h][w][c], 0..255; NULL: they are in */
     qg__files *files;           /* which a reader gives instead of images */
     uint32_t *file;             /* [n], the index of each in files */
-    qg__sums *sums;             /* of the training images in files, for each channel or value; or NULL */
+    qg__sums *sums;             /* of the training images, for each channel or value; or NULL */
     uint16_t *labels;           /* [n], 0 .. classes-1, checked by the reader */
     char     *class_names;      /* one after the other, each ended by NUL; or NULL */
     uint64_t  class_digest;     /* their hash, or 0 */
@@ -62,19 +62,6 @@ qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...);
 
 /* order: 0 .. n-1, permuted.  n < 2^32. */
 void qg__permutation(uint64_t key, size_t n, uint32_t *order);
-
-/* A set is read in so many slices, whatever a batch is cut into: its digest depends on their number. */
-enum { QG__SET_SLICES = 8 };
-static inline int qg__set_slice_at(int n, int slice) { return (int)((long long)n * slice / QG__SET_SLICES); }
-
-/* The digest of a set (qg__loader_digest) is the hash of its shape and of one hash for each of
- * QG__SET_SLICES slices, since a hash is sequential: that of the bytes of its images and, from there on, of
- * the labels first .. end-1. */
-uint64_t  qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h);
-uint64_t  qg__dataset_digest(qg_shape shape, const uint64_t *of_slice);
-
-/* Adds the values of an image [row] to sums [width]; value k to sums[k % width]. */
-void      qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row);
 
 /* A hash that identifies the set: of its bytes and labels, before normalisation and before images
  * are held out; and one of the names of its classes, 0 if they have none. */

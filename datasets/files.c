@@ -85,6 +85,9 @@ const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room
 
 /* --- all images --------------------------------------------------------------------------- */
 
+/* Whatever a batch is cut into: the digest of a set depends on their number. */
+enum { SLICES = 8 };
+
 /* Once, for all images of set, which have just been decoded. */
 static qg_status warn_of_deep(qg__dataset *set)
 {
@@ -104,40 +107,13 @@ typedef struct pass {
     const uint8_t *taken;
     size_t         width;
     int            slots;               /* images that are kept */
-    uint8_t       *room;                /* [QG__SET_SLICES][row] */
-    qg__sums      *sums;                /* [QG__SET_SLICES][width] or NULL */
-    uint64_t       digest[QG__SET_SLICES];
+    uint8_t       *room;                /* [SLICES][row] */
+    qg__sums      *sums;                /* [SLICES][width] or NULL */
+    uint64_t       digest[SLICES];
     qg__first_failure failure;
 } pass;
 
-static void load_slice(void *context, int slice, int worker)
-{
-    pass        *p   = context;
-    qg__dataset *set = p->set;
-    const size_t row = qg_row(set->shape);
-    for (int i = qg__set_slice_at(set->shape.n, slice); i < qg__set_slice_at(set->shape.n, slice + 1); i++)
-        if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
-            qg__failed(&p->failure, i);
-            return;
-        }
-}
-
-qg_status qg__files_load(qg__dataset *set)
-{
-    const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
-    pass         p     = { .set = set, .failure = QG__NO_FAILURE };
-    set->images        = malloc(bytes);
-    if (!set->images)
-        return qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
-                       QG_SHAPE_ARGS(set->shape));
-    qg_parallel(QG__SET_SLICES, load_slice, &p);
-    qg_status status = qg__failure_of(&p.failure);
-    if (!status) status = warn_of_deep(set);
-    if (status) free(set->images), set->images = NULL;
-    return status;
-}
-
-/* Image i of the set for the first time, or again for the digest of what was held out. */
+/* Image i of the set in its file, for the first time, or again for the digest of what was held out. */
 static const uint8_t *first_seen(pass *p, int i, uint8_t *room)
 {
     qg__files     *f     = p->set->files;
@@ -151,24 +127,53 @@ static const uint8_t *first_seen(pass *p, int i, uint8_t *room)
     return image;
 }
 
+/* With both files and memory, this is where the images go. */
+static const uint8_t *image_of(pass *p, int i, uint8_t *room)
+{
+    const qg__dataset *set = p->set;
+    uint8_t           *to  = set->images ? set->images + (size_t)i * qg_row(set->shape) : NULL;
+    if (!to) return first_seen(p, i, room);
+    return !set->files || decode(set->files, set->file[i], to) ? to : NULL;
+}
+
+static void add_sums(qg__sums *sums, size_t width, const uint8_t *image, size_t row)
+{
+    for (size_t i = 0; i < row; i += width)
+        for (size_t k = 0; k < width; k++) {
+            sums[k].first += image[i + k];
+            sums[k].second += (uint64_t)image[i + k] * image[i + k];
+        }
+}
+
+/* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */
+static uint64_t hash_labels(const qg__dataset *set, int first, int end, uint64_t h)
+{
+    const size_t bytes = set->classes > 256 ? 2 : 1;
+    for (int i = first; i < end; i++)
+        h = qg_hash(h, (const uint8_t[]){ (uint8_t)set->labels[i], (uint8_t)(set->labels[i] >> 8) }, bytes);
+    return h;
+}
+
+static int slice_at(int n, int slice) { return (int)((long long)n * slice / SLICES); }
+
 static void scan_slice(void *context, int slice, int worker)
 {
     pass              *p     = context;
     const qg__dataset *set   = p->set;
     const size_t       row   = qg_row(set->shape);
-    const int first = qg__set_slice_at(set->shape.n, slice), end = qg__set_slice_at(set->shape.n, slice + 1);
+    const int          first = slice_at(set->shape.n, slice), end = slice_at(set->shape.n, slice + 1);
     uint64_t           h     = QG_HASH_BASIS;
     for (int i = first; i < end; i++) {
-        const uint8_t *image = first_seen(p, i, p->room + (size_t)slice * row);
+        const uint8_t *image = image_of(p, i, p->room + (size_t)slice * row);
         if (!image) {
             qg__failed(&p->failure, i);
             return;
         }
         h = qg_hash(h, image, row);
         if (p->sums && !(p->taken && p->taken[i]))
-            qg__sums_add(p->sums + (size_t)slice * p->width, p->width, image, row);
+            add_sums(p->sums + (size_t)slice * p->width, p->width, image, row);
     }
-    p->digest[slice] = qg__hash_labels(set, first, end, h);
+    p->digest[slice] = hash_labels(set, first, end, h);
 }
 
 /* The first images that bytes hold; fewer where memory is short. */
@@ -180,27 +185,30 @@ static int keep(qg__files *f, int n, size_t bytes)
     return (int)slots;
 }
 
-qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest)
+qg_status qg__dataset_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes,
+                           uint64_t *digest)
 {
     const size_t row    = qg_row(set->shape);
+    qg__files   *f      = set->files;
+    const bool   first  = f && !f->scanned;
     pass         p      = { .set = set, .taken = taken, .width = width, .failure = QG__NO_FAILURE };
     qg_status    status = QG_OK;
-    p.room              = malloc(QG__SET_SLICES * row);
-    p.sums              = set->sums ? calloc(QG__SET_SLICES * width, sizeof *p.sums) : NULL;
-    if (!p.room || (set->sums && !p.sums)) {
-        status = qg_fail(QG_EMEM, "'%s': out of memory: the sums of images of %zu values", set->files->dir,
-                         row);
+    p.room              = malloc(SLICES * row);
+    p.sums              = width ? calloc(SLICES * width, sizeof *p.sums) : NULL;
+    set->sums           = width ? calloc(width, sizeof *set->sums) : NULL;
+    if (!p.room || (width && (!p.sums || !set->sums))) {
+        status = qg_fail(QG_EMEM, "out of memory: the sums of images of %zu values", row);
     } else {
-        p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
-        qg_parallel(QG__SET_SLICES, scan_slice, &p);
+        p.slots = first && !set->images ? keep(f, set->shape.n, bytes) : 0;
+        qg_parallel(SLICES, scan_slice, &p);
         status = qg__failure_of(&p.failure);
-        if (!status && !set->files->scanned) status = warn_of_deep(set);
-        set->files->scanned |= !status;
-        for (size_t k = 0; p.sums && k < QG__SET_SLICES * width; k++) {
+        if (!status && first) status = warn_of_deep(set);
+        if (!status && first) f->scanned = true;
+        for (size_t k = 0; k < SLICES * width; k++) {
             set->sums[k % width].first += p.sums[k].first;
             set->sums[k % width].second += p.sums[k].second;
         }
-        *digest = qg__dataset_digest(set->shape, p.digest);
+        *digest = qg_hash(qg_hash(QG_HASH_BASIS, &set->shape, sizeof set->shape), p.digest, sizeof p.digest);
     }
     free(p.room);
     free(p.sums);

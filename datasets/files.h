@@ -36,19 +36,19 @@ struct qg__files {
 qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes);
 void       qg__files_release(qg__files *f);         /* by one of its users; NULL is ignored */
 
-/* Decodes all images of set to set->images, in parallel; the set then needs its files no more.  Both this and
- * qg__files_scan warn of images of 16 bits (set->warning).  Fails as qg__image_resized, for the first
- * image in the order of the set that cannot be decoded; QG_EMEM.  set is then as it was. */
+/* Looks at each image of set once, in parallel.  One in a file is decoded to set->images if these are
+ * allocated; if not, what qg__files_image needs is noted, and the first images, as far as bytes suffice, are
+ * kept.  Warns of images of 16 bits (set->warning).
+ *
+ *   digest  The hash of the set's shape and of one hash for each of eight slices, since a hash is sequential:
+ *           that of the bytes of its images and, from there on, of its labels.
+ *   width   Unless it is 0, set->sums [width] become the sums of those images for which taken, [n] or NULL,
+ *           is 0.
+ *   Fails   as qg__image_resized, for the first image in the order of the set that cannot be decoded; with
+ *           QG_EMEM. */
 QG_MUST_CHECK
-qg_status  qg__files_load(qg__dataset *set);
-
-/* Decodes each image of set once, in parallel, and notes what qg__files_image needs.  The first images, as
- * far as bytes suffice, are kept.  *digest is that of set, as if it were in memory; set->sums, unless it is
- * NULL, [width] and 0 before, receives the sums of those images for which taken, [n] or NULL, is 0.  Fails
- * as qg__files_load. */
-QG_MUST_CHECK
-qg_status  qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes,
-                          uint64_t *digest);
+qg_status  qg__dataset_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes,
+                            uint64_t *digest);
 
 /* The image with this index in f, decoded to room [h][w][c] unless it is kept.  Fails with NULL, as
  * qg__image_resized; QG_EIO: the file was another image when it was scanned. */

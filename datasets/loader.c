@@ -48,22 +48,6 @@ struct qg_loader {
 
 /* --- a set -------------------------------------------------------------------------------- */
 
-struct hashing {
-    const qg__dataset *set;
-    uint64_t           of[QG__SET_SLICES];
-};
-
-static void hash_slice(void *context, int slice, int worker)
-{
-    struct hashing *h     = context;
-    const size_t    row   = qg_row(h->set->shape);
-    const int       first = qg__set_slice_at(h->set->shape.n, slice),
-                    end = qg__set_slice_at(h->set->shape.n, slice + 1);
-    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + (size_t)first * row,
-                                    (size_t)(end - first) * row);
-    h->of[slice]          = qg__hash_labels(h->set, first, end, bytes);
-}
-
 static bool allocate(qg_loader *l, int batch)
 {
     const size_t n     = (size_t)batch;
@@ -120,50 +104,41 @@ void qg__loader_adopt(qg_loader *l, qg_loader *validation)
     l->validation           = validation;
 }
 
-static qg_status load_files(qg_loader *l, bool divides)
+static qg_status allocate_images(qg__dataset *set)
 {
-    qg__dataset    *set    = &l->set;
-    const bool      keeps  = l->spec.in_order && !divides;
-    const qg_status status = qg__files_load(set);
-    if (status) return status;
-    if (keeps) l->named = set->files, l->file = set->file;
+    const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
+    set->images        = malloc(bytes);
+    return set->images ? QG_OK
+                       : qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
+                                 QG_SHAPE_ARGS(set->shape));
+}
+
+/* Of a set whose images are in memory now.  A test set keeps their names. */
+static void leave_files(qg_loader *l, bool divides)
+{
+    qg__dataset *set = &l->set;
+    if (!set->files || !set->images) return;
+    if (l->spec.in_order && !divides) l->named = set->files, l->file = set->file;
     else qg__files_release(set->files), free(set->file);
     set->files = NULL;
     set->file  = NULL;
-    return QG_OK;
 }
 
-/* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a
- * cache that cannot. */
-static qg_status open_files(qg_loader *l, bool divides, size_t *bytes)
+/* Images of files: allocates memory for all of them if the cache, or half of the memory, can hold them.
+ * *bytes: of a cache that cannot. */
+static qg_status open_files(qg_loader *l, size_t *bytes)
 {
     const size_t all = (size_t)l->set.shape.n * qg_row(l->set.shape), memory = qg__memory();
     const bool   automatic = !l->spec.cache_bytes;
     *bytes = automatic ? memory / 4 : l->spec.cache_bytes;
     if (l->set.files->scanned) return QG_OK;            /* held out of a set that is not in memory */
-    if (all <= (automatic ? memory / 2 : *bytes)) return load_files(l, divides);
+    if (all <= (automatic ? memory / 2 : *bytes)) return allocate_images(&l->set);
     if (!automatic) return QG_OK;
     return qg__dataset_warn(&l->set, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu "
                             "MiB; they are decoded in every epoch, except as many as a cache of %zu MiB "
                             "holds",
                             l->set.files->dir, l->set.shape.n, l->set.shape.h, l->set.shape.w, l->set.shape.c,
                             all >> 20, memory >> 20, *bytes >> 20);
-}
-
-/* The digest, and what one look at every image gives if they stay in files: the sums of those that taken
- * does not hold out. */
-static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
-{
-    struct hashing h = { .set = &l->set };
-    if (!l->set.files) {
-        qg_parallel(QG__SET_SLICES, hash_slice, &h);
-        l->digest = qg__dataset_digest(l->set.shape, h.of);
-        return QG_OK;
-    }
-    const size_t width = l->spec.preprocess ? 0 : qg__sums_width(l->spec.normalise.kind, l->set.shape);
-    if (width && !(l->set.sums = calloc(width, sizeof *l->set.sums)))
-        return qg_fail(QG_EMEM, "'%s': out of memory: the sums of %zu values", l->set.files->dir, width);
-    return qg__files_scan(&l->set, taken, width, bytes, &l->digest);
 }
 
 /* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty.
@@ -198,14 +173,16 @@ static qg_status warn_of_darkness(qg__dataset *set)
 static qg_status divide(qg_loader *l, qg__dataset *held)
 {
     const qg_holdout part   = l->spec.validation;
+    const size_t     width  = l->spec.preprocess ? 0 : qg__sums_width(l->spec.normalise.kind, l->set.shape);
     uint8_t         *taken  = NULL;
     int              images = 0;
     size_t           bytes  = 0;
     qg_status        status = QG_OK;
     if (part.images || part.share != 0)
         status = qg__dataset_draw(&l->set, part, l->spec.seed, &taken, &images);
-    if (!status && l->set.files) status = open_files(l, taken, &bytes);
-    if (!status) status = survey(l, taken, bytes);
+    if (!status && l->set.files) status = open_files(l, &bytes);
+    if (!status) status = qg__dataset_scan(&l->set, taken, width, bytes, &l->digest);
+    if (!status) leave_files(l, taken);
     if (!status && taken) status = qg__dataset_hold_out(&l->set, taken, images, held);
     free(taken);
     return status;

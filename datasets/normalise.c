@@ -8,9 +8,17 @@
  * all bytes are equal and the variance is only rounding. */
 static const double LEAST_DEVIATION = 1e-4;
 
-/* Value k of an image has the sums k % width. */
-static void to_moments(qg_preprocess *s, const qg__sums *sum, size_t width, double n)
+size_t qg__sums_width(qg_normalise_kind kind, qg_shape image)
 {
+    return kind == QG_PER_CHANNEL ? (size_t)image.c : kind == QG_PER_PIXEL ? qg_row(image) : 0;
+}
+
+/* Value k of an image has the sums k % width. */
+static void fit_moments(qg_preprocess *s, const qg__dataset *set)
+{
+    const qg__sums *sum   = set->sums;
+    const size_t    width = qg__sums_width(s->normalise.kind, s->shape);
+    const double    n     = (double)(qg_row(s->shape) / width) * set->shape.n;
     for (size_t k = 0; k < qg_row(s->shape); k++) {
         const double mean      = (double)sum[k % width].first / n;
         const double variance  = (double)sum[k % width].second / n - mean * mean;
@@ -18,27 +26,6 @@ static void to_moments(qg_preprocess *s, const qg__sums *sum, size_t width, doub
         s->mean[k]      = (float)(mean / 255);
         s->deviation[k] = (float)(deviation > LEAST_DEVIATION ? deviation / 255 : 1);
     }
-}
-
-size_t qg__sums_width(qg_normalise_kind kind, qg_shape image)
-{
-    return kind == QG_PER_CHANNEL ? (size_t)image.c : kind == QG_PER_PIXEL ? qg_row(image) : 0;
-}
-
-static qg_status fit_moments(qg_preprocess *s, const qg__dataset *set)
-{
-    const size_t row = qg_row(s->shape), width = qg__sums_width(s->normalise.kind, s->shape);
-    const double n   = (double)(row / width) * set->shape.n;
-    if (set->sums) {
-        to_moments(s, set->sums, width, n);
-        return QG_OK;
-    }
-    qg__sums *sum = calloc(width, sizeof *sum);
-    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", width);
-    for (int i = 0; i < set->shape.n; i++) qg__sums_add(sum, width, set->images + (size_t)i * row, row);
-    to_moments(s, sum, width, n);
-    free(sum);
-    return QG_OK;
 }
 
 /* low + (high - low) x = (x - m) / d  with d = 1 / (high - low), m = -low d. */
@@ -100,8 +87,11 @@ qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normal
     switch (how.kind) {
     case QG_TO_UNIT: break;
     case QG_TO_RANGE: status = qg__preprocess_range(p); break;
-    case QG_PER_CHANNEL: status = how.given ? qg__preprocess_given(p) : fit_moments(p, set); break;
-    case QG_PER_PIXEL: status = fit_moments(p, set); break;
+    case QG_PER_CHANNEL:
+        if (how.given) status = qg__preprocess_given(p);
+        else fit_moments(p, set);
+        break;
+    case QG_PER_PIXEL: fit_moments(p, set); break;
     case QG_WHITEN: status = qg__whiten_fit(p, set); break;
     default: status = qg_fail(QG_EARG, "%d is not a kind of normalisation", (int)how.kind);
     }

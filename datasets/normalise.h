@@ -29,7 +29,7 @@ qg_status qg__image_parse(const char *text, qg_shape *image);
 /* How many sums the statistics of a kind need: one for each channel or value of an image; 0: none. */
 size_t    qg__sums_width(qg_normalise_kind kind, qg_shape image);
 
-/* From the images of a set, or from its sums if it has these.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *p
+/* From the sums of a set; QG_WHITEN from its images.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *p
  * is then {0}. */
 QG_MUST_CHECK
 qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normalise how);
