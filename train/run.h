@@ -40,6 +40,10 @@ typedef struct qg__run_paths {
 QG_MUST_CHECK
 qg_status qg__run_paths_of(const char *dir, qg__run_paths *p);
 
+/* Fails with QG_EIO: there is no run of this name; the message names one that is below it. */
+QG_MUST_CHECK
+qg_status qg__run_absent(const char *name);
+
 typedef struct qg__run {
     qg__run_paths       paths;
     int                 lock;               /* the directory, locked; QG_BY_PATH: not claimed */

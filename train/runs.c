@@ -83,7 +83,7 @@ static qg_status find_checkpoint(qg_run *r, const char *path)
     return status;
 }
 
-static qg_status nothing_there(const char *name)
+qg_status qg__run_absent(const char *name)
 {
     if (!qg__path_exists(name)) return qg_fail(QG_EIO, "there is no run '%s': no such directory or checkpoint", name);
     /* A sweep's directory, or one of the seeds of a recipe. */
@@ -111,7 +111,7 @@ static qg_status find_directory(qg_run *r, const char *name, qg_run_weights whic
     if (status) return status;
     const qg__run_file file = r->file;
     const char        *path = r->paths.file[file];
-    if (!has && !is_file(path)) return nothing_there(name);
+    if (!has && !is_file(path)) return qg__run_absent(name);
     if (!has) status = take_noted(r, path);
     else if (is_file(path) && !qg__safetensors_open(QG_BY_PATH, path, &r->header) && qg__identity_of_program(qg_run_note(r, "recipe")))
         take_program(r, qg_run_note(r, "recipe"));

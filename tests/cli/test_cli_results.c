@@ -294,7 +294,8 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_refuses("results --add filed", 2, "filed: was not trained with --recipe");
     assert_status("train --recipe twn --seed 8 --budget 0 --json", 3);
     assert_refuses("results --add runs/twn/seed-8", 1, "seed-8: is not finished: 0 of 2 epochs are done");
-    assert_refuses("results --add absent", 1, "absent/config.toml");
+    assert_refuses("results --add absent", 1, "there is no run 'absent': no such directory");
+    assert_refuses("results --add runs/twn", 1, "'runs/twn' contains no run: no config.toml and no checkpoint; below it is the run ");
     assert_status("train --recipe twn --seed 12 --epochs 1 --json", 0);
     assert_refuses("results --add runs/twn/epochs=1-seed-12", 1, "twn: the runs with seeds 10 and 12 differ in epochs");
     assert_int_equal(access("results/twn/seed-12", F_OK), -1);
