@@ -58,11 +58,15 @@ static qg_var *record(qg_tape *t, const elementwise *e, qg_shape shape, qg_var *
 
 /* --- relu --------------------------------------------------------------------------------- */
 
-/* y = max(x, 0):  dx = dy where x > 0, which is where y > 0.  Not y > 0 ? dy : 0, which would lose a NaN. */
+/* y = max(x, 0):  dx = dy where x > 0, which is where y > 0.  Not y > 0 ? dy : 0, which would lose a NaN.  dy is read
+ * everywhere: a loop that reads it on a condition is not vectorised. */
 static void relu_gradient(const qg_var *y, size_t i, size_t end)
 {
     const qg_var *x = y->in[0];
-    for (; i < end; i++) give(x, x->fresh, i, y->data[i] <= 0.0f ? 0.0f : y->grad[i]);
+    for (; i < end; i++) {
+        const float dy = y->grad[i];
+        give(x, x->fresh, i, y->data[i] <= 0.0f ? 0.0f : dy);
+    }
 }
 
 static void relu_value(const qg_var *y, size_t i, size_t end)
@@ -90,7 +94,7 @@ static void clip_gradient(const qg_var *y, size_t i, size_t end)
     const qg_var *x = y->in[0];
     const bounds  b = *(const bounds *)y->saved;
     for (; i < end; i++) {
-        const float v = x->data[i], above = v < b.lo ? 0.0f : y->grad[i];
+        const float v = x->data[i], dy = y->grad[i], above = v < b.lo ? 0.0f : dy;
         give(x, x->fresh, i, v > b.hi ? 0.0f : above);
     }
 }

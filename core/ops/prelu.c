@@ -28,21 +28,26 @@ static bool fill_rows(qg_tape *t, job *j)
 }
 
 /* With u = x - g and s = 1 where u > 0, else a:
- *     y = s u + z:   dx = s dy,   da = sum of u dy where not u > 0,   dg = -sum of s dy,   dz = sum of dy. */
+ *     y = s u + z:   dx = s dy,   da = sum of u dy where not u > 0,   dg = -sum of s dy,   dz = sum of dy.
+ * What is below is computed for all, so that the loops are vectorised. */
 static void pixel_gradient(const job *j, const float *x, const float *dy, float *dx, bool fresh, double *sum)
 {
     const size_t c = (size_t)j->y->shape.c;
     if (dx)
         for (size_t k = 0; k < c; k++) {
-            const float d = x[k] - j->g[k] > 0 ? dy[k] : j->a[k] * dy[k];
-            dx[k]         = fresh ? d : dx[k] + d;
+            const float below = j->a[k] * dy[k], d = x[k] - j->g[k] > 0 ? dy[k] : below;
+            dx[k]             = fresh ? d : dx[k] + d;
         }
     for (size_t k = 0; k < c; k++) {
-        const float u = x[k] - j->g[k];
-        sum[k] += u > 0 ? 0.0 : (double)u * (double)dy[k];
+        const float  u     = x[k] - j->g[k];
+        const double below = (double)u * (double)dy[k];
+        sum[k] += u > 0 ? 0.0 : below;
     }
     if (j->y->in[BEFORE])
-        for (size_t k = 0; k < c; k++) sum[c + k] -= (double)(x[k] - j->g[k] > 0 ? dy[k] : j->a[k] * dy[k]);
+        for (size_t k = 0; k < c; k++) {
+            const float below = j->a[k] * dy[k];
+            sum[c + k] -= (double)(x[k] - j->g[k] > 0 ? dy[k] : below);
+        }
     if (j->y->in[AFTER])
         for (size_t k = 0; k < c; k++) sum[2 * c + k] += (double)dy[k];
 }
