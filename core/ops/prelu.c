@@ -98,8 +98,8 @@ static void block_value(void *context, int block, int worker)
     for (size_t k = i % c, n; i < end; i += n, k = 0) {         /* a block may begin inside a pixel */
         n = end - i < c - k ? end - i : c - k;
         for (size_t m = 0; m < n; m++) {
-            const float u     = x[i + m] - j->g[k + m];
-            j->y->data[i + m] = (u > 0 ? u : j->a[k + m] * u) + j->z[k + m];
+            const float u = x[i + m] - j->g[k + m], below = j->a[k + m] * u;
+            j->y->data[i + m] = (u > 0 ? u : below) + j->z[k + m];
         }
     }
 }
