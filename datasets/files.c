@@ -107,7 +107,7 @@ typedef struct pass {
     const uint8_t *taken;
     size_t         width;
     int            slots;               /* images that are kept */
-    uint8_t       *room;                /* [SLICES][row] */
+    uint8_t       *room;                /* [SLICES][row], of images that are not kept; or NULL */
     qg__sums      *sums;                /* [SLICES][width] or NULL */
     uint64_t       digest[SLICES];
     qg__first_failure failure;
@@ -162,9 +162,10 @@ static void scan_slice(void *context, int slice, int worker)
     const qg__dataset *set   = p->set;
     const size_t       row   = qg_row(set->shape);
     const int          first = slice_at(set->shape.n, slice), end = slice_at(set->shape.n, slice + 1);
+    uint8_t           *room  = p->room ? p->room + (size_t)slice * row : NULL;
     uint64_t           h     = QG_HASH_BASIS;
     for (int i = first; i < end; i++) {
-        const uint8_t *image = image_of(p, i, p->room + (size_t)slice * row);
+        const uint8_t *image = image_of(p, i, room);
         if (!image) {
             qg__failed(&p->failure, i);
             return;
@@ -190,20 +191,20 @@ qg_status qg__dataset_scan(qg__dataset *set, const uint8_t *taken, size_t width,
 {
     const size_t row    = qg_row(set->shape);
     qg__files   *f      = set->files;
-    const bool   first  = f && !f->scanned;
+    const bool   stay   = f && !set->images, first = f && !f->scanned;
     pass         p      = { .set = set, .taken = taken, .width = width, .failure = QG__NO_FAILURE };
     qg_status    status = QG_OK;
-    p.room              = malloc(SLICES * row);
+    p.room              = stay ? malloc(SLICES * row) : NULL;
     p.sums              = width ? calloc(SLICES * width, sizeof *p.sums) : NULL;
     set->sums           = width ? calloc(width, sizeof *set->sums) : NULL;
-    if (!p.room || (width && (!p.sums || !set->sums))) {
-        status = qg_fail(QG_EMEM, "out of memory: the sums of images of %zu values", row);
+    if ((stay && !p.room) || (width && (!p.sums || !set->sums))) {
+        status = qg_fail(QG_EMEM, "out of memory: sums or images of %zu values", row);
     } else {
-        p.slots = first && !set->images ? keep(f, set->shape.n, bytes) : 0;
+        p.slots = first && stay ? keep(f, set->shape.n, bytes) : 0;
         qg_parallel(SLICES, scan_slice, &p);
         status = qg__failure_of(&p.failure);
         if (!status && first) status = warn_of_deep(set);
-        if (!status && first) f->scanned = true;
+        if (!status && stay) f->scanned = true;
         for (size_t k = 0; k < SLICES * width; k++) {
             set->sums[k % width].first += p.sums[k].first;
             set->sums[k % width].second += p.sums[k].second;

@@ -173,7 +173,8 @@ static qg_status warn_of_darkness(qg__dataset *set)
 static qg_status divide(qg_loader *l, qg__dataset *held)
 {
     const qg_holdout part   = l->spec.validation;
-    const size_t     width  = l->spec.preprocess ? 0 : qg__sums_width(l->spec.normalise.kind, l->set.shape);
+    const bool       fits   = !l->spec.preprocess && !l->spec.normalise.given;
+    const size_t     width  = fits ? qg__sums_width(l->spec.normalise.kind, l->set.shape) : 0;
     uint8_t         *taken  = NULL;
     int              images = 0;
     size_t           bytes  = 0;

@@ -44,7 +44,7 @@ qg_status packed_score(const packed_net *p, const char *path, int n, const uint8
 
 /* The microseconds of an image in each step, the least of the calls in so many seconds: *us [steps], for free, also
  * after a failure.  One thread runs as many images at a time as pass through all steps together.  They are black: the
- * time of no step depends on what they show.  path: for messages.  Fails with QG_EMEM. */
+ * time of no step depends on what they show.  path: for messages.  Fails with QG_EMEM and as qg_infer_run. */
 QG_MUST_CHECK
 qg_status packed_profile(const packed_net *p, const char *path, double seconds, double **us);
 

@@ -388,6 +388,32 @@ static void rename_module(const char *old, const char *new)
     }
 }
 
+/* A run's recipe notes its images and classes; those of the new run are others. */
+static void test_a_recipe_of_other_images_is_taken(void **state)
+{
+    uint8_t         pixels[MOST];
+    static image    x;
+    char            text[400];
+    qg_run_imported result;
+    qg_recipe      *recipe = qg_recipe_new();
+    fill_pixels(pixels, sizeof pixels);
+    compute(&nets[1], &file_of, pixels, &x);
+    snprintf(text, sizeof text, "defaults = 2\nmodel = \"%s\"\ndata-digest = \"0123456789abcdef\"\n"
+             "class-digest = \"0123456789abcdef\"\nthreads = 1\n", nets[1].text);
+    write_text("recipe", text);
+    remove_run();
+    assert_ok(qg_recipe_read(recipe, in_room("recipe")));
+    char names[64] = "a";
+    for (int k = 1; k < x.c; k++) snprintf(names + strlen(names), 8, ",%c", 'a' + k);
+    assert_ok(qg_run_import((qg_run_import_spec){ .recipe  = recipe,
+                                                  .weights = write_file(&file_of),
+                                                  .dir     = run_path(),
+                                                  .image   = { 1, nets[1].h, nets[1].w, nets[1].c },
+                                                  .classes = names }, &result));
+    free(result.names);
+    qg_recipe_free(recipe);
+}
+
 /* Two convolutions of one shape, whose order is not that of their names: the map, or names of the
  * net's layers. */
 static void test_a_map_and_names_decide(void **state)
@@ -567,6 +593,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scores_are_those_of_the_other_program),
         cmocka_unit_test(test_each_type_gives_the_same_weights),
+        cmocka_unit_test(test_a_recipe_of_other_images_is_taken),
         cmocka_unit_test(test_a_map_and_names_decide),
         cmocka_unit_test(test_all_that_does_not_fit_is_in_one_message),
         cmocka_unit_test(test_values_must_be_numbers),

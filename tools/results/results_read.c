@@ -90,7 +90,7 @@ static qg_status read_run(logged_run *r, const char *dir)
     qg__run_paths p;
     *r               = (logged_run){ .seed = 0 };
     qg_status status = qg__run_paths_of(dir, &p);
-    if (!status && !qg__path_exists(p.file[QG__RUN_CONFIG])) status = qg__run_absent(dir);
+    if (!status && !qg__path_exists(p.file[QG__RUN_CONFIG]) && !qg__path_exists(p.file[QG__RUN_LAST])) status = qg__run_absent(dir);
     if (!status) status = qg__recipe_read(&r->config, p.file[QG__RUN_CONFIG]);
     if (!status) status = qg__result_read(&r->result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
     if (!status) status = qg__metrics_read(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, best_from(r));
