@@ -21,13 +21,15 @@ static void backward(const qg_activation *f, size_t n, const float *x, const flo
     for (size_t at = 0; at < n; at += QG_CHUNK) {
         const size_t m = qg__smaller(n - at, QG_CHUNK);
         float        u[QG_CHUNK], passed[QG_CHUNK] = { 0 };
+        double       da[QG_CHUNK], db[QG_CHUNK];
         for (size_t i = 0; i < m; i++) u[i] = (x[at + i] - f->k[B]) / f->k[A];
         f->slope(f->arg, m, u, dy + at, passed);
-        for (size_t i = 0; dk && i < m; i++) {
+        for (size_t i = 0; i < m; i++) {
             const double g = (double)dy[at + i], p = (double)passed[i];
-            dk[A] += g * (double)qg_sign_of(u[i]) - (double)u[i] * p;
-            dk[B] += g - p;
+            da[i] = g * (double)qg_sign_of(u[i]) - (double)u[i] * p;
+            db[i] = g - p;
         }
+        for (size_t i = 0; dk && i < m; i++) dk[A] += da[i], dk[B] += db[i];
         memcpy(dx + at, passed, m * sizeof *dx);
     }
 }
