@@ -146,12 +146,12 @@ if has pkg-config; then
     $cc -std=c11 $strict $(config --cflags qgrad) $SANITIZE -o "$dir/shared" "$dir/user.c" $(config --libs qgrad) &&
         [ "$(LD_LIBRARY_PATH="$lib" "$dir/shared")" = "$(config --modversion qgrad)" ] ||
         fail 'a program in C11 does not compile, link or run with the shared library'
-    # The line of docs/getting-started.md, with which the program starts without further ado.
-    line=$(sed -n 's/^    cc \(.* mine\.c .*pkg-config.*\)$/\1/p' docs/getting-started.md)
+    # The line of docs/installing.md, with which the program starts without further ado.
+    line=$(sed -n 's/^    cc \(mine\.c .*pkg-config.*-rpath.*\)$/\1/p' docs/installing.md)
     mkdir "$dir/mine" && cp "$dir/user.c" "$dir/mine/mine.c"
     [ "$line" ] && (pkg_config() { command pkg-config --define-variable=prefix="$dir/root" "$@"; } && cd "$dir/mine" &&
         eval "$cc $SANITIZE $(echo "$line" | sed 's/pkg-config/pkg_config/g')" && ./mine >/dev/null) ||
-        fail "docs/getting-started.md: cc $line: the program does not start"
+        fail "docs/installing.md: cc $line: the program does not start"
     $cc -std=c11 $strict $(config --cflags qgrad) $SANITIZE -o "$dir/static" "$dir/user.c" "$lib/libqgrad.a" \
         $(config --static --libs qgrad | sed 's/ -lqgrad\( \|$\)/ /') && "$dir/static" >/dev/null ||
         fail 'a program in C11 does not compile, link or run with the static library'
