@@ -39,7 +39,7 @@ for page in docs/*.md; do
 done
 # A command reads a run that another one of the page has made, or that a recipe makes.
 for page in $pages; do
-    for run in $(grep -ohE '(--run|--init|--teacher|inspect|report|--resume --out) runs/[A-Za-z0-9_/=.-]+' "$page" | sed 's,.* ,,; s,[.]$,,' | sort -u); do
+    for run in $(grep -ohE '(--run|--init|--teacher|inspect|report|eval|export|quantize|--resume --out) runs/[A-Za-z0-9_/=.-]+' "$page" | sed 's,.* ,,; s,[.]$,,' | sort -u); do
         within=$run
         while [ "$within" != runs ] && ! grep -qF -e "--out $within" -e "\"$within\"" "$page"; do within=$(dirname "$within"); done
         name=${run#runs/}
