@@ -76,6 +76,7 @@ static svg_chart chart_of(const dot d[], int n, bool against_speed)
     c.x.min = INFINITY;
     for (int i = 0; i < n; i++) {
         const double *x = against_speed ? d[i].speed : d[i].bytes;
+        if (isnan(*x)) continue;                            /* it has no packed net, or its speed is not measured */
         c.x.min         = fmin(c.x.min, 0.8 * *x);          /* so that no dot is on the frame */
         c.x.max         = fmax(c.x.max, 1.25 * *x);
         c.series[c.n_series++] = (svg_series){ d[i].name, SVG_POINTS, 1, x, &d[i].accuracy, .colour = i + 1 };
