@@ -140,18 +140,20 @@ static qg_status read_line(qg_recipe *c, reader *r, bool seen[QG__RECIPE_KEYS])
     return read_value(c, r, o);
 }
 
-/* A run writes every option, also those that hardly anyone sets.  The oldest did not note the digest of their images. */
-static bool is_written_by_a_run(const char *text)
+/* Whether a run wrote the text, or r if it is NULL: it writes every option, also those that hardly anyone sets.  The oldest did
+ * not note the digest of their images. */
+static bool is_written_by_a_run(const char *text, const qg_recipe *r)
 {
-    return qg__identity_value(text, "data-digest") ||
-           (qg__identity_value(text, "quantize-after") && qg__identity_value(text, "norm-decay") &&
-            qg__identity_value(text, "quantizer-decay"));
+    static const char *const key[] = { "data-digest", "quantize-after", "norm-decay", "quantizer-decay" };
+    bool                     has[4];
+    for (int i = 0; i < 4; i++) has[i] = text ? qg__identity_value(text, key[i]) : qg__recipe_value(r, key[i]);
+    return has[0] || (has[1] && has[2] && has[3]);
 }
 
 static int version_of(const char *text)
 {
     const char *said = qg__identity_value(text, "defaults");
-    return said ? atoi(said) : is_written_by_a_run(text) ? 1 : QG_DEFAULTS;
+    return said ? atoi(said) : is_written_by_a_run(text, NULL) ? 1 : QG_DEFAULTS;
 }
 
 qg_status qg__recipe_parse(qg_recipe *c, const char *text, const char *origin)
@@ -234,14 +236,6 @@ static void put_list(FILE *out, const qg_recipe_key *o, int version, const char 
     fputc(']', out);
 }
 
-/* By the keys that is_written_by_a_run looks for. */
-static bool is_known_as_of_version_1(const qg_recipe *r)
-{
-    return r->defaults < QG_DEFAULTS &&
-           (qg__recipe_value(r, "data-digest") ||
-            (qg__recipe_value(r, "quantize-after") && qg__recipe_value(r, "norm-decay") && qg__recipe_value(r, "quantizer-decay")));
-}
-
 typedef struct selection {
     const qg_recipe *recipe;
     unsigned      use;
@@ -251,7 +245,8 @@ static qg_status print_selection(const void *what, FILE *out)
 {
     const selection *of      = what;
     const int        version = of->recipe->defaults ? of->recipe->defaults : QG_DEFAULTS;
-    if (of->recipe->defaults && !is_known_as_of_version_1(of->recipe)) fprintf(out, "defaults = %d\n", version);
+    const bool       known   = version < QG_DEFAULTS && is_written_by_a_run(NULL, of->recipe);     /* without the line */
+    if (of->recipe->defaults && !known) fprintf(out, "defaults = %d\n", version);
     for (int i = 0; i < QG__RECIPE_KEYS; i++) {
         const qg_recipe_key *o     = &qg_recipe_keys[i];
         const char          *value = of->recipe->text[i];

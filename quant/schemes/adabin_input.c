@@ -24,7 +24,7 @@ static void backward(const qg_activation *f, size_t n, const float *x, const flo
         double       da[QG_CHUNK], db[QG_CHUNK];
         for (size_t i = 0; i < m; i++) u[i] = (x[at + i] - f->k[B]) / f->k[A];
         f->slope(f->arg, m, u, dy + at, passed);
-        for (size_t i = 0; i < m; i++) {
+        for (size_t i = 0; dk && i < m; i++) {
             const double g = (double)dy[at + i], p = (double)passed[i];
             da[i] = g * (double)qg_sign_of(u[i]) - (double)u[i] * p;
             db[i] = g - p;
