@@ -199,8 +199,8 @@ static bool takes_weight(const qg_product *p, uint64_t step, qg__product *shape)
     return shape->w.count;
 }
 
-/* Positive and negative weights have scales of their own, whether they are equal just now or not. */
-static bool is_two_sided(qg_quant q)
+/* Whether they are equal just now or not. */
+bool qg__is_two_sided(qg_quant q)
 {
     const qg_form *form = q.scheme->form;
     return q.scheme->scales == 2 && (form == &qg_ternary_form || form == &qg_sign_form);
@@ -237,7 +237,7 @@ void qg__evaluation_shape(const qg_product *p, qg__product *shape)
     qg__codes      codes;
     float          scale;
     qg__product_sizes(p, p->layer.in, shape);
-    shape->two_sided = takes_weight(p, UINT64_MAX, shape) && is_two_sided(p->weight_slot.q);
+    shape->two_sided = takes_weight(p, UINT64_MAX, shape) && qg__is_two_sided(p->weight_slot.q);
     (void)qg__slot_codes(slot, UINT64_MAX, &codes, &scale);
     take_input(slot, codes, &scale, shape);
 }
@@ -306,7 +306,7 @@ static qg_status encode_weight(const qg_product *p, qg_tensor w, buffers r, qg__
     }
     take_weight(out.set, &e->p);
     if (e->p.zeros) put_zeros(n, qg_row(w.shape), r.w);
-    e->p.two_sided = is_two_sided(p->weight_slot.q);
+    e->p.two_sided = qg__is_two_sided(p->weight_slot.q);
     e->w           = r.w;
     return QG_OK;
 }

@@ -36,6 +36,10 @@ const qg_slot *qg__read_slot_in_training(const qg_product *p);      /* where dro
  * been seen yet, with QG_ESTATE, and the codes are those that the arguments declare. */
 qg_status qg__slot_codes(const qg_slot *slot, uint64_t step, qg__codes *codes, float *scale);
 
+/* Whether positive and negative codes have scales of their own.  Then those of a weight have two accumulators, and those of an
+ * input are floats. */
+bool      qg__is_two_sided(qg_quant q);
+
 /* What a product computes in QG_EVAL at this step of training. */
 typedef struct qg__evaluation {
     qg__product  p;

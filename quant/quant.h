@@ -198,8 +198,8 @@ typedef struct qg_xnor_activation_spec {
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
 
-/* {b - a, b + a}, both learned, with the slope of approx-sign.  Nets with such inputs are evaluated in floats, and
- * cannot be exported.                                                     quant/schemes/adabin_input.c */
+/* {b - a, b + a}, both learned, with the slope of approx-sign.  QG_EVAL and the engine sum products of such inputs as
+ * floats.                                                                 quant/schemes/adabin_input.c */
 qg_quant qg_adabin_activation(void);
 
 /* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/reference/dorefa.h */

@@ -110,6 +110,12 @@ static qg_status find_use(const qg_graph *g, const qg_layer *l, quantizer *q)
     /* Forms without rounding clip; what a scheme of its own computes is not known. */
     if (q->as == CLIPS) return slot->q.scheme->form ? QG_OK : refuse_quantizer(l, slot);
     const qg_status s = qg__slot_codes(slot, g->sizes_only ? UINT64_MAX : g->step, &q->codes, &q->scale);
+    if (!q->codes.count && qg__is_two_sided(slot->q)) {
+        /* Its levels are not those of codes, so q_scale is 0. */
+        const qg_code_set set = qg__code_set_of(slot->q);
+        q->codes = (qg__codes){ set.lowest, set.step, set.count };
+        q->scale = 0;
+    }
     if (!q->codes.count) return refuse_quantizer(l, slot);
     return s && !g->sizes_only ? qg_fail(s, "%s: its input: %s", l->name, qg_errmsg()) : QG_OK;
 }

@@ -9,6 +9,8 @@ enum { A, B };              /* in learned, and in qg_activation.k */
 
 static const qg_learned levels[] = { { .name = "a", .least = 0x1p-30f }, { .name = "b" }, { .name = NULL } };
 
+static float legal(float a) { return a < levels[A].least ? levels[A].least : a; }
+
 static void forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
     const float a = f->k[A], b = f->k[B], high = b + a, low = b - a;
@@ -37,15 +39,29 @@ static void backward(const qg_activation *f, size_t n, const float *x, const flo
 static qg_activation activation(const qg_tape *t, const qg_binding *b, qg_var *const *learned)
 {
     const qg_surrogate s = qg__surrogate_or(qg_surrogate_now(t, b->q), qg_surrogate_approx_sign());
-    const float        a = learned[A]->data[0], legal = a < levels[A].least ? levels[A].least : a;
-    qg__clamp_learned(learned[A], 0, legal);
+    const float        a = legal(learned[A]->data[0]);
+    qg__clamp_learned(learned[A], 0, a);
     return (qg_activation){ .forward   = forward,
                             .backward  = backward,
-                            .k         = { legal, learned[B]->data[0] },
+                            .k         = { a, learned[B]->data[0] },
                             .slope     = s.slope,
                             .arg       = s.arg,
                             .n_learned = 2,
                             .learned   = { learned[A], learned[B] } };
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+{
+    return (qg_constants){
+        .sign = { .scale = legal(learned[A]), .threshold = learned[B], .offset = learned[B] }
+    };
+}
+
+/* The sizes of the two levels differ, or will after the next step. */
+static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    out->two_sided = true;
+    return qg__form_encode(q, x, learned, out);
 }
 
 static void start(qg_quant q, qg_tensor x, float *const *learned)
@@ -74,6 +90,10 @@ const qg_scheme qg__adabin_input_scheme = {
     .rectifies  = true,
     .float_ends = true,
     .learned    = levels,
+    .scales     = 2,
+    .form       = &qg_sign_form,
+    .constants  = constants,
+    .encode     = encode,
     .ops        = QG_ACTIVATION_OP("adabin_input"),
     .start      = start,
     .activation = activation,
@@ -88,8 +108,7 @@ const qg_scheme qg__adabin_input_scheme = {
         "    da   = sum of dy (sign(u) - u S'(u)),   db = sum of dy (1 - S'(u))\n"
         "\n"
         "Learns a and b, one of each per layer, which start at 1 and 0.  Below 2^-30 a is set to 2^-30.\n"
-        "Convolutions pad with 0, which is neither level, so these inputs have no codes: nets are\n"
-        "evaluated in floats, and export refuses them.\n"
+        "The levels are no multiples of one number, so products sum them as floats, also in exported nets.\n"
         "Models keep first and last layers in float unless --first-last quantized.\n"
         "Other implementations: the levels of the authors' code are a (b - 1) and a (b + 1).\n",
 };

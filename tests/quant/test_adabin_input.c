@@ -1,9 +1,8 @@
-/* adabin for inputs: two learned levels, which are no codes. */
+/* adabin for inputs: two learned levels, which are no multiples of one number. */
 #include "tests/support/testing.h"
 
 #include <string.h>
 
-#include "layers/export/export.h"
 #include "quant/schemes/formulas.h"
 #include "tests/support/nets.h"
 #include "tests/support/schemes.h"
@@ -38,7 +37,7 @@ static void it_is_fused_and_trains(void **state)
 }
 
 /* A convolution of one pixel, padded with 0: its product has the weight of the center only. */
-static void it_has_no_codes(void **state)
+static void its_levels_are_floats(void **state)
 {
     qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 1, .seed = 1 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 3, .pad = 1, .input = qg_adabin_activation() });
@@ -51,10 +50,28 @@ static void it_has_no_codes(void **state)
     const qg_var *y = qg_net_forward(net, t, (qg_tensor){ { 1, 1, 1, 1 }, &x });
     assert_non_null(y);
     assert_true(y->data[0] == 1.5f * qg_params_find(p, "conv1.weight")->value[4]);
-    assert_failed(qg_export(net, "/nowhere/net", (qg_export_spec){ 0 }), QG_EARG,
-                  "conv1: the quantizer of its input (adabin) has no codes");
     qg_tape_free(t);
     qg_net_free(net);
+}
+
+/* Also where b is 0, so that the levels happen to be -a and a. */
+static void negative_codes_have_a_scale_of_their_own(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        const float b = i ? 0.5f : 0, x[3] = { b - 1, b, b + 1 };
+        int32_t     code[3];
+        float       scale, negative;
+        qg_codes    out = { .code = code, .scale = &scale, .negative = &negative };
+        rig         r;
+        open_rig(&r, qg_adabin_activation(), QG_INPUT, (qg_shape){ 1, 1, 1, 3 });
+        const float *learned[2] = { r.learned[0]->value, r.learned[1]->value };
+        r.learned[0]->value[0] = 2, r.learned[1]->value[0] = b;
+        memcpy(r.x->value, x, sizeof x);
+        assert_ok(qg_encode(r.q, (qg_tensor){ { 1, 1, 1, 3 }, r.x->value }, learned, &out));
+        assert_true(out.two_sided && scale == 2 + b && negative == 2 - b);
+        assert_true(code[0] == -1 && code[1] == 1 && code[2] == 1);
+        close_rig(&r);
+    }
 }
 
 int main(void)
@@ -62,7 +79,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand),
         cmocka_unit_test(it_is_fused_and_trains),
-        cmocka_unit_test(it_has_no_codes),
+        cmocka_unit_test(its_levels_are_floats),
+        cmocka_unit_test(negative_codes_have_a_scale_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

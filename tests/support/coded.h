@@ -10,7 +10,7 @@ typedef struct tested_scheme {
     bool             codes;     /* its numbers are codes; else floats */
 } tested_scheme;
 
-enum { TESTED_WEIGHTS = 44, TESTED_INPUTS = 24 };
+enum { TESTED_WEIGHTS = 44, TESTED_INPUTS = 25 };
 extern const tested_scheme tested_weights[TESTED_WEIGHTS], tested_inputs[TESTED_INPUTS];
 
 qg_quant tested_quant(const tested_scheme *e, qg_role role);

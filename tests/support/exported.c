@@ -26,6 +26,7 @@ static void fill_parameters(qg_net *net)
     static const struct { const char *name; float lo, hi; } rows[] = {
         { ".gamma", -1.5f, 1.5f }, { ".beta", -1, 1 }, { ".running_mean", -0.5f, 0.5f }, { ".running_var", 0.1f, 2 },
         { ".bias", -0.5f, 0.5f }, { ".slope", -0.5f, 0.5f }, { ".x_shift", -0.5f, 0.5f }, { ".y_shift", -0.5f, 0.5f },
+        { ".input.a", 0.5f, 1.5f }, { ".input.b", -0.5f, 0.5f },
     };
     const qg_params *p = qg_net_params(net);
     for (int i = 0; i < p->count; i++)
