@@ -82,8 +82,10 @@ static qg_status require(const config *asked)
 /* What mostly causes a misfit. */
 static const char *remedy(const char *misfits)
 {
-    if (strstr(misfits, ".bias [")) return "; in --model, b0 is a product without a bias, as in 32C5b0";
-    return strstr(misfits, " in the net, ")
+    const char *bias = strstr(misfits, ".bias ["), *missing = bias ? strstr(bias, "] is missing in ") : NULL;
+    if (missing && !memchr(bias, ',', (size_t)(missing - bias)))
+        return "; in --model, b0 is a product without a bias, as in 32C5b0";
+    return strstr(misfits, ".weight [") && strstr(misfits, " in the net, ")
                ? "; the padding of --model (32C5p0), --layout or --map may be another" : "";
 }
 

@@ -34,7 +34,8 @@ static qg_loader *open_folder(const qg__data *d, const char *dir, bool test, qg_
     char split[QG__PATH_BYTES];
     if (!dir)
         return qg__refuse(QG_EARG, "the data set folder needs data-dir, the directory that contains train "
-                          "and test; or name another set as data");
+                          "and test; or name another set as data.  A run that was imported without images "
+                          "has none of its own");
     if (qg__path_join(dir, test ? "test" : "train", split)) return NULL;
     qg_loader *l = qg_folder(split, d->image, spec);
     if (!l) explain_layout(dir, split);

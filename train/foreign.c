@@ -284,13 +284,55 @@ static void pair_by_name(foreign *f)
         }
 }
 
-static void pair_by_order(foreign *f,
-                          bool (*agree)(const foreign *f, const part *p, const module *m))
+static size_t parts_of(const char *name, size_t n)
 {
-    for (size_t i = 0; i < f->parts; i++)
-        for (size_t k = 0; k < f->modules && !f->part[i].from; k++)
-            if (!f->module[k].taken && agree(f, &f->part[i], &f->module[k]))
-                pair(&f->part[i], &f->module[k]);
+    size_t count = 1;
+    for (size_t i = 0; i < n; i++) count += name[i] == '.';
+    return count;
+}
+
+/* Steps from one module to the other in the tree of their names. */
+static size_t distance(const module *a, const module *b)
+{
+    size_t same = 0;            /* parts that both names begin with */
+    for (size_t i = 0; i < a->length && i < b->length && a->name[i] == b->name[i]; i++)
+        same += a->name[i] == '.';
+    return parts_of(a->name, a->length) + parts_of(b->name, b->length) - 2 * same;
+}
+
+/* The module of the product that p follows or, where another layer is in between, of the next one: names mostly
+ * put p beside it.  NULL: it has none. */
+static const module *neighbour_of(const foreign *f, const part *p)
+{
+    const part *last = f->part + f->parts, *before = p;
+    while (before > f->part && before->layer != p->layer->after) before--;
+    if (before->layer == p->layer->after && before->product) return before->from;
+    while (p < last && !p->product) p++;
+    return p < last ? p->from : NULL;
+}
+
+/* The first module that agrees, or of several the one nearest to the product. */
+static module *nearest(const foreign *f, const part *p,
+                       bool (*agree)(const foreign *f, const part *p, const module *m))
+{
+    const module *to   = p->product ? NULL : neighbour_of(f, p);
+    module       *best = NULL;
+    for (size_t k = 0; k < f->modules; k++) {
+        module *m = &f->module[k];
+        if (m->taken || !agree(f, p, m)) continue;
+        if (!best || (to && distance(m, to) < distance(best, to))) best = m;
+    }
+    return best;
+}
+
+static void pair_by_order(foreign *f, bool (*agree)(const foreign *f, const part *p, const module *m))
+{
+    for (int others = 0; others < 2; others++)      /* after the products */
+        for (size_t i = 0; i < f->parts; i++) {
+            part   *p = &f->part[i];
+            module *m = p->from || (!p->product) != others ? NULL : nearest(f, p, agree);
+            if (m) pair(p, m);
+        }
 }
 
 /* Notes what does not fit in a part (NULL: no layer) and its module (NULL: none). */

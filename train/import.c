@@ -71,7 +71,8 @@ static qg_status count_classes(import *m)
     m->classes = m->named ? m->classes + 1 : (int)number;
     legal &= m->classes <= QG_MAX_CLASSES;
     return legal ? QG_OK
-                 : qg_fail(QG_EARG, "classes: '%s' is neither a number, 1..%d, nor names", text,
+                 : qg_fail(QG_EARG, "classes: '%s' is neither a number, 1..%d, nor names with commas in "
+                           "between and no slash", text,
                            QG_MAX_CLASSES);
 }
 

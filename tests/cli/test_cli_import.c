@@ -105,7 +105,8 @@ static void test_it_is_a_run_as_any_other(void **state)
         "--data mnist --data-dir @/set --normalise channel:mean=0.5,deviation=0.25 --out @/new",
         0);
     const double accuracy = last_number("test_accuracy");
-    assert_status(IMPORT "--data mnist --data-dir @/set --normalise channel:mean=-100,deviation=0.01 --out @/wrong", 0);
+    assert_status(IMPORT "--data mnist --data-dir @/set --normalise channel:mean=-1,deviation=0.001 "
+                  "--out @/wrong", 0);
     assert_stderr("is hardly better than chance; were images normalised in the training (--normalise)");
     run_shell("rm -r @/wrong");
     assert_status("runs @ --json", 0);
@@ -153,6 +154,8 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(IMPORT
                    "--image 16x16x1 --normalise channel:mean=0.1+0.2,deviation=1+1 --out @/new",
                    2, "channel: mean has 2 numbers, but the images have 1 channel");
+    assert_refuses(IMPORT "--image 16x16x1 --classes 3/4 --out @/new", 2,
+                   "nor names with commas in between and no slash");
     assert_refuses(IMPORT "--image 28x28x1 --data mnist --data-dir @/set --out @/new", 2,
                    "image: 28x28x1 was asked for, but the images of mnist are 16x16x1");
     assert_refuses(IMPORT "--classes 9 --data mnist --data-dir @/set --out @/new", 2,
@@ -164,6 +167,16 @@ static void test_mistakes_are_named(void **state)
         IMPORT "--image 20x20x1 --out @/new", 1,
         "net.safetensors: does not fit the net: fc1.weight [40,192] is [40,432] in the net, fc1.weight; the padding of "
         "--model (32C5p0), --layout or --map may be another");
+    /* A slope in place of one per channel has nothing to do with padding or biases. */
+    save_as_torch("float", "net.safetensors");
+    assert_refuses("import --model 10C5p0-BN-PR(shared)-MP2-12C3p0-BN-R-40FC-BN-R-10 "
+                   "--weights @/net.safetensors --image 16x16x1 --out @/new", 1, "prelu1.slope [1] is missing");
+    assert_null(strstr(last.err, "b0 is a product"));
+    assert_null(strstr(last.err, "--map may"));
+    assert_refuses("import --model 10C5p0-R-MP2-12C3p0-BN-R-40FC-BN-R-10 --weights @/net.safetensors "
+                   "--image 16x16x1 --out @/new", 1,
+                   "conv1.bias [10] is missing in conv1, ");
+    assert_stderr("; in --model, b0 is a product without a bias, as in 32C5b0");
     assert_int_equal(access(at("new"), F_OK), -1);
     assert_int_equal(access(at("new.part"), F_OK), -1);
 }

@@ -455,6 +455,39 @@ static void test_a_map_and_names_decide(void **state)
     assert_scores(pixels, &x);
 }
 
+/* A norm of the right size may be in another block, which comes first by its name. */
+static void test_a_norm_is_in_the_block_of_its_product(void **state)
+{
+    static const sample net = { "4C3-BN-R-4C3-BN-R-GAP-3",
+                                6,
+                                5,
+                                3,
+                                { { CONV, 4, 3, 1, 1, 1, false },
+                                  { NORM },
+                                  { RELU },
+                                  { CONV, 4, 3, 1, 1, 1, false },
+                                  { NORM },
+                                  { RELU },
+                                  { MEANS },
+                                  { DENSE, 3, .bias = true } } };
+    static const char *const ours[] = { "net.0", "net.1", "net.3", "net.4", "net.7" };
+    static const char *const theirs[][5] = {
+        { "stem.0", "stem.1", "blocks.0", "blocks.1", "head" },
+        { "conv_stem", "bn1", "blocks.0.conv_dw", "blocks.0.bn1", "classifier" },
+        { "z.conv", "z.norm", "a.0.conv", "a.0.norm", "b" },
+        { "conv1", "layer1.0.bn1", "layer1.0.conv1", "layer1.0.bn2", "fc" },    /* norms first */
+    };
+    uint8_t      pixels[MOST];
+    static image x;
+    fill_pixels(pixels, sizeof pixels);
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        compute(&net, &file_of, pixels, &x);
+        for (int k = 0; k < 5; k++) rename_module(ours[k], theirs[i][k]);
+        import(&net, &(qg_run_import_spec){ 0 });
+        assert_scores(pixels, &x);
+    }
+}
+
 /* The first net with one change, which must fail so, and leave no run. */
 static void refuses(qg_status how, const char *message, const qg_run_import_spec *with)
 {
@@ -595,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_each_type_gives_the_same_weights),
         cmocka_unit_test(test_a_recipe_of_other_images_is_taken),
         cmocka_unit_test(test_a_map_and_names_decide),
+        cmocka_unit_test(test_a_norm_is_in_the_block_of_its_product),
         cmocka_unit_test(test_all_that_does_not_fit_is_in_one_message),
         cmocka_unit_test(test_values_must_be_numbers),
         cmocka_unit_test(test_a_map_names_what_exists),
