@@ -54,6 +54,9 @@ qg_status qg__preprocess_given(qg_preprocess *p)
         if (!isfinite(how.mean[k]) || !(how.deviation[k] > 0 && isfinite(how.deviation[k])))
             return qg_fail(QG_EARG, "channel: mean %g must be finite, deviation %g also positive",
                            (double)how.mean[k], (double)how.deviation[k]);
+        else if (fabsf(how.mean[k]) > 1 || how.deviation[k] > 1)
+            return qg_fail(QG_EARG, "channel: mean %g and deviation %g are not those of values in 0..1; "
+                           "divide those of bytes by 255", (double)how.mean[k], (double)how.deviation[k]);
     for (size_t i = 0; i < row; i++) {
         const size_t k  = how.given == 1 ? 0 : i % c;
         p->mean[i]      = how.mean[k];

@@ -44,6 +44,13 @@ const qg_variant qg_normalisations[] = {
 
 enum { TEXT_BYTES = 256, MOST_VALUES = 1 << 26 };
 
+/* One number is for all channels. */
+static void repeat_first(int n, double *count, double *number)
+{
+    for (int k = 1; k < n; k++) number[k] = number[0];
+    if (n) *count = n;
+}
+
 qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
     double value[QG_MAX_VALUES] = { 0 };
@@ -52,6 +59,8 @@ qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical
     *n = (qg_normalise){ .kind = (qg_normalise_kind)kind };
     if (n->kind == QG_TO_RANGE) n->low = (float)value[0], n->high = (float)value[1];
     if (n->kind == QG_PER_CHANNEL) {
+        if (value[0] == 1) repeat_first((int)value[1], &value[0], value + 2);
+        if (value[1] == 1) repeat_first((int)value[0], &value[1], value + 2 + QG_MOST_GIVEN);
         if (value[0] != value[1])
             return qg_fail(QG_EARG, "channel: mean has %g numbers, but deviation has %g", value[0], value[1]);
         n->given = (int)value[0];
