@@ -306,7 +306,7 @@ static void put_layer(printer *to, const qg__c_stage *t)
         int         value;
     } sizes[] = { { "h", r->h },   { "w", r->w },   { "c", r->c },           { "oh", y->oh },
                   { "ow", y->ow }, { "oc", r->oc }, { "kh", r->kh },         { "kw", r->kw },
-                  { "top", r->top }, { "left", r->left }, { "stride", r->stride } };
+                  { "stride", r->stride }, { "top", r->top }, { "left", r->left } };
     fprintf(to->out, "static const layer %s_layer = {\n   ", t->name);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) put_field(to, sizes[i].name, sizes[i].value);
     if (qg__c_is_product(t)) put_product_fields(to, t);
@@ -348,7 +348,8 @@ static void put_places(printer *to)
         if (p->value[v].needed && !qg__c_codes(p, v).count) memory = "float";
     const size_t each = *memory == 'f' ? sizeof(float) : 1;
     if (p->memory) fprintf(to->out, "static %s memory[%zu];\n\n", memory, p->memory / each);
-    fprintf(to->out, "int net_predict(const %s *image, float *scores)\n{\n", image_type(p));
+    fprintf(to->out, "int net_predict(const %s *image, float *scores);\n\n"
+            "int net_predict(const %s *image, float *scores)\n{\n", image_type(p), image_type(p));
     for (int v = 0; v <= p->s->count; v++) {
         char         name[NAME];
         const size_t at = p->value[p->value[v].owner].at / each;
@@ -449,11 +450,12 @@ static void put_head(printer *to)
     fprintf(to->out,
             "/* A net in C99, written by qgrad export --to c.\n *\n"
             " *     int net_predict(const %s *image, float *scores);\n *\n"
-            " * reads image[%d][%d][%d], %s, writes scores[%zu] and returns the label,\n"
+            " * reads image[%d][%d][%d], %s%s, writes scores[%zu] and returns the label,\n"
             " * the number of the highest score.  It needs no library and no heap, and works in static\n"
             " * memory: one call at a time.  Scores have the same bits on every machine.\n *\n",
             image_type(p), s.height, s.width, s.channels,
-            p->spec.floats_only ? "normalised floats" : "bytes", n);
+            p->spec.floats_only ? "normalised floats" : "bytes",
+            s.channels == 3 ? " (red, green, blue)" : "", n);
     if (has_main(to))
         fprintf(to->out, " *     cc -std=c99 -O2 -DNET_MAIN -o net net.c && ./net image.%s\n *\n",
                 s.channels == 3 ? "ppm" : "pgm");
@@ -467,7 +469,9 @@ static void put_head(printer *to)
         fprintf(to->out, "#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 1\n"
                 "#error \"each operation of floats must be rounded: on 32-bit x86, -msse2 -mfpmath=sse\"\n"
                 "#endif\n");
-    fprintf(to->out, "#ifdef __FAST_MATH__\n#error \"-ffast-math would change the scores\"\n#endif\n\n"
+    fprintf(to->out, "#ifdef __cplusplus\n"
+            "#error \"compile this file as C; C++ declares extern \\\"C\\\" int net_predict(..)\"\n#endif\n"
+            "#ifdef __FAST_MATH__\n#error \"-ffast-math would change the scores\"\n#endif\n\n"
             "/* Called with what each step has computed, [h][w][c] values of so many bytes.  A code is a\n"
             " * byte, which stands for lowest + byte; a float has four. */\n"
             "#ifndef NET_TRACE\n#define NET_TRACE(name, values, bytes, lowest, h, w, c)\n#endif\n\n");
@@ -480,8 +484,8 @@ static void put_names(printer *to)
     const char *names = note_of(to->p, "class-names");
     int         count = 1;
     for (const char *c = names; c && *c; c++) count += *c == '/';
-    fprintf(to->out, "\n#if defined NET_MAIN || defined NET_NAMES\n"
-            "static const char *const net_names[NET_SCORES] = {\n");
+    fprintf(to->out, "\n#if %sdefined NET_NAMES\n"
+            "static const char *const net_names[NET_SCORES] = {\n", has_main(to) ? "defined NET_MAIN || " : "");
     for (int i = 0; i < n && (!names || count != n); i++) fprintf(to->out, "    \"%d\",\n", i);
     if (names && count == n) fprintf(to->out, "    \"");
     for (const char *c = names; c && *c && count == n; c++) {
