@@ -116,15 +116,23 @@ static qg_status check_batches(const qg__run *r, const qg_net *net)
     return QG_OK;
 }
 
+/* A folded norm changes the weight by its statistics, faster than a range is learned. */
+static const char *advice_on(qg_layer *l, qg_quant q)
+{
+    const qg_product *p = qg_layer_product(l);
+    if (!q.scheme) return NULL;
+    if (p && qg_product_is_folded(p) && q.scheme->range && q.scheme->range(q).kind == QG_RANGE_LEARNED)
+        return "a learned range follows a weight with a folded batch norm too slowly; use range=current";
+    return q.scheme->advice ? q.scheme->advice(q) : NULL;
+}
+
 /* Passes on the advice of a scheme, of the first layer only that has one. */
 static void warn_of_schemes(const qg__run *r, const qg_net *net)
 {
     for (int i = 0; i < qg_net_layers(net); i++) {
         qg_layer      *l = qg_net_layer(net, i);
         const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
-        const char    *why = slot && slot->q.scheme && slot->q.scheme->advice
-                                 ? slot->q.scheme->advice(slot->q)
-                                 : NULL;
+        const char    *why = slot ? advice_on(l, slot->q) : NULL;
         char           spelt[QG_SPELLING_BYTES], text[320];
         if (!why) continue;
         snprintf(text, sizeof text, "%s.weight: %s: %s", l->name,
