@@ -11,6 +11,7 @@
 #include "cli/run/run_spec.h"
 #include "core/io/number.h"
 #include "layers/export/export.h"
+#include "layers/layer.h"
 
 /* What output_check takes for a file of the format. */
 static const output_kind kinds[] = { [QG_EXPORT_PACKED] = OUTPUT_PACKED, [QG_EXPORT_ONNX] = OUTPUT_ONNX,
@@ -21,6 +22,7 @@ typedef struct exporter {
     qg_run        *run;
     qg_run_export  of;
     size_t         net_bytes, bytes;
+    size_t         constants, memory;           /* of a net in C */
 } exporter;
 
 static qg_export_format format_of(const exporter *e) { return (qg_export_format)config_word(e->asked, "to"); }
@@ -59,6 +61,16 @@ static qg_status configure(exporter *e)
     return e->run ? QG_OK : qg_errcode();
 }
 
+/* A file of C says in a comment what it takes. */
+static void read_sizes(exporter *e, const char *text)
+{
+    size_t      unpacked = 0;
+    const char *line = strstr(text, " bytes of constants, ");
+    while (line && line > text && line[-1] != '\n') line--;
+    if (line && sscanf(line, "/* %zu bytes of constants, %zu of memory and %zu", &e->constants, &e->memory, &unpacked) == 3)
+        e->memory += unpacked;
+}
+
 static qg_status write_file(exporter *e)
 {
     unsigned char *file;
@@ -67,21 +79,36 @@ static qg_status write_file(exporter *e)
     qg_status status  = qg_net_packed_bytes(qg_run_net(e->run), &e->net_bytes);
     if (!status) status = qg_export_bytes(qg_run_net(e->run), e->of.spec, &file, &e->bytes);
     if (status) return status;
+    if (format_of(e) == QG_EXPORT_C) read_sizes(e, (const char *)file);
     status = output_write(config_text(e->asked, "out"), kinds[format_of(e)], file, e->bytes);
     free(file);
     return status;
 }
 
-/* Products of such a run are computed in floats, whatever their weights. */
-static bool has_float_inputs(const qg_run *r)
+/* Layers that compute in floats only because of their inputs: their weights are quantized, or nothing is.  But for the first,
+ * since images are floats in most nets.  of: the layers with weights. */
+static int count_float_inputs(const qg_net *net, int *of)
 {
-    const char *input = qg_run_get(r, "input");
-    return input && !strcmp(input, "float") && !qg_run_get(r, "layer");
+    int  coded = 0, any = 0;
+    bool quantized = false;
+    *of = 0;
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer      *l    = qg_net_layer(net, i);
+        const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT), *x = qg_layer_reads(l);
+        const bool     codes = slot && slot->q.scheme, floats = !x || !x->q.scheme;
+        quantized = quantized || codes || !floats;
+        if (!l->after || !slot || !slot->of) continue;
+        *of += 1;
+        any += floats;
+        coded += floats && codes;
+    }
+    return quantized ? coded : any;
 }
 
 static void print(const exporter *e)
 {
     const size_t floats = qg_net_float_bytes(qg_run_net(e->run));
+    int          products, float_inputs = count_float_inputs(qg_run_net(e->run), &products);
     if (config_flag(e->asked, "json")) {
         qg__json j = qg__json_begin(stdout);
         qg__json_path(&j, "run", qg_run_directory(e->run));
@@ -91,7 +118,9 @@ static void print(const exporter *e)
         qg__json_integer(&j, "float_bytes", floats);
         qg__json_integer(&j, "packed_bytes", e->net_bytes);
         qg__json_integer(&j, "file_bytes", e->bytes);
-        qg__json_flag(&j, "float_inputs", has_float_inputs(e->run));
+        if (format_of(e) == QG_EXPORT_C) qg__json_integer(&j, "constant_bytes", e->constants);
+        if (format_of(e) == QG_EXPORT_C) qg__json_integer(&j, "memory_bytes", e->memory);
+        qg__json_flag(&j, "float_inputs", float_inputs > 0);
         qg__json_text(&j, "digest", e->of.digest);
         qg__json_end(&j);
         return;
@@ -99,14 +128,15 @@ static void print(const exporter *e)
     print_safe(stdout, "run            %s\n", qg_run_file(e->run));
     print_safe(stdout, "file           %s, %zu bytes\n", config_text(e->asked, "out"), e->bytes);
     char         ratio[QG_NUMBER_BYTES];
-    const bool   packed = format_of(e) == QG_EXPORT_PACKED;
-    const size_t net    = format_of(e) == QG_EXPORT_ONNX ? e->bytes : e->net_bytes;      /* in C as packed */
+    const bool   packed = format_of(e) == QG_EXPORT_PACKED, in_c = format_of(e) == QG_EXPORT_C;
+    const size_t net    = packed ? e->net_bytes : in_c ? e->constants : e->bytes;
     printf("net            %zu bytes, %zu as float: %s\n", net, floats, qg__number_ratio(ratio, net, floats));
+    if (in_c) printf("memory         %zu bytes, and the stack\n", e->memory);
     if (packed) printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - net);
     printf("digest         %s\n", e->of.digest);
-    if (packed && has_float_inputs(e->run))
-        print_safe(stdout, "inputs         floats, which take several times as long as codes of 8 bits: qgrad quantize --run %s\n",
-                   qg_run_directory(e->run));
+    if (packed && float_inputs)
+        print_safe(stdout, "inputs         floats in %d of %d layers after the first, which take several times as long as codes "
+                   "of 8 bits: qgrad quantize --run %s\n", float_inputs, products, qg_run_directory(e->run));
 }
 
 static int export_run(exporter *e)

@@ -53,7 +53,7 @@ static void print_quantizer(qg__json *j, qg_role role, const qg_slot *slot)
 
 static void print_layer(qg__json *j, qg_layer *l)
 {
-    const qg_slot *weight   = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+    const qg_slot *weight   = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_reads(l);
     const qg_slot *gradient = qg_layer_slot(l, QG_GRADIENT);
     char           does[64] = "";
     if (l->type->describe) l->type->describe(l, does, sizeof does);

@@ -69,7 +69,14 @@ static const qg_slot *slot_before(const qg_product *p, unsigned passed)
     return l ? qg__quantize_slot(l) : NULL;
 }
 
-const qg_slot *qg__read_slot(const qg_product *p)             { return slot_before(p, QG_CHOOSES | QG_PASSES); }
+static const qg_slot *read_slot(const qg_product *p) { return slot_before(p, QG_CHOOSES | QG_PASSES); }
+
+const qg_slot *qg_layer_reads(qg_layer *l)
+{
+    const qg_product *p = l ? qg_layer_product(l) : NULL;
+    return p ? read_slot(p) : NULL;
+}
+
 const qg_slot *qg__read_slot_in_training(const qg_product *p) { return slot_before(p, QG_CHOOSES); }
 
 /* --- thresholds ------------------------------------------------------------------------------- */
@@ -181,7 +188,7 @@ typedef struct place {
 
 static place in_net(const qg_product *p, uint64_t step)
 {
-    return (place){ p, step, qg__read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
+    return (place){ p, step, read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
 }
 
 /* Sets p->w and p->zeros, the codes that a weight with codes of this set has. */
@@ -233,7 +240,7 @@ static void take_input(const qg_slot *slot, qg__codes codes, float *scale, qg__p
 
 void qg__evaluation_shape(const qg_product *p, qg__product *shape)
 {
-    const qg_slot *slot = qg__read_slot(p);
+    const qg_slot *slot = read_slot(p);
     qg__codes      codes;
     float          scale;
     qg__product_sizes(p, p->layer.in, shape);

@@ -25,10 +25,8 @@
 #include "infer/product.h"
 #include "layers/plan.h"
 
-/* The quantizer whose codes p reads: its own, or that of the quantize layer before it, if nothing but max pooling and dropout
- * is in between.  NULL: p reads floats. */
-const qg_slot *qg__read_slot(const qg_product *p);
-const qg_slot *qg__read_slot_in_training(const qg_product *p);      /* where dropout scales what it passes */
+/* As qg_layer_reads, in a step of training, where dropout scales what it passes. */
+const qg_slot *qg__read_slot_in_training(const qg_product *p);
 
 /* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer
  * (slot may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, or with

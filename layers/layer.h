@@ -118,6 +118,11 @@ qg_tensor      qg_layer_weight(qg_layer *l, float *folded);
 size_t         qg_layer_packed_bytes(qg_layer *l);          /* in a packed file, of the weight of a product and its numbers
                                                                per channel; 0: another layer */
 
+/* The slot whose quantizer decides what product l reads in QG_EVAL: its own or, if that has none, the one
+ * of the quantize layer before it, with nothing but max pooling and dropout in between.  NULL: l reads
+ * floats, or is no product. */
+const qg_slot *qg_layer_reads(qg_layer *l);
+
 /* Whether steps of training compute l with integers (docs/arithmetic.md), because its input, weight and
  * gradient are codes: once all three quantizers have started.  false before qg_net_build. */
 bool           qg_layer_trains_in_integers(qg_layer *l);

@@ -78,7 +78,7 @@ static texts texts_of(qg_layer *l)
 {
     texts          t      = { 0 };
     const size_t   bytes  = sizeof t.of[0];
-    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_reads(l);
     snprintf(t.of[NAME], bytes, "%s", l->name);
     snprintf(t.of[TYPE], bytes, "%s", l->type->name);
     if (l->type->describe) l->type->describe(l, t.of[WHAT], bytes);
@@ -98,7 +98,7 @@ static void cells(const texts *t, const int *width, int end, FILE *out)
 static void line(qg_layer *l, const int *width, FILE *out)
 {
     const texts    t      = texts_of(l);
-    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_reads(l);
     cells(&t, width, weight_of(l) ? INPUT : SHAPE, out);
     if (weight_of(l))
         fprintf(out, "%4d  %-*s  %4d %9zu %12" PRIu64 " %10zu\n", bits_of(weight->q), width[INPUT], t.of[INPUT],

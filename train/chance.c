@@ -100,7 +100,7 @@ static bool a_norm_is_missing(const qg__run *r, char text[QG__CHANCE_BYTES])
         qg_layer         *l      = qg_net_layer(r->net, i);
         const qg_product *reader = qg_layer_product(l), *from = reader ? read_without_norm(l) : NULL;
         if (!from) continue;
-        const qg_slot    *read   = qg__read_slot(reader);
+        const qg_slot    *read   = qg_layer_reads(l);
         const bool        input  = has_started(r, read);
         if (!input && !has_started(r, &from->weight_slot)) continue;
         snprintf(text, QG__CHANCE_BYTES, "%s quantizes %s (%s), and no batch norm is between %s and %s; put "

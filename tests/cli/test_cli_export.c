@@ -166,6 +166,10 @@ static void test_onnx_files(void **state)
     assert_string_equal(last_text("to"), "onnx");
     assert_status("export --run @/run -o @/net.c --json", 0);
     assert_string_equal(last_text("to"), "c");
+    run_shell("grep -q '^/. %.0f bytes of constants, ' @/net.c", last_number("constant_bytes"));
+    assert_true(last_number("memory_bytes") > 0);
+    assert_status("export --run @/run -o @/net.c", 0);
+    assert_stdout("bytes, and the stack\n");
     assert_refuses("export --run @/run --input-layout chw -o @/net.onnx", 2, "'chw' is not one of nhwc|nchw");
     assert_refuses("export --run @/run --to c --input-layout nchw -o @/net.c", 2, "--input-layout nchw needs --to onnx");
 }

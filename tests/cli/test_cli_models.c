@@ -41,6 +41,18 @@ static void test_the_summary_takes_images_of_any_size(void **state)
     assert_refuses("summary --model cnv --image 16x16x3", 1, "conv5: kernel 3x3 is larger than its input [1,1,1,128]");
 }
 
+#define QUANT_BEFORE_DROPOUT "--data sample --model 8C3-BN-R-D0.5-8C3-BN-R-10 --weight twn --input fake_quant"
+
+/* What dropout and pooling pass on are codes. */
+static void test_the_summary_says_what_a_product_reads(void **state)
+{
+    assert_status("summary " QUANT_BEFORE_DROPOUT, 0);
+    assert_stdout("fake_quant     8       576");
+    assert_status("summary " QUANT_BEFORE_DROPOUT " --json", 0);
+    assert_stdout("\"name\":\"conv2\",\"type\":\"conv2d\"");
+    assert_null(strstr(strstr(last.out, "\"name\":\"conv2\""), "\"input\":\"float\""));
+}
+
 /* A sign that takes the place of the R before a block is what the shortcut reads. */
 static void test_the_summary_says_what_a_shortcut_carries(void **state)
 {
@@ -181,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_every_model_has_a_summary),
         cmocka_unit_test(test_the_help_lists_every_model),
         cmocka_unit_test(test_the_summary_takes_images_of_any_size),
+        cmocka_unit_test(test_the_summary_says_what_a_product_reads),
         cmocka_unit_test(test_the_summary_says_what_a_shortcut_carries),
         cmocka_unit_test(test_options_have_one_spelling),
         cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),

@@ -81,7 +81,12 @@ static void test_without_schemes_floats_get_8_bits(void **state)
         assert_true(!last_truth("float_inputs"));
     }
     assert_status("export --run @/float -o @/floats.qg", 0);
-    assert_stdout("\ninputs         floats, which take several times as long as codes of 8 bits: ");
+    assert_stdout("\ninputs         floats in 3 of 3 layers after the first, which take several times as "
+                  "long as codes of 8 bits: ");
+    /* An exception for one layer leaves the others in floats. */
+    assert_runs(FLOATS "--weight twn --layer fc1:input=lsq --out @/some");
+    assert_status("export --run @/some -o @/floats.qg", 0);
+    assert_stdout("\ninputs         floats in 2 of 3 layers after the first");
     assert_status("quantize --run @/float --layer fc1:weight=twn --calibrate 60 --json --out @/layer", 0);
     assert_config("layer/config.toml", "fc1:weight=twn\"");
     assert_string_equal(last_text("weight"), "float");
