@@ -141,15 +141,17 @@ def uses_keys(b):
 
 
 def plays(b):
-    ends = {}
-    for rate, target, noise, schedule in ("0.1", 0.4, 0, "constant"), ("0.002", 0.4, 0, "constant"), ("0.1", 0.6, 0.5, "cosine"):
+    # What answer 2 lets the reader try.
+    ends = []
+    for rate, target, noise, schedule in (("0.1", 0.4, 0, "constant"), ("0.002", 0.4, 0, "constant"), ("0.1", 0.6, 1, "constant"),
+                                          ("0.1", 0.6, 1, "cosine")):
         b.open("#rate=%s&target=%g&noise=%g&schedule=%s" % (rate, target, noise, schedule))
         b.click("#play")
         b.wait("isDone(run) && !playing")
         check(b.run("document.querySelectorAll('#trail path.flip').length === flipsOf(run, curve).length"),
               "the ticks are not the flips")
-        ends[rate, schedule] = b.run("document.querySelector('#verdict').textContent").split(":")[0]
-    check(list(ends.values()) == ["Chatter", "Frozen", "Settled"], "the runs end as %s" % ends)
+        ends.append(b.run("document.querySelector('#verdict').textContent").split(":")[0])
+    check(ends == ["Chatter", "Frozen", "Chatter", "Settled"], "the runs end as %s" % ends)
     b.open("#surrogate=none&rate=1")
     b.click("#play")
     b.wait("isDone(run) && !playing")
@@ -163,7 +165,7 @@ def plays(b):
     b.open()
     b.run("average(2)")
     check(b.run("document.querySelectorAll('#seeds td').length") == 12, "the table of seeds has not twelve numbers")
-    return "runs end as %s; three nets train to %s" % (", ".join(v.lower() for v in ends.values()), ", ".join(shown))
+    return "runs end as %s; three nets train to %s" % (", ".join(ends).lower(), ", ".join(shown))
 
 
 def predicts(b):
@@ -203,6 +205,9 @@ def keeps_address(b):
 
 def pictures(b, directory):
     made = 0
+    b.window(320)
+    b.open()
+    check(b.run("document.documentElement.scrollWidth <= 320"), "the page is wider than a window of 320")
     for width in 1280, 390:
         for dark in False, True:
             b.window(width, 900 if width > 600 else 844, dark)
