@@ -133,6 +133,8 @@ static int refuse_scheme(const config *asked)
     return print_failure(asked);
 }
 
+#define FIELDS_IN_C "Names in parentheses, such as (per_channel), are fields of the scheme's spec in C.\n"
+
 static int explain_main(config *asked)
 {
     const char *name    = asked->word;
@@ -144,7 +146,7 @@ static int explain_main(config *asked)
     if (!found) return refuse_scheme(asked);
     if (as_page) print_markdown();
     else if (as_json) print_json(name);
-    else if (name && scheme_shares(explain_one(name))) printf("\n" SCHEMES_SHARE);
+    else if (name && scheme_shares(explain_one(name))) printf("\n" FIELDS_IN_C SCHEMES_SHARE);
     for (int i = 0; !name && !as_json && !as_page && scheme_at(i, &s); i++)
         printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
     return EXIT_DONE;

@@ -67,7 +67,7 @@ static qg_status check(qg_quant q)
 /* The smallest step: a negative one would flip the sign of the codes. */
 static const float smallest_step = 0x1p-30f;
 
-/* An unsigned quantizer replaces a relu, so its v is max(x, 0). */
+/* An unsigned quantizer replaces a relu, so for the start x counts as max(x, 0). */
 static void rectified(const void *context, size_t first, size_t n, float *term)
 {
     const float *x = (const float *)context + first;
@@ -109,7 +109,7 @@ static const qg_learned learned_step[] = { { .name = "step", .per_channel = true
     "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n"                \
     "    g    = 1 / sqrt(N qp)                   N: weights that share s, or features of one image\n"   \
     "\n"                                                                                                \
-    "Learns s.  It starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first training\n"   \
+    "Learns s.  It starts at 2 mean|x| / sqrt(qp) of the initial weights, or of the first training\n"   \
     "batch that is finite and not all 0, until which x passes unchanged.  Weights have one s per\n"     \
     "tensor, as in the paper, or with per-channel=yes (per_channel) one per output channel.  Below\n"   \
     "2^-30 s is set to 2^-30.  NaN stays NaN.\n"                                                        \
@@ -155,7 +155,7 @@ static const qg_scheme lsq_unsigned = {
         "Learned step size with codes from 0, for activations; it replaces relu.\n"
         "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
         "\n"
-        "    qn = 0, qp = 2^bits - 1; in the first step v is max(x, 0), the output of a relu\n"
+        "    qn = 0, qp = 2^bits - 1; for the start of s, x counts as max(x, 0), the output of a relu\n"
         EXPLAIN_STEP,
 };
 

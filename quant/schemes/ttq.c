@@ -131,7 +131,7 @@ const qg_scheme qg__ttq_scheme = {
         "therefore, they are divided by sqrt(number of weights), Wp and Wn start at the mean |w| of their\n"
         "side (of the other one, if it is empty), learn at a tenth of the rate, and dw = dq.  The paper\n"
         "has start=one (start_at_one), gradient=sum (summed_gradient), straight=no (scaled_weights) and\n"
-        "scale-lr=1 (scale_lr), which are as=paper (as_paper).\n"
+        "scale-lr=0, the rate of the weights (scale_lr=1); together they are as=paper (as_paper).\n"
         "Other implementations: Blueoil and several ports use dWn as printed, which moves Wn uphill\n"
         "(rule=as-printed).  The authors' code gives sign(w) at |w| = D, and decays Wp and Wn (decay).\n"
         "Some ports use the mean instead of the sum.  None keeps Wp and Wn positive.\n",
