@@ -175,7 +175,7 @@ static void print_learned(const qg_slot *slot)
     for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p   = slot->param[i];
         if (!p || slot->q.scheme->learned[i].quiet) continue;
-        const float  legal = slot->q.scheme->learned[i].least;      /* to which the next step raises a value below */
+        const float  legal = slot->q.scheme->learned[i].least;      /* to which a test raises a value below */
         const size_t n     = qg_count(p->shape);
         float        min = INFINITY, max = -INFINITY;
         for (size_t k = 0; k < n; k++) widen(legal > 0 && p->value[k] != 0 && p->value[k] < legal ? legal : p->value[k], &min, &max);

@@ -87,6 +87,12 @@ qg_param *qg_params_find(const qg_params *p, const char *name)
     return found;
 }
 
+void qg_param_bound(const qg_param *p, size_t n, float *w)
+{
+    for (size_t i = 0; (p->least != 0 || p->greatest != 0) && i < n; i++)
+        if (w[i] != 0) w[i] = w[i] < p->least ? p->least : w[i] > p->greatest ? p->greatest : w[i];
+}
+
 static void project_row(void *context, int row, int worker)
 {
     const qg_param *p = context;

@@ -4,9 +4,9 @@
  * an optimizer sees.  Tracked arrays (running statistics, observed ranges) live in a block of
  * their own: they are named and saved like parameters, and no optimizer touches them.
  *
- * A parameter describes its legal values: those within .clip, those that .project does not change,
- * or, with .flips, the initial values with any signs.  An optimizer enforces this at the end of
- * each step.
+ * A parameter describes its legal values: those within .clip and .least .. .greatest, those that .project
+ * does not change, or, with .flips, the initial values with any signs.  An optimizer enforces this at
+ * the end of each step.
  */
 #ifndef QG_PARAMS_H
 #define QG_PARAMS_H
@@ -35,6 +35,8 @@ struct qg_param {
     float       lr_scale;   /* multiplies its updates, in addition to its group's; 0: 1 */
     float       decay;      /* its own weight decay, in place of its group's; 0: its group's */
     float       clip;       /* the update of each step clips values to [-clip, clip]; 0: free */
+    float       least;      /* it also moves values into [least, greatest], but a value of 0 counts as */
+    float       greatest;   /* unknown and stays; both 0: free */
     bool        flips;      /* binary weights without latent values: an optimizer may only
                                change their signs */
     bool        frozen;     /* keeps its value: no gradient, no update */
@@ -79,6 +81,9 @@ static inline float qg_clipped(float w, float clip)
     const float below = clip < w ? clip : w;            /* in this order, for NaN */
     return -clip > below ? -clip : below;
 }
+
+/* Moves n values w of p into [least, greatest], if it has these bounds.  0 and NaN stay. */
+void      qg_param_bound(const qg_param *p, size_t n, float *w);
 
 /* Projects every row, if p has a projection. */
 void      qg_param_project(const qg_param *p);

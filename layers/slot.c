@@ -53,13 +53,17 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
+        float             least, greatest;
         snprintf(name, sizeof name, "%s.%s", qg_role_name(role), learned->name);
+        qg__learned_bounds(slot->q, i, &least, &greatest);
         slot->param[i] = qg_layer_declare(
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_SCALES,
                         .lr_scale = scheme->scale_lr ? scheme->scale_lr(slot->q) : 0,
-                        .decay    = scheme->decay ? scheme->decay(slot->q) : 0 });
+                        .decay    = scheme->decay ? scheme->decay(slot->q) : 0,
+                        .least    = least,
+                        .greatest = greatest });
         if (!slot->param[i]) return qg_errcode();
     }
     return QG_OK;

@@ -37,6 +37,7 @@ static void update_block(void *context, int block, int worker)
     /* In this form a weight that does not move is its own average, to the bit. */
     for (size_t i = qg_block(n, block); i < end; i++)
         a[i] = p.flips ? p.value[i] : qg_clipped(a[i] + j->gain * (p.value[i] - a[i]), clip);
+    qg_param_bound(&p, end - qg_block(n, block), a + qg_block(n, block));
 }
 
 static double decay_at(const qg_ema *e, int64_t n)

@@ -25,7 +25,7 @@ typedef struct qg_ema_spec {
     bool  no_warmup;
 } qg_ema_spec;
 
-/* Averages every trained parameter; clips and projections also apply to the averages.  A parameter
+/* Averages every trained parameter; clips, bounds and projections also apply to the averages.  A parameter
  * that flips is copied instead, because the mean of signs is not a sign.  Tracked arrays, such as
  * running statistics, are not averaged: a net with swapped weights reads their latest values.
  *

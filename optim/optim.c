@@ -176,7 +176,7 @@ static void update(void *context, int block, int worker)
         for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
         for (size_t k = 0; o->factor < 1 && k < s.n; k++) s.g[k] *= o->factor;
         if (frozen(o, p)) memset(s.g, 0, s.n * sizeof *s.g);
-        else o->rule->update(o->spec, &s);
+        else o->rule->update(o->spec, &s), qg_param_bound(p, s.n, s.w);
     }
 }
 

@@ -96,10 +96,11 @@ float     qg_optim_lr(const qg_optim *o);               /* of the next step; 0 i
 void      qg_optim_set_clip_norm(qg_optim *o, float norm);
 double    qg_optim_norm(const qg_optim *o);
 
-/* One update: applies decay, moments, step and clip and clears the gradients, in one pass; then
- * applies the projections (qg_param.project) of parameters that have one.  A frozen parameter
- * keeps its value and moments; its gradient is checked and cleared like any other.  The result has
- * the same bits for any number of threads and on every instruction set.
+/* One update: applies decay, moments, step, clip and bounds (qg_param.least, .greatest) and clears
+ * the gradients, in one pass; then applies the projections (qg_param.project) of parameters that
+ * have one.  A frozen parameter keeps its value and moments; its gradient is checked and cleared
+ * like any other.  The result has the same bits for any number of threads and on every instruction
+ * set.
  *
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:

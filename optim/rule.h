@@ -1,9 +1,9 @@
 /* optim/rule.h — for authors of optimizers.  A rule is a loop over floats and a constant of type qg_rule.
  *
  * optim.c checks the gradients, cuts the parameters into blocks and runs them on every thread; it also
- * handles groups, scales, frozen parameters and files.  A rule updates a run of floats.  The rules of the
- * library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any file.  An
- * elementwise loop gives the same bits on every instruction set if it is compiled with
+ * handles groups, scales, bounds, frozen parameters and files.  A rule updates a run of floats.  The
+ * rules of the library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any
+ * file.  An elementwise loop gives the same bits on every instruction set if it is compiled with
  * -ffp-contract=off, so that no multiplication is fused with an addition.
  */
 #ifndef QG_RULE_H

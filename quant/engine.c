@@ -67,7 +67,7 @@ static int trained_count(qg_quant q)
     return n;
 }
 
-/* Sets the values that an update made illegal, and reads all. */
+/* Makes all values legal, also those that no optimizer has seen, and reads them. */
 static void take_learned(qg_quant q, qg_var *const *learned, const float **value)
 {
     for (int i = 0; i < qg_learned_count(q); i++) {

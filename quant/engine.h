@@ -51,8 +51,11 @@ qg__hooks qg__scheme_hooks(const qg_scheme *s);
 /* Whether what q learns has a start and nobody has set any of it: all numbers are 0. */
 bool      qg__quant_is_unset(qg_quant q, qg_shape x, float *const *learned);
 
-/* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
- * frozen, the stored value does not change, and the caller uses legal in its place. */
+/* The bounds of what q learns as entry i (qg_param.least, .greatest); both 0: none. */
+void      qg__learned_bounds(qg_quant q, int i, float *least, float *greatest);
+
+/* Sets v[i], a trained value that is not legal, to legal: a file or a user may have set it.  In QG_EVAL, or if
+ * v is frozen, the stored value does not change, and the caller uses legal in its place. */
 void      qg__clamp_learned(qg_var *v, size_t i, float legal);
 
 qg_code_set qg__code_set_of(qg_quant q);        /* by the arguments; count 0: unknown, or not rounded */
@@ -143,7 +146,8 @@ void qg__form_gradient(const qg_binding *b, qg_surrogate s, qg_split c, const qg
  * any. */
 void qg__range_ends(qg_range r, qg_span x, float end[2]);
 
-/* Makes learned ends legal again after the optimizer has moved them (qg__clamp_learned). */
+/* Widens a learned range that has become too narrow, and makes ends legal that no optimizer has
+ * (qg__clamp_learned). */
 void qg__range_confine(qg_quant q, qg_var *const *learned);
 
 /* Shifts the range min .. max until 0 is a level (quant/reference/fake_quant.h).  *u receives the constants of the

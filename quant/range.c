@@ -70,6 +70,15 @@ void qg__range_confine(qg_quant q, qg_var *const *learned)
     }
 }
 
+void qg__learned_bounds(qg_quant q, int i, float *least, float *greatest)
+{
+    const qg_range r   = q.scheme->range ? q.scheme->range(q) : (qg_range){ .with_zero = false };
+    const bool     end = r.with_zero && r.kind == QG_RANGE_LEARNED;
+    const float    own = q.scheme->learned[i].least;
+    *least    = end && i == MIN ? -INFINITY : own > 0.0f ? own : 0.0f;
+    *greatest = *least > 0.0f || (end && i == MAX) ? INFINITY : 0.0f;
+}
+
 /* --- with 0 on a code ------------------------------------------------------------------------- */
 
 static qg_status check_ends(int bits, float min, float max)

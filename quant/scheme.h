@@ -19,7 +19,8 @@ typedef struct qg_learned {
     bool        per_channel;    /* one value per channel if the quantizer is per_channel; else one */
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
     bool        quiet;          /* internal bookkeeping: saved in files, omitted from summaries */
-    float       least;          /* smallest legal value; a smaller one is replaced by it after an update; 0: none */
+    float       least;          /* smallest legal value, to which each step raises a smaller one, in averages as well,
+                                   but not 0, which counts as unknown; 0: none */
     float       low, high;      /* normal range: the trainer warns about values outside; both 0: no limits.  A
                                    value of 0 counts as unknown */
     const char *remedy;         /* what helps when the trainer warns, a clause.  NULL: a lower learning rate */
@@ -28,9 +29,10 @@ typedef struct qg_learned {
 /* Where the two ends of a uniform scheme come from. */
 typedef struct qg_range {
     qg_range_kind kind;
-    bool          with_zero;    /* min <= 0 <= max, because 0 must be a code.  A range narrower than 2^-30 becomes empty, min =
-                                   max = 0; a learned one is widened to 2^-30, and its gradient can open it again.  Fixed
-                                   ranges are used as given */
+    bool          with_zero;    /* min <= 0 <= max, because 0 must be a code; of a learned range each step restores
+                                   it, in averages as well.  A range narrower than 2^-30 becomes empty, min = max = 0;
+                                   a learned one is widened to 2^-30 when it is used, and its gradient can open it
+                                   again.  Fixed ranges are used as given */
     bool          symmetric;    /* QG_RANGE_CURRENT: -m .. m, m = max|x|; else min x .. max x */
     bool          given;        /* min and max are: the ends of a fixed range, or the initial ones of a learned range */
     float         min, max;

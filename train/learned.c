@@ -61,7 +61,7 @@ void qg__learned_end(qg__learned_list *l)
     *l = (qg__learned_list){ .count = 0 };
 }
 
-/* The next step or test raises a value to the least that is legal. */
+/* A value that was not trained here may be below the least that is legal; the next step or test raises it. */
 static double value_of(const qg_param *p, const qg_learned *entry, size_t i)
 {
     const float v = p->value[i];

@@ -156,6 +156,23 @@ static void projections_hold_for_averages(void **state)
     qg_params_release(&p);
 }
 
+/* An average that an earlier version left below its bound returns to it at once; 0 is not known yet. */
+static void bounds_hold_for_averages(void **state)
+{
+    qg_params p;
+    small_declare(&p);
+    qg_param *scale = p.item[SCALE];
+    scale->value[0] = -878, scale->value[1] = 0, scale->value[2] = 0.5f;
+    qg_ema *e       = ema_of(&p, (qg_ema_spec){ .decay = 0.5f, .no_warmup = true });
+    scale->least    = 0.25f, scale->greatest = INFINITY;
+    scale->value[0] = 0.25f, scale->value[2] = 0.75f;
+    assert_ok(qg_ema_update(e));
+    assert_ok(qg_ema_swap(e));
+    assert_true(scale->value[0] == 0.25f && scale->value[1] == 0 && scale->value[2] == 0.625f);
+    qg_ema_free(e);
+    qg_params_release(&p);
+}
+
 static void a_file_in_between_changes_no_bit(void **state)
 {
     qg_params p, q;
@@ -229,6 +246,7 @@ int main(void)
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(averages_are_legal_values),
         cmocka_unit_test(projections_hold_for_averages),
+        cmocka_unit_test(bounds_hold_for_averages),
         cmocka_unit_test(a_file_in_between_changes_no_bit),
         cmocka_unit_test(a_loaded_count_out_of_range_is_refused),
         cmocka_unit_test(mistakes_are_told),

@@ -133,6 +133,32 @@ static void a_rate_of_zero_gathers_momentum(void **state)
     close_run(&r);
 }
 
+/* Bounds follow the step of every optimizer; 0 is not known yet, and what is frozen stays. */
+static void bounds_follow_the_step(void **state)
+{
+    for (int i = 0; i < COUNT(families); i++) {
+        run r, twin;
+        open_run(&r, &families[i]), open_run(&twin, &families[i]);
+        qg_param *scale = r.p.item[SCALE], *min = r.p.item[A_BIAS], *max = r.p.item[NORM];
+        qg_param *last  = r.p.item[LAST];
+        scale->least = 0.25f, scale->greatest = INFINITY;
+        min->least = -INFINITY, max->greatest = INFINITY;
+        last->least = last->greatest = 7;
+        small_set_gradients(&r.p, 0), small_set_gradients(&twin.p, 0);
+        for (int k = 0; k < 3; k++) {
+            twin.p.item[SCALE]->value[k] = scale->value[k] = k == 0 ? 0 : 0.25f;
+            twin.p.item[SCALE]->grad[k] = scale->grad[k] = (float)k;
+        }
+        assert_ok(qg_optim_step(r.o)), assert_ok(qg_optim_step(twin.o));
+        assert_true(scale->value[0] == 0 && scale->value[1] == 0.25f && scale->value[2] == 0.25f);
+        assert_true(twin.p.item[SCALE]->value[2] < 0.25f);
+        for (int k = 0; k < 33; k++) assert_true(min->value[k] == fminf(twin.p.item[A_BIAS]->value[k], 0));
+        assert_true(max->value[0] == fmaxf(twin.p.item[NORM]->value[0], 0));
+        assert_memory_equal(last->value, twin.p.item[LAST]->value, qg_count(last->shape) * sizeof(float));
+        close_run(&r), close_run(&twin);
+    }
+}
+
 /* A row starts from 0. */
 static void from_first(const qg_param *p, float *row)
 {
@@ -562,6 +588,7 @@ int main(void)
         cmocka_unit_test(no_parameters_are_no_trouble),
         cmocka_unit_test(a_frozen_group_keeps_values_and_moments),
         cmocka_unit_test(a_rate_of_zero_gathers_momentum),
+        cmocka_unit_test(bounds_follow_the_step),
         cmocka_unit_test(a_projection_follows_the_step),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test_teardown(instruction_sets_do_not_matter, restore_variables),

@@ -49,7 +49,7 @@ static void trained_ternary_start(qg_quant quant, qg_tensor w, float *const *lea
     learned[0][0] = kept > 0 ? (float)(sum / kept) : 1.0f;
 }
 
-static const qg_learned trained_ternary_learns[] = { { .name = "a" }, { .name = NULL } };
+static const qg_learned trained_ternary_learns[] = { { .name = "a", .least = 0x1p-30f }, { .name = NULL } };
 
 static const qg_scheme trained_ternary_scheme = {
     .name    = "trained-ternary",
@@ -114,6 +114,20 @@ static void it_trains_in_conv2d_and_dense(void **state)
     assert_true(last < 0.2f * first);
     assert_true(a->value[0] != scale);
     qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
+}
+
+/* A step that leads below 0 ends at the least that the scheme allows. */
+static void its_scales_stay_legal(void **state)
+{
+    qg_net    *net = net_with(trained_ternary((trained_ternary_spec){ 0 }));
+    qg_params *p   = qg_net_build(net);
+    qg_optim  *o   = qg_sgd(p, (qg_sgd_spec){ .lr = 1 });
+    qg_param  *a   = qg_params_find(p, "conv1.weight.a");
+    assert_non_null(o);
+    a->grad[0] = 5;
+    assert_ok(qg_optim_step(o));
+    assert_true(a->value[0] == 0x1p-30f);
+    qg_optim_free(o), qg_net_free(net);
 }
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
@@ -286,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_trains_in_conv2d_and_dense),
+        cmocka_unit_test(its_scales_stay_legal),
         cmocka_unit_test(its_scales_have_the_gradients_of_differences),
         cmocka_unit_test(its_weights_get_the_gradient_of_the_surrogate),
         cmocka_unit_test(its_values_are_its_formula),
