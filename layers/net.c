@@ -314,7 +314,7 @@ qg_status qg_net_freeze(qg_net *net, const char *layer)
     qg_layer *l = qg_net_find(net, layer);
     if (!l) return QG_EARG;
     freeze(l);
-    qg_batchnorm *norm = qg_layer_product(l) ? qg__only_batchnorm(l) : NULL;
+    qg_batchnorm *norm = qg_layer_product(l) ? qg__next_batchnorm(l) : NULL;
     if (norm) freeze(&norm->layer);
     return QG_OK;
 }

@@ -152,8 +152,8 @@ qg_layer  *qg_net_find(const qg_net *net, const char *name);
 /* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its
  * quantizers learn included, and so do observed ranges, once they have observed a batch.  A frozen
  * batch norm uses its running statistics in training as well.  A batch norm per channel that is the
- * only reader of a frozen conv2d or dense is frozen with it.  A layer without parameters may also be
- * named; nothing changes.
+ * only reader of a frozen conv2d or dense, perhaps after max pooling or dropout, is frozen with it.
+ * A layer without parameters may also be named; nothing changes.
  *
  * Fails    QG_EARG: no layer has this name; the message lists those that have parameters.  QG_ESTATE: the net is not
  *          built. */

@@ -11,11 +11,20 @@ static qg_layer *only_reader(const qg_layer *l)
     return NULL;
 }
 
-qg_batchnorm *qg__only_batchnorm(const qg_layer *l)
+/* l, if it is a batch norm per channel. */
+static qg_batchnorm *norm_of(qg_layer *l)
 {
-    qg_layer     *reader = only_reader(l);
-    qg_batchnorm *bn     = reader ? qg__batchnorm(reader) : NULL;
+    qg_batchnorm *bn = qg__batchnorm(l);
     return bn && !bn->spec.whole ? bn : NULL;
+}
+
+qg_batchnorm *qg__only_batchnorm(const qg_layer *l) { return norm_of(only_reader(l)); }
+
+qg_batchnorm *qg__next_batchnorm(const qg_layer *l)
+{
+    qg_layer *reader = only_reader(l);
+    while (qg__has_trait(reader, QG_CHOOSES | QG_PASSES)) reader = only_reader(reader);
+    return norm_of(reader);
 }
 
 /* s also computes l, whose own step is dropped. */

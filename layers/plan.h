@@ -80,6 +80,9 @@ qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
  * effect: the batch mean would subtract it.  NULL: l has other readers. */
 qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 
+/* The same, also where max pooling or dropout is between the two, which only the norm reads. */
+qg_batchnorm  *qg__next_batchnorm(const qg_layer *l);
+
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing.  Always NULL. */
 void          *qg__net_fail(qg_net *net, qg_status s);
 

@@ -1,5 +1,6 @@
 #include "tests/support/testing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,35 @@ static void frozen_layers_keep_every_value(void **state)
     }
 }
 
+/* Max pooling and dropout do not part a norm from its product; a relu does, and so does a second reader. */
+static void a_norm_is_frozen_with_its_product(void **state)
+{
+    static const struct {
+        const char *layers;
+        bool        frozen;
+    } nets[] = { { "bn1 batchnorm\n", true },
+                 { "pool1 maxpool(size=2)\nbn1 batchnorm\n", true },
+                 { "drop1 dropout(rate=0.5)\npool1 maxpool(size=2)\nbn1 batchnorm\n", true },
+                 { "relu1 relu\nbn1 batchnorm\n", false },
+                 { "pool1 maxpool(size=2)\nbn1 batchnorm\nadd1 add after=pool1 with=bn1\n", false },
+                 { "pool1 maxpool(size=2)\nbn1 batchnorm(whole)\n", false } };
+    for (int i = 0; i < COUNT(nets); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "net(height=8,width=8,channels=1)\nconv1 conv2d(out=6,kernel=3)\n%s%s",
+                 nets[i].layers, "fc1 dense(out=4)\n");
+        qg_net *net = qg_net_parse(text);
+        if (!net || !qg_net_build(net)) fail_msg("%s: %s", text, qg_errmsg());
+        training        t    = begin(net);
+        const qg_param *beta = qg_params_find(qg_net_params(net), "bn1.beta");
+        const qg_param *mean = qg_params_find(qg_net_params(net), "bn1.running_mean");
+        assert_ok(qg_net_freeze(net, "conv1"));
+        train(&t, STEPS);
+        const bool moves = beta->value[0] != 0, tracks = mean->value[0] != 0;
+        if (moves == nets[i].frozen || tracks == nets[i].frozen) fail_msg("%s", text);
+        end(&t);
+    }
+}
+
 /* A quantizer that is new to a frozen layer needs a range. */
 static void a_frozen_quantizer_observes_once(void **state)
 {
@@ -163,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_layers_keep_every_value),
+        cmocka_unit_test(a_norm_is_frozen_with_its_product),
         cmocka_unit_test(a_frozen_quantizer_observes_once),
         cmocka_unit_test(what_is_before_a_frozen_layer_trains),
         cmocka_unit_test(unknown_layers_are_refused),
