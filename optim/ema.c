@@ -32,12 +32,12 @@ static void update_block(void *context, int block, int worker)
     const job     *j    = context;
     const qg_param p    = *j->p;
     const size_t   n    = qg_count(p.shape), end = qg_block(n, block + 1);
-    const float    clip = p.clip > 0 && !p.project ? p.clip : INFINITY;
+    const float    clip = p.clip > 0 && !p.project && !p.frozen ? p.clip : INFINITY;
     float         *a    = j->e->average + p.offset;
     /* In this form a weight that does not move is its own average, to the bit. */
     for (size_t i = qg_block(n, block); i < end; i++)
         a[i] = p.flips ? p.value[i] : qg_clipped(a[i] + j->gain * (p.value[i] - a[i]), clip);
-    qg_param_bound(&p, end - qg_block(n, block), a + qg_block(n, block));
+    if (!p.frozen) qg_param_bound(&p, end - qg_block(n, block), a + qg_block(n, block));
 }
 
 static double decay_at(const qg_ema *e, int64_t n)
@@ -65,7 +65,7 @@ qg_status qg_ema_update(qg_ema *e)
         qg_parallel(qg_blocks(qg_count(p->shape)), update_block, &(job){ e, p, gain });
         qg_param average = *p;
         average.value    = e->average + p->offset;
-        qg_param_project(&average);
+        if (!p->frozen) qg_param_project(&average);
     }
     return QG_OK;
 }

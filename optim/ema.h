@@ -25,9 +25,10 @@ typedef struct qg_ema_spec {
     bool  no_warmup;
 } qg_ema_spec;
 
-/* Averages every trained parameter; clips, bounds and projections also apply to the averages.  A parameter
- * that flips is copied instead, because the mean of signs is not a sign.  Tracked arrays, such as
- * running statistics, are not averaged: a net with swapped weights reads their latest values.
+/* Averages every trained parameter; clips, bounds and projections also apply to the averages, except to
+ * those of frozen parameters, which stay what they are.  A parameter that flips is copied instead,
+ * because the mean of signs is not a sign.  Tracked arrays, such as running statistics, are not
+ * averaged: a net with swapped weights reads their latest values.
  *
  * Borrows p, which must be allocated and outlive the result.
  * Memory   As many floats as p has.

@@ -241,6 +241,13 @@ static uint64_t digest_of(const transfer *t, const qg_params *taken)
     return digest;
 }
 
+/* Whether p was projected where it was trained; to do so again would move the last bits of its values. */
+static bool is_projected(const transfer *t, const qg_param *p)
+{
+    const qg_param *was = t->trained ? qg_params_find(qg_net_params(t->trained), p->name) : NULL;
+    return was && was->project == p->project && was->clip == p->clip;
+}
+
 static qg_status take(const transfer *t, qg__init_report *report)
 {
     const qg_params *params = qg_net_params(t->net);
@@ -261,8 +268,9 @@ static qg_status take(const transfer *t, qg__init_report *report)
         copy(t);                        /* the learned values that the file has */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, digest_of(t, &taken));
-        /* Clips the loaded weights, as the initial random weights are clipped. */
-        for (int i = 0; i < taken.count; i++) qg_param_project(taken.item[i]);
+        /* Projects the loaded weights, as the initial random weights are projected. */
+        for (int i = 0; i < taken.count; i++)
+            if (!is_projected(t, taken.item[i])) qg_param_project(taken.item[i]);
     }
     free(taken.item);
     return status;

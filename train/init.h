@@ -19,7 +19,8 @@ typedef struct qg__init_report {
 
 /* Fills a built net from a run (its last.safetensors) or from a safetensors file, by name: weights, biases, batch
  * norms with their running statistics, and the learned values of quantizers that both nets have.  Learned values
- * that the file lacks start as in any net, but from the loaded weights.
+ * that the file lacks start as in any net, but from the loaded weights.  Weights keep their bits, except where the
+ * net projects them (qg_param.project) and trained did not.
  * trained: the net that wrote the file, if known; learned values then go only to the same quantizers.  NULL: they
  * go to every quantizer that learns a value of this name and shape.
  * except: layers of either net, "conv1,fc2", whose arrays stay as they are here and are ignored there; NULL: none.

@@ -173,6 +173,24 @@ static void bounds_hold_for_averages(void **state)
     qg_params_release(&p);
 }
 
+/* No condition moves the averages of what is frozen. */
+static void frozen_averages_keep_their_bits(void **state)
+{
+    qg_params p;
+    small_declare(&p);
+    qg_param *w = p.item[A_WEIGHT], *last = p.item[LAST];
+    w->project = centre, w->frozen = true;
+    last->least = last->greatest = 7, last->clip = 0.1f;
+    float  *start = small_copy(&p);
+    qg_ema *e     = ema_of(&p, (qg_ema_spec){ 0 });
+    assert_ok(qg_ema_update(e));
+    assert_ok(qg_ema_swap(e));
+    assert_memory_equal(p.value, start, p.length * sizeof(float));
+    free(start);
+    qg_ema_free(e);
+    qg_params_release(&p);
+}
+
 static void a_file_in_between_changes_no_bit(void **state)
 {
     qg_params p, q;
@@ -247,6 +265,7 @@ int main(void)
         cmocka_unit_test(averages_are_legal_values),
         cmocka_unit_test(projections_hold_for_averages),
         cmocka_unit_test(bounds_hold_for_averages),
+        cmocka_unit_test(frozen_averages_keep_their_bits),
         cmocka_unit_test(a_file_in_between_changes_no_bit),
         cmocka_unit_test(a_loaded_count_out_of_range_is_refused),
         cmocka_unit_test(mistakes_are_told),

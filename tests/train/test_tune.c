@@ -54,9 +54,9 @@ static qg_loader *bands(int classes, uint64_t key, bool test)
     return qg_arrays(shape, image, label, CLASSES, spec);
 }
 
-static subject open_subject(const char *name, int classes)
+static subject open_net(const char *name, qg_net *net, int classes)
 {
-    subject s = { .net = net_of(classes, 1) };
+    subject s = { .net = net };
     snprintf(s.dir, sizeof s.dir, "%s", in_room(name));
     snprintf(s.source, sizeof s.source, "%s", in_room("five"));
     s.optim = qg_adam(qg_net_params(s.net), (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.1f });
@@ -65,6 +65,11 @@ static subject open_subject(const char *name, int classes)
     s.spec  = (qg_fit_spec){ .train = s.train, .test = s.test, .optim = s.optim, .epochs = EPOCHS };
     if (!s.optim || !s.train || !s.test) fail_msg("%s", qg_errmsg());
     return s;
+}
+
+static subject open_subject(const char *name, int classes)
+{
+    return open_net(name, net_of(classes, 1), classes);
 }
 
 static void close_subject(subject *s)
@@ -256,6 +261,44 @@ static void frozen_layers_keep_every_bit(void **state)
     qg_archive_free(five), qg_archive_free(three);
 }
 
+/* conv1 - conv2 - fc1, the last two with latent weights of mean 0, or float. */
+static subject open_centred(const char *name, bool centred, uint64_t seed)
+{
+    const qg_quant weight = centred ? qg_xnor((qg_xnor_spec){ .centred = true }) : (qg_quant){ .bits = 0 };
+    qg_net *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = seed });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 9, .kernel = 3 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 7, .kernel = 3, .weight = weight });
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = weight });
+    if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
+    return open_net(name, net, CLASSES);
+}
+
+static bool same_array(const qg_archive *a, const char *name, const qg_archive *b, const char *other)
+{
+    const qg_named_array *x = qg_archive_find(a, name), *y = qg_archive_find(b, other);
+    return x && y && x->bytes == y->bytes && !memcmp(x->array.data, y->array.data, x->bytes);
+}
+
+/* To subtract the mean again would subtract what roundings left.  Weights of a float run are centred at first. */
+static void centred_weights_are_not_centred_again(void **state)
+{
+    for (int centred = 0; centred <= 1; centred++) {
+        subject s = open_centred(centred ? "centred" : "float", centred, 1);
+        assert_ok(fit(&s, NULL));
+        close_subject(&s);
+        s             = open_centred(centred ? "again" : "anew", true, 2);
+        s.spec.freeze = "conv2", s.spec.ema_decay = 0.9f, s.starts = true;
+        snprintf(s.source, sizeof s.source, "%s", in_room(centred ? "centred" : "float"));
+        assert_ok(fit(&s, NULL));
+        close_subject(&s);
+        qg_archive *was = checkpoint(centred ? "centred" : "float");
+        qg_archive *is  = checkpoint(centred ? "again" : "anew");
+        assert_true(same_array(was, "conv2.weight", is, "conv2.weight") == centred);
+        assert_true(same_array(is, "conv2.weight", is, "ema.conv2.weight"));
+        qg_archive_free(was), qg_archive_free(is);
+    }
+}
+
 static void what_cannot_be_frozen_is_named(void **state)
 {
     subject s     = open_subject("none", CLASSES);
@@ -420,6 +463,7 @@ int main(void)
         cmocka_unit_test(names_may_have_dots),
         cmocka_unit_test(the_source_is_part_of_the_configuration),
         cmocka_unit_test(frozen_layers_keep_every_bit),
+        cmocka_unit_test(centred_weights_are_not_centred_again),
         cmocka_unit_test(what_cannot_be_frozen_is_named),
         cmocka_unit_test(the_loss_is_that_of_the_paper),
         cmocka_unit_test(a_teacher_must_suit_the_net),
