@@ -60,6 +60,9 @@ void      qg__clamp_learned(qg_var *v, size_t i, float legal);
 
 qg_code_set qg__code_set_of(qg_quant q);        /* by the arguments; count 0: unknown, or not rounded */
 
+/* Whether inputs become signs of one bit, which a relu before them would make all the same. */
+bool        qg__takes_signs(qg_quant q);
+
 /* --- surrogates ------------------------------------------------------------------------------- */
 
 /* QG_EARG if a constant of the surrogate is out of range. */

@@ -266,6 +266,11 @@ qg_code_set qg__code_set_of(qg_quant q)
     return scheme->form && scheme->form->set ? qg__form_set(q) : (qg_code_set){ 0 };
 }
 
+bool qg__takes_signs(qg_quant q)
+{
+    return q.scheme && q.scheme->rectifies && q.bits == 1 && qg__code_set_of(q).lowest < 0;
+}
+
 qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     q.role = qg__quant_role(q);

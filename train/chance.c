@@ -44,10 +44,24 @@ static bool is_chance(double accuracy, frequent f)
 
 /* --- causes, the first of which is told --------------------------------------------------- */
 
+static bool has_started(const qg__run *r, const qg_slot *slot)
+{
+    return slot && slot->q.scheme && !qg__quant_is_delayed(slot->q, r->record.steps);
+}
+
+static double loss_of_equal_scores(const qg__run *r) { return qg__log(qg_loader_classes(r->spec->train)); }
+
+/* Whether the training loss is cross entropy, and at least so many times that of equal scores. */
+static bool loss_is(const qg__run *r, double times)
+{
+    return !r->spec->loss && r->record.train_loss >= times * loss_of_equal_scores(r);
+}
+
+/* A net whose loss is worse than that of equal scores has not learned its training images either. */
 static bool only_tests_fail(const qg__run *r, frequent train, char text[QG__CHANCE_BYTES])
 {
     const double accuracy = r->record.train_accuracy;
-    if (is_chance(accuracy, train)) return false;
+    if (is_chance(accuracy, train) || loss_is(r, 1)) return false;
     snprintf(text, QG__CHANCE_BYTES, "%.2f %% of the training images are, so %s", 100 * accuracy,
              qg__statistics_lag(r) && !qg__reestimates(r)
                  ? "the running statistics of batch norms may lag behind the weights; let them be "
@@ -63,11 +77,6 @@ static bool one_class_dominates(const qg__run *r, frequent train, char text[QG__
     snprintf(text, QG__CHANCE_BYTES, "%.0f %% of the training images have class %d; train on about as "
              "many of each", 100 * train.share, train.label);
     return true;
-}
-
-static bool has_started(const qg__run *r, const qg_slot *slot)
-{
-    return slot && slot->q.scheme && !qg__quant_is_delayed(slot->q, r->record.steps);
 }
 
 static bool codes_are_the_same(const qg__run *r, char text[QG__CHANCE_BYTES])
@@ -111,19 +120,61 @@ static bool a_norm_is_missing(const qg__run *r, char text[QG__CHANCE_BYTES])
     return false;
 }
 
+/* The relu before p, also if what p reads is pooled or quantized in between; NULL: none. */
+static const qg_layer *relu_before(const qg_product *p)
+{
+    const qg_layer *l = p->layer.after;
+    while (qg__has_trait(l, QG_CHOOSES | QG_PASSES | QG_QUANTIZES)) l = l->after;
+    return qg__has_trait(l, QG_RECTIFIES) ? l : NULL;
+}
+
+static bool a_relu_is_before_signs(const qg__run *r, char text[QG__CHANCE_BYTES])
+{
+    for (int i = 0; i < qg_net_layers(r->net); i++) {
+        const qg_product *p    = qg_layer_product(qg_net_layer(r->net, i));
+        const qg_slot    *read = p ? qg__read_slot(p) : NULL;
+        const qg_layer   *relu = p ? relu_before(p) : NULL;
+        if (!relu || !has_started(r, read) || !qg__takes_signs(read->q)) continue;
+        snprintf(text, QG__CHANCE_BYTES, "%s quantizes its input (%s), but %s before it leaves no negative values; "
+                 "remove %s", p->layer.name, read->q.scheme->name, relu->name, relu->name);
+        return true;
+    }
+    return false;
+}
+
+/* The product that makes the scores, without a batch norm, from weights without a scale: the scores may be so
+ * large that the loss tells nothing about the learning rate.  NULL: none. */
+static const qg_product *unscaled_scores(const qg__run *r)
+{
+    qg_layer *l = qg_net_layer(r->net, qg_net_layers(r->net) - 1);
+    while (l && !qg__batchnorm(l) && !qg_layer_product(l)) l = l->after;
+    const qg_product *p = l ? qg_layer_product(l) : NULL;
+    return p && has_started(r, &p->weight_slot) && p->weight_slot.q.scheme->scales == QG_UNSCALED ? p : NULL;
+}
+
+static bool scores_are_large(const qg__run *r, char text[QG__CHANCE_BYTES])
+{
+    const qg_product *p = unscaled_scores(r);
+    if (!p || !loss_is(r, WORSE)) return false;
+    snprintf(text, QG__CHANCE_BYTES, "%s quantizes its weights (%s) without a scale, and no batch norm is after it, so scores "
+             "are large; put one there, or keep the weights of %s in float", p->layer.name, p->weight_slot.q.scheme->name,
+             p->layer.name);
+    return true;
+}
+
 static bool the_rate_is_high(const qg__run *r, double lr, char text[QG__CHANCE_BYTES])
 {
-    const double equal = qg__log(qg_loader_classes(r->spec->train)), loss = r->record.train_loss;
-    if (r->spec->loss || !(loss > WORSE * equal)) return false;
+    if (!loss_is(r, WORSE)) return false;
     snprintf(text, QG__CHANCE_BYTES, "the learning rate, %.3g, is too high: the training loss, %.3g, is "
-             "above that of equal scores, %.3g", lr, loss, equal);
+             "above that of equal scores, %.3g", lr, r->record.train_loss, loss_of_equal_scores(r));
     return true;
 }
 
 static void find_cause(const qg__run *r, frequent train, double lr, char text[QG__CHANCE_BYTES])
 {
     if (only_tests_fail(r, train, text) || one_class_dominates(r, train, text) ||
-        codes_are_the_same(r, text) || a_norm_is_missing(r, text) || the_rate_is_high(r, lr, text))
+        codes_are_the_same(r, text) || a_relu_is_before_signs(r, text) || a_norm_is_missing(r, text) ||
+        scores_are_large(r, text) || the_rate_is_high(r, lr, text))
         return;
     snprintf(text, QG__CHANCE_BYTES, "the learning rate, %.3g; a higher or a lower one, a warm-up, or float "
              "first and last layers may help", lr);

@@ -29,11 +29,6 @@ static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is ==
 
 static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
 
-static bool takes_signs(qg_quant input)
-{
-    return rectifies(input) && input.bits == 1 && qg__code_set_of(input).lowest < 0;
-}
-
 /* It takes the place of a relu, but scales the result of its product: each product that reads the place quantizes
  * for itself, and a shortcut reads floats. */
 static bool stays_with_product(qg_quant input) { return rectifies(input) && input.scheme->scale_output; }
@@ -184,7 +179,7 @@ static qg_layer *relu(author *a, int i)
     while (pools(a, to)) to++;
     const bool     opens = part_is(a, to, QG__OPEN), next = to == i + 1;
     const qg_quant input = opens ? opens_with(a, to) : next ? (qg_quant){ 0 } : next_input(a, to);
-    if (!(next ? rectifies(input) : takes_signs(input))) return qg_net_relu(a->net);
+    if (!(next ? rectifies(input) : qg__takes_signs(input))) return qg_net_relu(a->net);
     if (!next || stays_with_product(input)) return a->last;
     a->input_done = true;
     return qg_net_quantize(a->net, input);

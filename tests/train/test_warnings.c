@@ -330,7 +330,7 @@ typedef struct trial {
     bool     train_alike, test_alike, norm, keeps, validates;
     int      first, steps;              /* of a hundred and twenty; 0: all */
     float    lr, start;                 /* of all weights of fc1; 0: as drawn */
-    qg_quant weight, input;
+    qg_quant weight, input, last;       /* of fc1, fc2, and the weights of fc3 */
     const char *says;                   /* NULL: nothing */
 } trial;
 
@@ -356,7 +356,7 @@ static void attempt(trial k)
     qg_net_relu(net);
     qg_net_dense(net, (qg_dense_spec){ .out = 8, .input = k.input });
     qg_net_relu(net);
-    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = k.last });
     qg_optim  *optim = qg_sgd(qg_net_build(net), (qg_sgd_spec){ .lr = k.lr != 0 ? k.lr : 0.05f });
     qg_loader *train = rows(k.steps ? PAIR * k.steps : MANY, k.train_alike, k.first, (qg_loader_spec){ .batch = PAIR, .seed = 1 });
     qg_loader *held  = rows(FEW, k.test_alike, 0, (qg_loader_spec){ .batch = FEW, .in_order = true });
@@ -388,6 +388,19 @@ static void test_what_does_not_learn_is_told_why(void **state)
     attempt((trial){ .train_alike = true, .test_alike = true, .input = dorefa, .weight = signs, .norm = true, .says = "the learning rate, " });
     attempt((trial){ .train_alike = true, .test_alike = true, .weight = zeros, .norm = true, .start = 0.01f, .lr = 1e-6f,
                      .says = "likely cause: all weights of fc1 have the same code of ste-tern; give it a threshold relative to the weights" });
+    const qg_quant signs_of[] = { qg_sign((qg_sign_spec){ { 0 } }), qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = false }),
+                                  qg_unit((qg_unit_spec){ .bits = 1 }), qg_adabin_activation() };
+    for (int i = 0; i < 4; i++) {
+        char says[128];
+        snprintf(says, sizeof says, "likely cause: fc2 quantizes its input (%s), but relu1 before it leaves no negative values; "
+                 "remove relu1", signs_of[i].scheme->name);
+        attempt((trial){ .train_alike = true, .test_alike = true, .norm = i % 2, .input = signs_of[i], .says = says });
+    }
+    attempt((trial){ .train_alike = true, .test_alike = true, .norm = true, .input = qg_unit((qg_unit_spec){ .bits = 2 }),
+                     .says = "likely cause: the learning rate, 0.05" });
+    attempt((trial){ .train_alike = true, .test_alike = true, .start = 30, .lr = 1e-6f, .last = signs,
+                     .says = "likely cause: fc3 quantizes its weights (binaryconnect) without a scale, and no batch norm is after it" });
+    attempt((trial){ .test_alike = true, .norm = true, .lr = 1.8f, .says = "likely cause: the learning rate, 1.8, is too high: the training loss, 1.79" });
     attempt((trial){ .train_alike = true, .test_alike = true, .lr = 50,
                      .says = "likely cause: the learning rate, 50, is too high: the training loss, " });
     attempt((trial){ .train_alike = true, .test_alike = true, .first = 8,
