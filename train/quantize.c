@@ -57,8 +57,7 @@ static qg_status choose_schemes(quantization *z)
 static qg_status decide_ends(quantization *z)
 {
     const qg_recipe *was = &z->of->recipe, *r = &z->made.recipe;
-    if (qg__recipe_value(&z->changes, "first-last") || was->weight.scheme ||
-        was->input.scheme || was->gradient.scheme ||
+    if (qg__recipe_value(&z->changes, "first-last") || qg__recipe_quantizes(was) ||
         !qg__model_keeps_ends(r->weight, r->input, r->gradient))
         return QG_OK;
     return qg__recipe_put(&z->made.recipe, "first-last", "float");

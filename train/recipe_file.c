@@ -150,6 +150,8 @@ static bool is_written_by_a_run(const char *text, const qg_recipe *r)
     return has[0] || (has[1] && has[2] && has[3]);
 }
 
+bool qg__recipe_is_of_run(const qg_recipe *r) { return is_written_by_a_run(NULL, r); }
+
 static int version_of(const char *text)
 {
     const char *said = qg__identity_value(text, "defaults");

@@ -146,6 +146,9 @@ qg_status   qg__recipe_parse_stored(qg_recipe *r, const char *text, const char *
 QG_MUST_CHECK
 qg_status   qg__recipe_read(qg_recipe *r, const char *path);        /* the same of a file */
 
+/* Whether a run wrote the file from which r was read. */
+bool        qg__recipe_is_of_run(const qg_recipe *r);
+
 /* The text of a file with every set key whose use has all these bits; from malloc, NULL if out of memory. */
 char       *qg__recipe_print(const qg_recipe *r, unsigned use);
 
@@ -171,6 +174,9 @@ qg_status   qg__recipe_check(const qg_recipe *r, bool trains);
 QG_MUST_CHECK
 qg_status   qg__recipe_check_net(const qg_recipe *r, bool trains);      /* what the model is asked about */
 qg_status   qg__recipe_check_cache(const qg_recipe *r);                 /* --cache goes with a folder */
+
+/* Whether models get quantizers from it, exceptions left aside. */
+bool        qg__recipe_quantizes(const qg_recipe *r);
 
 /* A stored recipe with what its version meant by the keys that it lacks. */
 QG_MUST_CHECK

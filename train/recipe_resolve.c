@@ -161,10 +161,19 @@ static qg_status continue_stored(const qg_recipe *asked, const qg_recipe *line, 
     return o ? keeps(o, out, asked, initial) : qg__recipe_over(out, asked, 0, QG_RECIPE_IDENTITY);
 }
 
+bool qg__recipe_quantizes(const qg_recipe *r) { return r->weight.scheme || r->input.scheme || r->gradient.scheme; }
+
+/* What a run without quantizers says about its ends decided nothing, and nobody may have chosen it. */
+static void forget_ends(qg_recipe *run)
+{
+    if (!qg__recipe_quantizes(run) && run->first_last == QG__FIRST_LAST_QUANTIZED) qg__recipe_unset(run, "first-last");
+}
+
 /* A file, and asked over it. */
 static qg_status gather(const qg_recipe *asked, const qg_recipe *file, bool inits, qg_recipe *all)
 {
     qg_status status = file ? qg__recipe_over(all, file, 0, 0) : QG_OK;
+    if (file && qg__recipe_is_of_run(file)) forget_ends(all);
     drop_foreign(all, asked);
     /* The file's directory is that of its own set. */
     if (file && qg__recipe_value(asked, "data") && qg__recipe_value(file, "data") &&

@@ -400,6 +400,43 @@ static void test_schemes_decide_about_the_ends(void **state)
     }
 }
 
+/* The ends that file, and then weight, leave. */
+static void assert_ends(const char *file, const char *weight, const char *ends)
+{
+    qg_recipe asked = { 0 }, of = { 0 }, c = { 0 };
+    assert_ok(qg__recipe_parse(&of, file, "f"));
+    assert_ok(qg__recipe_put(&asked, "weight", weight));
+    assert_ok(qg__recipe_resolve(&asked, &of, false, NULL, &c));
+    if (strcmp(qg__recipe_value(&c, "first-last"), ends)) fail_msg("%s over '%s': the ends are not %s", weight, file, ends);
+    qg__recipe_clear(&asked), qg__recipe_clear(&of), qg__recipe_clear(&c);
+}
+
+/* What the file of a float run says about the ends decided nothing there, so that its user need not have chosen it. */
+static void test_a_float_run_does_not_decide_about_the_ends(void **state)
+{
+    static const char run[] = "defaults = 2\nmodel = 'lenet5'\ndata-digest = '0123456789abcdef'\n", ends[] = "first-last = 'quantized'\n";
+    char              text[256], again[512];
+    snprintf(text, sizeof text, "%s%s", run, ends);
+    assert_ends(text, "ste-tern", "float");
+    assert_ends(text, "twn", "quantized");
+    snprintf(again, sizeof again, "%slayer = ['conv2:weight=twn']\n", text);
+    assert_ends(again, "ste-tern", "float");
+    snprintf(again, sizeof again, "%sfirst-last = 'float'\n", run);
+    assert_ends(again, "twn", "float");
+    /* One with quantizers does, as does a file that a user has written, and the recipe of a model. */
+    static const char *const decides[] = { "weight = 'twn'\n", "input = 'sign'\n", "gradient = 'dorefa'\n" };
+    for (int i = 0; i < 3; i++) {
+        snprintf(again, sizeof again, "%s%s", text, decides[i]);
+        assert_ends(again, "ste-tern", "quantized");
+    }
+    assert_ends("model = 'lenet5'\nfirst-last = 'quantized'\n", "ste-tern", "quantized");
+    assert_ends("model = 'tfc'\nweight = 'float'\ninput = 'float'\ndata-digest = '0123456789abcdef'\nfirst-last = 'quantized'\n",
+                "ste-tern", "quantized");
+    /* Version 1 quantized them for every scheme. */
+    snprintf(again, sizeof again, "defaults = 1\n%s", text + strlen("defaults = 2\n"));
+    assert_ends(again, "ste-tern", "quantized");
+}
+
 static void test_options_reach_the_constructors(void **state)
 {
     const unsigned w = QG_WEIGHT, x = QG_INPUT, g = QG_GRADIENT;
@@ -907,6 +944,7 @@ int main(void)
         cmocka_unit_test(test_texts_of_later_versions_are_refused),
         cmocka_unit_test(test_a_run_of_version_1_is_asked_for_in_the_words_of_its_time),
         cmocka_unit_test(test_schemes_decide_about_the_ends),
+        cmocka_unit_test(test_a_float_run_does_not_decide_about_the_ends),
         cmocka_unit_test(test_options_reach_the_constructors),
         cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_an_option_without_effect_is_refused),
