@@ -178,13 +178,23 @@ typedef struct training {
     qg__init_report init;
 } training;
 
+/* The 0 of an imported run, or of one that only measured its initial net, is no wish to train nothing again. */
+static qg_status check_epochs(const qg_recipe *asked)
+{
+    const qg_recipe *file = asked->base;
+    const bool       zero = file && qg__recipe_value(file, "epochs") && file->epochs == 0;
+    if (!zero || qg__recipe_value(asked, "epochs") || !qg__recipe_is_of_run(file)) return QG_OK;
+    return qg_fail(QG_EARG, "epochs is 0 in the configuration, which is of a run that was not trained, such as an imported one; "
+                   "pass their number with --epochs");
+}
+
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
 {
     qg_recipe stored = { .epochs = 0 };
     qg_status status = spec->dir ? qg__run_paths_of(spec->dir, &t->paths) : QG_OK;
     if (status) return status;
     t->goes_on = spec->mode == QG_FIT_RESUME && spec->dir && qg__path_exists(t->paths.file[QG__RUN_CONFIG]);
-    if (t->goes_on) status = qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored);
+    status     = t->goes_on ? qg__recipe_stored(t->paths.file[QG__RUN_CONFIG], &stored) : check_epochs(asked);
     if (!status)
         status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe);
     qg__recipe_clear(&stored);

@@ -127,6 +127,24 @@ static void test_it_is_a_run_as_any_other(void **state)
     assert_true(last_truth("complete") && last_number("epochs") == 2);
 }
 
+/* Its configuration says that it has no epochs, which a run that starts from it must not take over unasked. */
+static void test_it_is_trained_with_its_configuration(void **state)
+{
+#define TUNED "train --config @/new/config.toml --init @/new --weight ste-tern --threads 1 --json "
+    assert_status(IMPORT "--data mnist --data-dir @/set --out @/new", 0);
+    assert_refuses(TUNED "--out @/none", 2,
+                   "epochs is 0 in the configuration, which is of a run that was not trained");
+    assert_int_equal(access(at("none"), F_OK), -1);
+    assert_status(TUNED "--epochs 0 --out @/measured", 0);
+    assert_status(TUNED "--epochs 1 --out @/tuned", 0);
+    assert_true(last_truth("complete") && last_number("epochs") == 1);
+    run_shell("grep -q 'first-last = \"float\"' @/tuned/config.toml");
+    assert_status("train --resume --out @/new --json", 0);
+    assert_status("train --resume --config @/new/config.toml --out @/new --json", 0);
+    run_shell("printf 'epochs = 0\nweight = \"twn\"\n' > @/mine.toml");
+    assert_status(FLOATS "--config @/mine.toml --out @/mine", 0);       /* whose user has chosen it */
+}
+
 static void test_it_tells_what_came_from_where(void **state)
 {
     assert_status("import " NET "--image 16x16x1 --weights @/net.safetensors --out @/new", 0);
@@ -225,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_net_comes_back),
         TEST(test_it_is_a_run_as_any_other),
+        TEST(test_it_is_trained_with_its_configuration),
         TEST(test_it_tells_what_came_from_where),
         TEST(test_mistakes_are_named),
         TEST(test_a_failed_write_leaves_nothing),
