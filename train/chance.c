@@ -132,7 +132,7 @@ static bool a_relu_is_before_signs(const qg__run *r, char text[QG__CHANCE_BYTES]
 {
     for (int i = 0; i < qg_net_layers(r->net); i++) {
         const qg_product *p    = qg_layer_product(qg_net_layer(r->net, i));
-        const qg_slot    *read = p ? qg__read_slot(p) : NULL;
+        const qg_slot    *read = p ? qg_layer_reads(qg_net_layer(r->net, i)) : NULL;
         const qg_layer   *relu = p ? relu_before(p) : NULL;
         if (!relu || !has_started(r, read) || !qg__takes_signs(read->q)) continue;
         snprintf(text, QG__CHANCE_BYTES, "%s quantizes its input (%s), but %s before it leaves no negative values; "
