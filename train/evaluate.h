@@ -70,7 +70,7 @@ typedef struct qg_evaluate_spec {
 } qg_evaluate_spec;
 
 /* Measures a built net on all batches of images, which should be .in_order, in QG_EVAL, from the start of the epoch
- * on.
+ * on.  The loader then stands where it was, so a loop may measure the images that it trains on.
  *
  * Memory   *a is the caller's; qg_assessment_free, also after a failure.  16 bytes for each mistake meanwhile.
  * Fails    QG_ENAN: a score or the loss is not finite; QG_ESHAPE: the net has another number of scores than the images have classes;

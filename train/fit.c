@@ -239,9 +239,10 @@ static qg_status step(fit *f, const qg_batch *b)
 /* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
 static qg_status run_steps(fit *f, bool *stopped)
 {
-    double from = qg__now();
-    *stopped    = false;
-    for (qg_batch b; !(*stopped = must_stop(f)) && qg_loader_next(f->spec->train, &b);) {
+    const qg__run_record *at   = &f->run.record;
+    double                from = qg__now();
+    *stopped = false;
+    for (qg_batch b; !(*stopped = must_stop(f)) && qg__read_batch(f->spec->train, at->epoch, at->batch, &b);) {
         qg_status status = step(f, &b);
         f->stepping += qg__now() - from;
         if (!status) status = save_if_due(f);

@@ -16,14 +16,12 @@ qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_b
     return qg_cross_entropy_with(t, scores, b->y, (qg_cross_entropy_spec){ .smoothing = spec->label_smoothing });
 }
 
-static qg_status diverged(const qg_fit_spec *spec, qg_loader *images, const qg_net *net, qg_tape *tape)
+static qg_status diverged(const qg_fit_spec *spec, const qg_loader *images, const qg_net *net, qg_tape *tape)
 {
     char where[QG__DIVERGED_BYTES];
     qg__diverged_forward(net, tape, where);
-    const qg_status status = qg_loader_seek(images, 0, 0);
-    return status ? status
-                  : qg_fail(QG_ENAN, "the loss on the %s images is not finite; %s",
-                            images == spec->validation ? "validation" : "test", where);
+    return qg_fail(QG_ENAN, "the loss on the %s images is not finite; %s", images == spec->validation ? "validation" : "test",
+                   where);
 }
 
 static qg_status assess(qg_assessment *all, const qg_var *scores, const qg_batch *b)
@@ -61,27 +59,20 @@ static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, 
     return true;
 }
 
-/* To the start of the epoch, whatever has been read of it. */
-static qg_status rewind_epoch(qg_loader *images)
+bool qg__read_batch(qg_loader *l, uint64_t epoch, uint64_t batch, qg_batch *b)
 {
-    uint64_t epoch, batch;
-    qg_loader_tell(images, &epoch, &batch);
-    return batch ? qg_loader_seek(images, epoch, 0) : QG_OK;
+    return !qg_loader_seek(l, epoch, batch) && qg_loader_next(l, b);
 }
 
-qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
-                      qg_assessment *all, qg__measured *out, bool *stopped)
+static qg_status measure(const qg_fit_spec *spec, qg_loader *images, uint64_t epoch, qg_net *net, qg_tape *tape,
+                         uint64_t steps, qg_assessment *all, qg__measured *out, bool *stopped)
 {
     const uint64_t key = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
     double         sum = 0;
-    uint64_t       n = 0, correct = 0;
-    *stopped = false;
-    if (rewind_epoch(images)) return qg_errcode();
-    for (qg_batch b; qg_loader_next(images, &b);) {
-        if (qg_ranks_any(spec->stop && *spec->stop)) {
-            *stopped = true;
-            return qg_loader_seek(images, 0, 0);
-        }
+    uint64_t       n = 0, correct = 0, read = 0;
+    for (qg_batch b; qg__read_batch(images, epoch, read, &b); read++) {
+        *stopped = qg_ranks_any(spec->stop && *spec->stop);
+        if (*stopped) return QG_OK;
         qg_tape_begin(tape, QG_EVAL, key, steps);
         qg_var *scores = qg_net_forward(net, tape, b.x);
         qg_var *loss   = qg__loss(spec, tape, scores, &b);
@@ -89,10 +80,10 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         if (!loss) return status ? status : qg_fail(QG_ESTATE, "evaluate: the loss is NULL");
         if (!isfinite(loss->data[0])) return diverged(spec, images, net, tape);
         if (all && assess(all, scores, &b)) return qg_errcode();
-        if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);
         sum += (double)loss->data[0] * (double)b.n;
         correct += (uint64_t)qg_count_correct(scores, b.y);
         n += (uint64_t)b.n;
+        if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);      /* which may read another batch */
     }
     const qg_status status = qg_loader_status(images);
     if (status) return status;
@@ -101,6 +92,17 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
                            .loss     = sum / (double)n,
                            .accuracy = (double)correct / (double)n };
     return QG_OK;
+}
+
+qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
+                      qg_assessment *all, qg__measured *out, bool *stopped)
+{
+    uint64_t epoch, batch;
+    *stopped = false;
+    qg_loader_tell(images, &epoch, &batch);
+    const qg_status status = measure(spec, images, epoch, net, tape, steps, all, out, stopped);
+    const qg_status back   = qg_loader_seek(images, epoch, batch);
+    return status ? status : back;
 }
 
 qg_status qg_assessment_add(qg_assessment *a, const qg_loader *images, const qg_batch *b,

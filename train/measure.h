@@ -13,9 +13,14 @@ typedef struct qg__measured {
 /* The loss that the spec asks for. */
 qg_var   *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b);
 
-/* Measures over all batches of images, of the test or the validation split.  steps: the training steps so far, because a
+/* The next batch is this one of this epoch, wherever a listener has moved the loader.  false: the end of the epoch, or
+ * qg_loader_status. */
+bool      qg__read_batch(qg_loader *l, uint64_t epoch, uint64_t batch, qg_batch *b);
+
+/* Measures over all batches of images, of the test or the validation split, in the epoch in which the loader is, and leaves
+ * the loader where it was.  steps: the training steps so far, because a
  * quantizer may start late.  all: counts every image, and is sorted at the end; NULL: not wanted.  If *spec->stop becomes
- * nonzero, the measurement ends early, sets *stopped, leaves *out unchanged and resets the loader.
+ * nonzero, the measurement ends early, sets *stopped and leaves *out unchanged.
  * Fails with QG_ENAN (the loss is not finite), QG_ESHAPE (all has another number of classes than the scores) and as the ops. */
 QG_MUST_CHECK
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,

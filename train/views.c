@@ -39,9 +39,10 @@ qg_status qg__measure_views(const qg_fit_spec *spec, qg_loader *images, qg_net *
     const size_t   classes = (size_t)qg_loader_classes(images);
     float         *room    = malloc(most * qg_row(all) * sizeof *room);
     float         *sum     = malloc(most * classes * sizeof *sum);
-    uint64_t       correct = 0;
+    uint64_t       correct = 0, epoch, at, read = 0;
     qg_status      status  = room && sum ? QG_OK : qg_fail(QG_EMEM, "out of memory for %zu images", most);
-    for (qg_batch b; !status && qg_loader_next(images, &b);) {
+    qg_loader_tell(images, &epoch, &at);
+    for (qg_batch b; !status && qg__read_batch(images, epoch, read, &b); read++) {
         const size_t n = (size_t)b.x.shape.n * classes;
         qg_var       mean = { .data = NULL };
         memset(sum, 0, n * sizeof *sum);
@@ -56,6 +57,7 @@ qg_status qg__measure_views(const qg_fit_spec *spec, qg_loader *images, qg_net *
         if (!status) correct += (uint64_t)qg_count_correct(&mean, b.y);
     }
     if (!status) status = qg_loader_status(images);
+    if (!status) status = qg_loader_seek(images, epoch, at);
     *accuracy = (double)correct / all.n;
     free(room), free(sum);
     return status;

@@ -32,6 +32,7 @@ typedef struct subject {
     qg_fit_spec  spec;
     char         dir[ROOM_BYTES], source[ROOM_BYTES];
     bool         starts;                    /* from the source */
+    int          stop_after;                /* epochs, if measure_after_epoch listens */
 } subject;
 
 /* A residual block with ternary weights and learned steps of its inputs, and dropout.  late: learned steps of the weights,
@@ -567,12 +568,15 @@ static void the_net_must_be_one_for_the_images(void **state)
 /* Its moments and weights are not those that a resumed run would begin with. */
 static void a_new_run_needs_a_new_optimizer(void **state)
 {
-    subject s     = open_subject("first");
-    s.spec.epochs = 1;
+    subject s       = open_subject("first");
+    s.spec.schedule = (qg_schedule){ 0 };
+    s.spec.epochs   = 1;
     assert_ok(fit(&s, NULL));
     assert_ok(fit(&s, NULL));                   /* the run continues, that is, it is finished */
+    s.spec.epochs = 2;
+    assert_ok(fit(&s, NULL));                   /* it is extended */
     snprintf(s.dir, sizeof s.dir, "%s", in_room("second"));
-    assert_failed(fit(&s, NULL), QG_EARG, "a new run needs a new optimizer, but this one has taken 12 steps");
+    assert_failed(fit(&s, NULL), QG_EARG, "a new run needs a new optimizer, but this one has taken 24 steps");
     snprintf(s.dir, sizeof s.dir, "%s", in_room("first"));
     s.spec.mode = QG_FIT_FORCE;
     assert_failed(fit(&s, NULL), QG_EARG, "a new run needs a new optimizer");
@@ -714,6 +718,64 @@ static void events_tell_how_it_goes(void **state)
     const qg_fit_result r = trained(&s);
     assert_true(w.begins == 1 && w.steps == EPOCHS * STEPS && w.epochs == EPOCHS);
     assert_true(r.best_test_accuracy == w.best && w.best > 0.6);        /* by chance 0.33 */
+}
+
+/* Listeners that read the images themselves. */
+static void measure_train(const subject *s)
+{
+    qg_assessment a;
+    assert_ok(qg_evaluate(s->net, s->train, (qg_evaluate_spec){ 0 }, &a));
+    qg_assessment_free(&a);
+}
+
+static void measure_at_begin(void *user, const qg_fit_progress *p)
+{
+    measure_train(user);
+}
+
+static void read_after_step(void *user, const qg_fit_progress *p)
+{
+    qg_batch b;
+    (void)qg_loader_next(((const subject *)user)->train, &b);
+}
+
+static void measure_after_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
+{
+    const subject *s = user;
+    qg_batch       b;
+    measure_train(s);
+    (void)qg_loader_next(s->train, &b);
+    if (s->stop_after == e->epoch) stop = 1;
+}
+
+static void read_in_test(void *user, qg_loader *images, const qg_batch *b, const qg_var *scores)
+{
+    qg_batch next;
+    for (int i = 0; i < 3; i++) (void)qg_loader_next(images, &next);
+}
+
+static void open_reading(const char *name, subject *s)
+{
+    stop           = 0;
+    *s             = open_subject(name);
+    s->spec.stop   = &stop;
+    s->spec.events = (qg_fit_events){ .user = s, .begin = measure_at_begin, .step = read_after_step,
+                                      .epoch = measure_after_epoch, .scores = read_in_test };
+}
+
+static void what_events_read_changes_no_bit(void **state)
+{
+    subject s = open_subject("unwatched");
+    trained(&s);
+    open_reading("reading", &s);
+    trained(&s);
+    assert_same_run("unwatched", "reading");
+    open_reading("reading-stopped", &s);
+    s.stop_after = 2;
+    assert_int_equal(trained(&s).ended, QG_FIT_STOPPED);
+    open_reading("reading-stopped", &s);
+    assert_true(trained(&s).complete);
+    assert_same_run("unwatched", "reading-stopped");
 }
 
 /* --- what the spec changes ---------------------------------------------------------------- */
@@ -1156,6 +1218,7 @@ int main(void)
         cmocka_unit_test(a_program_may_change_its_directory),
         cmocka_unit_test(changed_files_end_a_run_which_continues_with_the_right_ones),
         cmocka_unit_test(events_tell_how_it_goes),
+        cmocka_unit_test(what_events_read_changes_no_bit),
         cmocka_unit_test(the_loss_may_be_the_programs_own),
         cmocka_unit_test(a_net_may_have_two_heads),
         cmocka_unit_test(late_quantizers_start_from_the_weights_of_their_step),

@@ -80,8 +80,27 @@ static void scores_are_averaged(void **state)
     qg_tape_free(t), qg_net_free(net), qg_loader_free(l);
 }
 
+/* A loop of one's own that measures its training images does not lose its place. */
+static void the_loader_stays_where_it_was(void **state)
+{
+    static const uint64_t places[][2] = { { 0, 0 }, { 2, 1 }, { 2, 3 } };
+    qg_loader *l   = noise();
+    qg_net    *net = net_of();
+    for (int i = 0; i < 6; i++) {
+        qg_assessment a;
+        uint64_t      epoch, batch;
+        assert_ok(qg_loader_seek(l, places[i / 2][0], places[i / 2][1]));
+        assert_ok(qg_evaluate(net, l, (qg_evaluate_spec){ .tta = i % 2 }, &a));
+        assert_int_equal(a.images, N);
+        qg_loader_tell(l, &epoch, &batch);
+        assert_true(epoch == places[i / 2][0] && batch == places[i / 2][1]);
+        qg_assessment_free(&a);
+    }
+    qg_net_free(net), qg_loader_free(l);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scores_are_averaged) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scores_are_averaged), cmocka_unit_test(the_loader_stays_where_it_was) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
