@@ -41,7 +41,9 @@ typedef struct qg_layer_type {
     /* Sets initial values, once the parameters are allocated.  key is the layer's own.  NULL: zeros. */
     void      (*start)(qg_layer *l, uint64_t key);
 
-    /* x and z are the results of l->after and l->with; z is NULL for a layer with one input. */
+    /* x and z are the results of l->after and l->with; z is NULL for a layer with one input.  What a layer keeps from one
+     * step to the next, such as a running mean, is a parameter of QG_TRACKED: only these are saved, and restored where a test
+     * is stopped.  It may change in QG_TRAIN, and in QG_ESTIMATE as the statistics of batch norms do, but not in QG_EVAL. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
 
     /* Replaces forward for a layer that also computes others folded into it (layers/plan.h). */

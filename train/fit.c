@@ -262,7 +262,7 @@ static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopp
 }
 
 /* The same, after the running statistics of batch norms were estimated anew, which the net keeps.
- * If this is stopped, the statistics of the last step return, and the run estimates again when it
+ * If this is stopped, the tracked arrays of the last step return, and the run estimates again when it
  * continues. */
 static qg_status measure_anew(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
 {

@@ -20,7 +20,7 @@ typedef struct qg__norm {
     size_t            channels;
     double            each, n;              /* values of a channel in one image, and so far */
     double           *mean, *squares;       /* [channels] of these n: mean, sum of (x - mean)^2 */
-    float            *was_mean, *was_var;   /* [channels] the running statistics at the beginning */
+    const float      *was_var;              /* [channels] the running variance at the beginning */
 } qg__norm;
 
 void *qg__zeros(qg_arena *a, size_t n, size_t size)
@@ -31,19 +31,16 @@ void *qg__zeros(qg_arena *a, size_t n, size_t size)
 
 static qg_status add_norm(qg__statistics *s, qg_batchnorm *bn)
 {
-    const size_t c = qg_count(bn->mean->shape), bytes = c * sizeof(float);
+    const size_t c = qg_count(bn->mean->shape);
     qg__norm    *k = &s->norm[s->norms];
     *k = (qg__norm){ .of       = bn,
                      .declared = bn->spec,
                      .channels = c,
-                     .each     = (double)(qg_row(bn->layer.in) / c) };
-    k->mean     = qg__zeros(&s->memory, c, sizeof *k->mean);
-    k->squares  = qg__zeros(&s->memory, c, sizeof *k->squares);
-    k->was_mean = qg__zeros(&s->memory, c, sizeof *k->was_mean);
-    k->was_var  = qg__zeros(&s->memory, c, sizeof *k->was_var);
-    if (!k->mean || !k->squares || !k->was_mean || !k->was_var) return QG_EMEM;
-    memcpy(k->was_mean, bn->mean->value, bytes);
-    memcpy(k->was_var, bn->var->value, bytes);
+                     .each     = (double)(qg_row(bn->layer.in) / c),
+                     .was_var  = s->was + bn->var->offset };
+    k->mean    = qg__zeros(&s->memory, c, sizeof *k->mean);
+    k->squares = qg__zeros(&s->memory, c, sizeof *k->squares);
+    if (!k->mean || !k->squares) return QG_EMEM;
     bn->spec.momentum     = 1;
     bn->spec.freeze_after = 0;
     s->norms++;
@@ -52,10 +49,13 @@ static qg_status add_norm(qg__statistics *s, qg_batchnorm *bn)
 
 qg_status qg__statistics_begin(qg__statistics *s, qg_net *net, uint64_t step)
 {
-    const int layers = qg_net_layers(net);
-    *s       = (qg__statistics){ .net = net };
-    s->norm  = qg__zeros(&s->memory, (size_t)layers, sizeof *s->norm);
-    qg_status status = s->norm ? QG_OK : QG_EMEM;
+    const int        layers = qg_net_layers(net);
+    const qg_params *p      = qg_net_params(net);
+    *s      = (qg__statistics){ .net = net };
+    s->norm = qg__zeros(&s->memory, (size_t)layers, sizeof *s->norm);
+    s->was  = qg__zeros(&s->memory, p->tracked_length, sizeof *s->was);
+    qg_status status = s->norm && s->was ? QG_OK : QG_EMEM;
+    if (!status) memcpy(s->was, p->tracked, p->tracked_length * sizeof *s->was);
     for (int i = 0; i < layers && !status; i++) {
         qg_batchnorm *bn = qg__batchnorm(qg_net_layer(net, i));
         if (bn && !qg__batchnorm_frozen(bn, step)) status = add_norm(s, bn);
@@ -114,12 +114,8 @@ qg_status qg__statistics_set(qg__statistics *s)
 
 void qg__statistics_undo(qg__statistics *s)
 {
-    for (int i = 0; i < s->norms; i++) {
-        const qg__norm *k     = &s->norm[i];
-        const size_t    bytes = k->channels * sizeof(float);
-        memcpy(k->of->mean->value, k->was_mean, bytes);
-        memcpy(k->of->var->value, k->was_var, bytes);
-    }
+    const qg_params *p = qg_net_params(s->net);
+    if (s->was) memcpy(p->tracked, s->was, p->tracked_length * sizeof *s->was);
 }
 
 void qg__statistics_end(qg__statistics *s)

@@ -26,6 +26,7 @@ typedef struct qg__statistics {
     qg_arena         memory;
     struct qg__norm *norm;
     int              norms;
+    float           *was;           /* the tracked arrays of net at the beginning */
 } qg__statistics;
 
 /* Begins with the batch norms of net that are not frozen in this step of training.  Until
@@ -41,7 +42,7 @@ void      qg__statistics_add(qg__statistics *s, double images);
  * channel, which has no variance. */
 QG_MUST_CHECK
 qg_status qg__statistics_set(qg__statistics *s);
-void      qg__statistics_undo(qg__statistics *s);   /* sets those of qg__statistics_begin again */
+void      qg__statistics_undo(qg__statistics *s);   /* all tracked arrays become those of qg__statistics_begin */
 void      qg__statistics_end(qg__statistics *s);    /* once, also of an empty one */
 
 /* Memory for n things of this size, all bits 0.  NULL: QG_EMEM. */
@@ -60,7 +61,7 @@ bool      qg__reestimates(const qg__run *r);
 /* Estimates the statistics for the weights that the net has, in QG_ESTIMATE, from the first batches
  * of the next epoch, and leaves the loader at their beginning.  How many they are depends on the
  * number of batches alone.  If *spec->stop becomes nonzero, it ends early and sets *stopped.
- * After a failure or a stop the statistics are unspecified until qg__statistics_undo.
+ * After a failure or a stop the tracked arrays are unspecified until qg__statistics_undo.
  * Fails as the ops and the loader, and with QG_ENAN. */
 QG_MUST_CHECK
 qg_status qg__reestimate(qg__statistics *s, const qg__run *r, bool *stopped);
