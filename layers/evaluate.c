@@ -1,5 +1,6 @@
 #include "layers/evaluate.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,6 +18,18 @@ static const qg__codes no_codes = { 0 };
 static qg__codes from_set(qg_code_set s)
 {
     return s.count <= MOST_CODES ? (qg__codes){ s.lowest, s.step, s.count } : no_codes;
+}
+
+/* A scheme's own encode may give any code. */
+static qg_status check_codes(const qg_scheme *scheme, qg__codes c, size_t n, const float *x, const int32_t *code)
+{
+    for (size_t i = 0; i < n && c.count; i++) {
+        const int64_t from = (int64_t)code[i] - c.lowest;
+        if (c.step < 1 || from < 0 || from / c.step >= c.count || from % c.step)
+            return qg_fail(QG_EARG, "%s: the code of %g is %d, which is none of its codes, %d to %d by %d", scheme->name,
+                           (double)x[i], (int)code[i], c.lowest, c.lowest + c.step * (c.count - 1), c.step);
+    }
+    return QG_OK;
 }
 
 /* The codes of n <= 2 numbers. */
@@ -92,17 +105,23 @@ static float float_at(int32_t key)
     return x;
 }
 
+/* The code of x, which must be one of codes. */
+static qg_status code_of(const qg_slot *slot, qg__codes codes, float x, int32_t *code)
+{
+    qg_code_set set;
+    float       scale;
+    const qg_status s = encode(slot, 1, &x, code, &set, &scale);
+    return s ? s : check_codes(slot->q.scheme, codes, 1, &x, code);
+}
+
 /* The least x whose code is at least the given one. */
-static qg_status threshold_of(const qg_slot *slot, int least, float *threshold)
+static qg_status threshold_of(const qg_slot *slot, qg__codes codes, int least, float *threshold)
 {
     int32_t lo = -infinity_key, hi = infinity_key;
     while (lo < hi) {
         const int32_t middle = (int32_t)(((int64_t)lo + hi + (INT64_C(1) << 32)) / 2 - (INT64_C(1) << 31));
-        const float   x      = float_at(middle);
-        int32_t       code;
-        qg_code_set   set;
-        float         scale;
-        const qg_status s = encode(slot, 1, &x, &code, &set, &scale);
+        int32_t         code;
+        const qg_status s = code_of(slot, codes, float_at(middle), &code);
         if (s) return s;
         if (code >= least) hi = middle;
         else lo = middle + 1;
@@ -124,16 +143,34 @@ static qg_status quantize(const qg_slot *slot, uint64_t step, qg_tensor x, float
     return s;
 }
 
+/* Whether the thresholds, and the floats at both ends, have the codes that ascending codes have there. */
+static qg_status check_ascent(const qg_slot *slot, qg__codes codes, const float *least)
+{
+    for (int i = 0; i <= codes.count; i++) {
+        const float x = i < codes.count ? fminf(fmaxf(least[i], -FLT_MAX), FLT_MAX) : FLT_MAX;
+        int32_t     code;
+        int         u = 0;
+        while (u + 1 < codes.count && least[u + 1] <= x) u++;
+        const qg_status s = code_of(slot, codes, x, &code);
+        if (s) return s;
+        if (code != codes.lowest + codes.step * u)
+            return qg_fail(QG_EARG, "%s: the code of %g is %d, where codes that do not decrease have %d", slot->q.scheme->name,
+                           (double)x, (int)code, codes.lowest + codes.step * u);
+    }
+    return QG_OK;
+}
+
 qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level)
 {
     float least[MOST_CODES] = { -INFINITY };
-    for (int u = 1; u < codes.count; u++) {
-        const qg_status s = threshold_of(slot, codes.lowest + codes.step * u, &least[u]);
-        if (s) return s;
+    qg_status s = QG_OK;
+    for (int u = 1; u < codes.count && !s; u++) {
+        s = threshold_of(slot, codes, codes.lowest + codes.step * u, &least[u]);
         if (threshold) threshold[u - 1] = least[u];
     }
-    const qg_status s = level ? qg__slot_values(slot, codes.count, least, level) : QG_OK;
-    for (int u = 0; level && u < codes.count; u++) level[u] += 0.0f;        /* -0 becomes 0 */
+    if (!s) s = check_ascent(slot, codes, least);
+    if (!s && level) s = qg__slot_values(slot, codes.count, least, level);
+    for (int u = 0; !s && level && u < codes.count; u++) level[u] += 0.0f;        /* -0 becomes 0 */
     return s;
 }
 
@@ -302,16 +339,18 @@ static void put_zeros(size_t rows, size_t n, float *w)
 /* The codes of the weight as floats, and its scales. */
 static qg_status encode_weight(const qg_product *p, qg_tensor w, buffers r, qg__evaluation *e)
 {
-    const size_t n   = (size_t)w.shape.n;
-    qg_codes     out = { .code = (int32_t *)(void *)r.w, .scale = r.scale, .negative = r.negative };
-    const qg_status s = qg_slot_encode(&p->weight_slot, w, &out);
+    const qg_scheme *scheme = p->weight_slot.q.scheme;
+    const size_t     n      = (size_t)w.shape.n;
+    qg_codes         out    = { .code = (int32_t *)(void *)r.w, .scale = r.scale, .negative = r.negative };
+    qg_status        s      = qg_slot_encode(&p->weight_slot, w, &out);
+    take_weight(out.set, &e->p);
+    if (!s && !scheme->form && !e->p.zeros) s = check_codes(scheme, e->p.w, qg_count(w.shape), w.data, out.code);
     if (s) return qg_fail(s, "%s: %s", p->layer.name, qg_errmsg());
     as_floats(qg_count(w.shape), r.w);
     for (size_t o = (size_t)out.n_scale; o < n; o++) {
         r.scale[o]    = r.scale[0];
         r.negative[o] = r.negative[0];
     }
-    take_weight(out.set, &e->p);
     if (e->p.zeros) put_zeros(n, qg_row(w.shape), r.w);
     e->p.two_sided = qg__is_two_sided(p->weight_slot.q);
     e->w           = r.w;

@@ -71,7 +71,8 @@ void      qg__norm_scales(const qg_batchnorm *bn, float *a, float *b);
 
 /* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself,
  * and the values of the codes, level[count], none of them -0; either may be NULL.  The threshold of a code that no x has is
- * infinite.  codes are those of qg__slot_codes, count > 0. */
+ * infinite.  codes are those of qg__slot_codes, count > 0.
+ * Fails with QG_EARG: a code is none of them, or codes decrease with x. */
 QG_MUST_CHECK
 qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level);
 

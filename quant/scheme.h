@@ -188,8 +188,10 @@ struct qg_scheme {
      * step and count, and of such ranges per channel all that any channel may have.  NULL: those of the form. */
     qg_code_set (*codes)(qg_quant q);
 
-    /* Integer codes and scales of the result of apply; out->set is that of codes already.  NULL: those of the form; without
-     * a form the scheme has no codes. */
+    /* Integer codes and scales of the result of apply; out->set is that of codes already.  Every code is one of this set, and
+     * those of inputs must not decrease from -FLT_MAX to FLT_MAX: a net that leaves the library knows only where the next code
+     * begins.  Exporting checks both, though not at every float.  NULL: those of the form; without a form the scheme has no
+     * codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
     /* For gradients: what apply makes of y->grad, as bytes and a scale.  code_gradient writes the codes of an image of y, each

@@ -128,14 +128,21 @@ static quantizer *take_quantizer(qg_graph *g, const qg_layer *l, const qg_slot *
     return q;
 }
 
+/* The layer that declares the quantizer, whichever has the record. */
+static const char *owner_of(const qg_graph *g, const qg_slot *slot)
+{
+    int i = 0;
+    while (i + 1 < g->net->layers && qg_layer_slot(g->net->layer[i], QG_INPUT) != slot) i++;
+    return g->net->layer[i]->name;
+}
+
 /* Thresholds, and for floats the values of the codes, to floats. */
-static void put_thresholds(qg_graph *g, const qg_layer *l, const quantizer *q, qg__coding coding,
-                           float *floats)
+static void put_thresholds(qg_graph *g, const quantizer *q, qg__coding coding, float *floats)
 {
     float *level = coding == QG__AS_FLOATS ? floats + q->codes.count - 1 : NULL;
     if (g->sizes_only || g->status) return;
     const qg_status s = qg__slot_thresholds(q->slot, q->codes, floats, level);
-    if (s) g->status = qg_fail(s, "%s: %s", l->name, qg_errmsg());
+    if (s) g->status = qg_fail(s, "%s: %s", owner_of(g, q->slot), qg_errmsg());
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -279,7 +286,7 @@ static int quantized(qg_graph *g, const qg_layer *l, const char *part, int x, qg
     if (q->as == ENCODES) set_codes(&r, q->codes, q->scale);
     const int value = append(g, l, part, r, &floats);
     if (g->status) return QG_NO_VALUE;
-    if (q->as == ENCODES) put_thresholds(g, l, q, coding, floats);
+    if (q->as == ENCODES) put_thresholds(g, q, coding, floats);
     if (q->as == CLIPS && !g->sizes_only)
         g->status = qg__slot_values(q->slot, 2, (const float[]){ -INFINITY, INFINITY }, floats);
     return value;
@@ -484,7 +491,7 @@ static int product_step(qg_graph *g, const qg_product *p, const char *part, int 
         floats += oc;
     }
     memcpy(floats, e->k.b, oc * sizeof *floats);
-    if (n->applied) put_thresholds(g, &p->layer, n->applied, n->form, floats + oc);
+    if (n->applied) put_thresholds(g, n->applied, n->form, floats + oc);
     return value;
 }
 

@@ -610,6 +610,75 @@ static void what_no_file_can_express_is_refused(void **state)
     assert_failed(qg_export_bytes(NULL, (qg_export_spec){ .floats_only = true }, &file, &bytes), QG_EARG, "net");
 }
 
+/* --- codes of a scheme of one's own ---------------------------------------------------------- */
+
+/* -1, 0 or 1, except for what is wrong with it. */
+typedef enum fault { NO_FAULT, ZERO_AT_THE_ENDS, FALLING, BEYOND_ITS_CODES, BETWEEN_ITS_CODES } fault;
+
+static int32_t own_code(qg_quant q, float x)
+{
+    const fault f    = (fault)q.arg[0];
+    const int   sign = (x > 0.5f) - (x < -0.5f);
+    if (f == ZERO_AT_THE_ENDS && fabsf(x) > 0x1p24f) return 0;        /* x - 1 is x */
+    if (f == BETWEEN_ITS_CODES) return 2 * sign + (x > 1.0f && x < 2.0f);
+    return f == FALLING ? -sign : f == BEYOND_ITS_CODES && sign > 0 ? 100 : sign;
+}
+
+static qg_code_set own_codes(qg_quant q)
+{
+    const int step = (fault)q.arg[0] == BETWEEN_ITS_CODES ? 2 : 1;
+    return (qg_code_set){ .lowest = -step, .step = step, .count = 3 };
+}
+
+static qg_status own_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    for (size_t i = 0; i < qg_count(x.shape); i++) out->code[i] = own_code(q, x.data[i]);
+    out->scale[0] = 1, out->n_scale = 1, out->bits = 2;
+    return QG_OK;
+}
+
+static const qg_op own_op = { .name = "own", .backward = qg_surrogate_backward };
+
+static qg_var *own_apply(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
+{
+    qg_var *y = qg_record_surrogate(t, &own_op, x, (qg_surrogate){ 0 });
+    for (size_t i = 0; y && i < qg_count(x->shape); i++) y->data[i] = (float)own_code(b->q, x->data[i]);
+    return y;
+}
+
+static const qg_scheme own_scheme = { .name = "own", .bits = 2, .roles = QG_WEIGHT | QG_INPUT, .apply = own_apply,
+                                      .codes = own_codes, .encode = own_encode };
+
+static qg_quant own(fault f) { return (qg_quant){ .scheme = &own_scheme, .bits = 2, .arg = { f } }; }
+
+static void codes_must_ascend_and_be_in_their_set(void **state)
+{
+    static const char *const inputs[] = {
+        [ZERO_AT_THE_ENDS]  = "fc1: own: the code of -3.40282e+38 is 0, where codes that do not decrease have -1",
+        [FALLING]           = "fc1: own: the code of -3.40282e+38 is 1, where codes that do not decrease have 0",
+        [BEYOND_ITS_CODES]  = "is 100, which is none of its codes, -1 to 1 by 1",
+        [BETWEEN_ITS_CODES] = "is 3, which is none of its codes, -2 to 2 by 2"
+    };
+    const qg_export_spec spec = { .floats_only = true };
+    const qg_quant       twn  = qg_twn((qg_twn_spec){ 0 });
+    unsigned char       *file;
+    size_t               bytes;
+    for (fault f = NO_FAULT; f <= BETWEEN_ITS_CODES; f++) {
+        qg_net *net = small(twn, own(f));
+        assert_non_null(qg_net_build(net));
+        if (f) assert_failed(qg_export_bytes(net, spec, &file, &bytes), QG_EARG, inputs[f]);
+        else assert_ok(qg_export_bytes(net, spec, &file, &bytes)), free(file);
+        qg_net_free(net);
+    }
+    qg_net *net = small(own(BEYOND_ITS_CODES), (qg_quant){ 0 });
+    assert_non_null(qg_net_build(net));
+    qg_param *w = qg_params_find(qg_net_params(net), "fc1.weight");
+    for (size_t i = 0; i < qg_count(w->shape); i++) w->value[i] = 0;
+    w->value[3] = 1;
+    assert_failed(qg_export_bytes(net, spec, &file, &bytes), QG_EARG, "fc1: own: the code of 1 is 100, which is none of its codes");
+    qg_net_free(net);
+}
+
 /* Numbers of layers without a product. */
 static void other_numbers_must_be_finite_too(void **state)
 {
@@ -707,6 +776,7 @@ int main(void)
         cmocka_unit_test(a_file_has_one_result),
         cmocka_unit_test(a_step_of_training_decides_what_has_started),
         cmocka_unit_test(what_no_file_can_express_is_refused),
+        cmocka_unit_test(codes_must_ascend_and_be_in_their_set),
         cmocka_unit_test(numbers_must_be_finite),
         cmocka_unit_test(other_numbers_must_be_finite_too),
         cmocka_unit_test(a_file_is_replaced_as_a_whole),
