@@ -18,7 +18,8 @@ typedef enum qg_trait {
     QG_QUANTIZES  = 8,                      /* its input, quantized by slot(l, QG_INPUT) */
     QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product; internal */
     QG_NORMALISES = 32,                     /* a batch norm of layers/batchnorm.c; internal */
-    QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with */
+    QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with, which the function that
+                                               declares the layer sets once qg_net_append has returned it */
 } qg_trait;
 
 /* Required are name, size, and forward or run.  A type without them is a broken contract: QG_ASSERT in
@@ -72,7 +73,8 @@ struct qg_layer {
     const char          *name;              /* "conv1"; unique in its net */
     int                  number;            /* 1, if the net has chosen this name; else 0 */
     qg_net              *net;
-    qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing */
+    qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing.  with is a layer that is declared
+                                               before this one, in QG_READS_TWO alone */
     qg_shape             in, out;           /* of one image: n = 1 */
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */

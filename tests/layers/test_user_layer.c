@@ -175,6 +175,76 @@ static void it_trains_and_survives_its_file(void **state)
     qg_net_free(net), qg_net_free(other);
 }
 
+/* --- with two inputs ------------------------------------------------------------------------ */
+
+/* x sigmoid(z), z one number per channel. */
+static qg_var *excite_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    return qg_mul(t, x, qg_broadcast(t, qg_sigmoid(t, z), x->shape));
+}
+
+static const qg_layer_type excite_type = { .name = "excite", .size = sizeof(qg_layer), .traits = QG_READS_TWO,
+                                           .forward = excite_forward };
+
+/* conv1, pool1, fc1, ex1, fc2 */
+static qg_net *net_with_excite(const qg_layer_type *type, qg_layer **excite)
+{
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 3 });
+    qg_layer *x   = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3 });
+    qg_net_global_avgpool(net);
+    qg_layer *z = qg_net_mark_output(qg_net_dense(net, (qg_dense_spec){ .out = 4 }));
+    *excite     = qg_net_append(net, type, x, "ex", NULL);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    if (!z || !*excite) fail_msg("%s", qg_errmsg());
+    return net;
+}
+
+static qg_var *build_excite(qg_tape *t, const qg_params *p, void *context)
+{
+    static float image[3 * H * W];
+    fill_uniform(image, 3 * H * W, 0, 1, 1);
+    return qg_net_forward(context, t, (qg_tensor){ { 3, H, W, 1 }, image });
+}
+
+static void it_may_read_two_layers(void **state)
+{
+    qg_layer *l;
+    qg_net   *net = net_with_excite(&excite_type, &l);
+    qg_tape  *t   = qg_tape_new();
+    float     x[4] = { 0 };
+    l->with       = qg_net_find(net, "fc1");
+    assert_non_null(qg_net_build(net));
+    assert_gradcheck((qg_gradcheck_spec){ .name = "excite", .params = qg_net_params(net), .build = build_excite, .context = net });
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_none(qg_apply(l, t, qg_input(t, (qg_tensor){ { 1, 1, 1, 4 }, x })), "ex1: has two inputs, but qg_apply gives it one");
+    qg_tape_free(t), qg_net_free(net);
+}
+
+static void a_second_input_must_come_before(void **state)
+{
+    qg_net     *other = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 3 });
+    qg_layer   *l, *apart = qg_net_dense(other, (qg_dense_spec){ .out = 4, .name = "apart" });
+    qg_layer_type silent  = excite_type;
+    silent.traits         = 0;
+    const struct {
+        const char *with, *says;
+    } rows[] = { { NULL, "ex1: reads two layers (QG_READS_TWO), but its field with is NULL" },
+                 { "ex1", "ex1: reads ex1, which is not declared before it" },
+                 { "fc2", "ex1: reads fc2, which is not declared before it" },
+                 { "apart", "ex1: reads apart, which belongs to another net" } };
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_net *net = net_with_excite(&excite_type, &l);
+        l->with     = i == 3 ? apart : rows[i].with ? qg_net_find(net, rows[i].with) : NULL;
+        assert_none(qg_net_build(net), rows[i].says);
+        assert_int_equal(qg_errcode(), QG_EARG);
+        qg_net_free(net);
+    }
+    qg_net *net = net_with_excite(&silent, &l);
+    l->with     = qg_net_find(net, "fc1");
+    assert_none(qg_net_build(net), "ex1: reads fc1 as well, but its type is not QG_READS_TWO");
+    qg_net_free(net), qg_net_free(other);
+}
+
 /* --- with a quantizer ----------------------------------------------------------------------- */
 
 /* y = w x for each channel, w quantized. */
@@ -408,6 +478,8 @@ static void a_wrong_graph_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_may_read_two_layers),
+        cmocka_unit_test(a_second_input_must_come_before),
         cmocka_unit_test(its_weights_count_in_bytes),
         cmocka_unit_test(its_quantizer_is_in_the_summary),
         cmocka_unit_test(it_is_exported),
