@@ -65,8 +65,7 @@ void qg__quant_values(qg_quant q, double value[QG_MAX_KEYS])
     int           argument = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const field f = field_of(&keys[i]);
-        QG_ASSERT(argument < ARGUMENTS || f != ARGUMENT);
-        if (f == ARGUMENT) value[i] = q.arg[argument++];
+        if (f == ARGUMENT) value[i] = argument < ARGUMENTS ? q.arg[argument++] : 0;
         else if (f == AS) value[i] = q.as_paper;
         else if (f == BITS) value[i] = q.bits;
         else if (f == PER_CHANNEL) value[i] = q.per_channel;
@@ -82,8 +81,7 @@ static qg_quant quant_of(const qg_scheme *scheme, qg_role role, const double *va
     int           argument = 0, word = -1;
     for (int i = 0; i < qg_keys_count(keys); i++) {
         const field f = field_of(&keys[i]);
-        QG_ASSERT(argument < ARGUMENTS || f != ARGUMENT);
-        if (f == ARGUMENT) q.arg[argument++] = value[i];
+        if (f == ARGUMENT && argument < ARGUMENTS) q.arg[argument++] = value[i];
         else if (f == AS) q.as_paper = value[i] != 0;
         else if (f == BITS) q.bits = (int)value[i];
         else if (f == PER_CHANNEL) q.per_channel = value[i] != 0;
@@ -115,7 +113,7 @@ qg_quant qg_quant_defaults(qg_quant q)
         const field f    = field_of(&keys[i]);
         const bool  zero = keys[i].words || (keys[i].min <= 0 && keys[i].max >= 0);
         if (value[i] == 0 && !zero && qg__key_has_effect(keys, i, value)) value[i] = keys[i].fallback;
-        if (f == ARGUMENT) q.arg[argument++] = value[i];
+        if (f == ARGUMENT && argument < ARGUMENTS) q.arg[argument++] = value[i];
         if (f == BITS) q.bits = (int)value[i];
     }
     return completed(q);
@@ -125,6 +123,10 @@ qg_status qg__quant_check_keys(qg_quant q)
 {
     double        value[QG_MAX_KEYS];
     const qg_key *keys = qg_scheme_keys(q.scheme, qg__quant_role(q));
+    int           own  = 0;
+    for (int i = 0; i < qg_keys_count(keys); i++) own += field_of(&keys[i]) == ARGUMENT;
+    if (own > ARGUMENTS)
+        return qg_fail(QG_EARG, "%s: has %d keys of its own, at most %d are possible", q.scheme->name, own, (int)ARGUMENTS);
     qg__quant_values(q, value);
     return qg__keys_check(q.scheme->name, keys, value);
 }

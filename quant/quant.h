@@ -345,7 +345,7 @@ QG_MUST_CHECK
 qg_status qg_bind(qg_quant q, qg_role role, qg_shape x, qg_binding *b);
 
 /* As qg_quantize, with what qg_bind has checked, and without initial values but those of observed ranges and steps.
- * Fails with QG_ESHAPE: x needs learned values of other shapes. */
+ * Fails with QG_ESHAPE: x needs learned values of other shapes; QG_EARG: b is NULL. */
 qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned);
 
 #endif

@@ -118,10 +118,19 @@ static qg_status check_form(qg_quant q)
     return QG_OK;
 }
 
+static bool learns_too_much(const qg_scheme *scheme)
+{
+    int n = 0;
+    while (scheme->learned && scheme->learned[n].name && n <= QG_MAX_LEARNED) n++;
+    return n > QG_MAX_LEARNED;
+}
+
 qg_status qg__quant_check(qg_quant q)
 {
     const qg_scheme *scheme = q.scheme;
     if (!scheme) return QG_OK;
+    if (learns_too_much(scheme))
+        return qg_fail(QG_EARG, "%s: has more than %d learned values", scheme->name, QG_MAX_LEARNED);
     qg_status s = qg__quant_check_keys(q);
     /* Before the role, since the scheme knows what to set instead. */
     if (!s && scheme->check) s = scheme->check(q);
@@ -134,6 +143,7 @@ qg_status qg__quant_check(qg_quant q)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
     if (!scheme->apply && !scheme->form && !qg__quant_is_activation(q))
         return qg_fail(QG_EARG, "%s: the scheme has no form, activation or apply", scheme->name);
+    if (scheme->form && !scheme->constants) return qg_fail(QG_EARG, "%s: a form needs constants", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (qg__surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
     if (q.surrogate.whole && scheme->mix)
@@ -252,7 +262,8 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 
 qg_var *qg_quantize_bound(qg_tape *t, const qg_binding *b, qg_var *x, qg_var *const *learned)
 {
-    if (!x || !b->q.scheme) return x;
+    if (t && !b) return qg__reject_null(t, "binding");
+    if (!t || !x || !b->q.scheme) return t ? x : NULL;
     return fits(t, b->q, x, learned) ? quantize(t, b, x, learned) : NULL;
 }
 

@@ -72,8 +72,9 @@ struct qg_scheme {
     const char       *about;    /* the quantized values in a few words: "{-a, 0, +a}, one a per tensor" */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
 
-    /* The names, ranges and defaults of the arguments.  The keys bits, per-channel, surrogate and surrogate-arg
-     * are fields of qg_quant; the others are arg[0], arg[1], .. in order.  NULL: arg is not checked. */
+    /* The names, ranges and defaults of the arguments, at most QG_MAX_KEYS.  The keys as, bits, per-channel, surrogate and
+     * surrogate-arg are fields of qg_quant; the others, at most eight, are arg[0], arg[1], .. in order.  NULL: arg is not
+     * checked. */
     const qg_key     *keys;
     const qg_key     *weight_keys;  /* the same keys with the defaults or ranges for weights.  NULL: keys */
     const char       *paper;    /* what as=paper stands for: the arguments whose defaults differ from the rule of the
@@ -84,7 +85,7 @@ struct qg_scheme {
                                                    schemes of this name.  It must be idempotent, since qg_bind may
                                                    call it again.  NULL: nothing */
 
-    const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
+    const qg_learned *learned;  /* at most QG_MAX_LEARNED, and a NULL name; NULL: nothing */
     unsigned          roles;    /* the tensors it may quantize: qg_role, or-ed */
     bool              rectifies;  /* for inputs it replaces relu */
     bool              measures_weights;     /* the constants of a weight come from its values, so activation is only for
@@ -151,7 +152,7 @@ struct qg_scheme {
     bool           own_slope;
     qg_surrogate (*own)(qg_quant q);
 
-    /* The constants of the span x; learned[i] is the value of entry i for this span.  If activation is set, x is
+    /* Required.  The constants of the span x; learned[i] is the value of entry i for this span.  If activation is set, x is
      * empty.  constants and mix must be pure: several threads call them at once. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 

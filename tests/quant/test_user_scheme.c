@@ -242,11 +242,49 @@ static void a_form_has_its_rules(void **state)
     assert_int_equal(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
     s.mix = no_mix;
     assert_failed(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "with mix cannot train");
+    s           = plain;
+    s.constants = NULL;
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "formed: a form needs constants");
     s            = plain;
     s.activation = qg_form_activation;
     assert_int_equal(check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
     assert_failed(check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_EARG,
                   "one scale, not one per channel");
+}
+
+/* A scheme has room for so many values and arguments. */
+static void limits_are_told(void **state)
+{
+    static const qg_learned many[] = { { .name = "a" }, { .name = "b" }, { .name = "c" }, { .name = "d" }, { .name = "e" },
+                                       { .name = NULL } };
+    static const qg_key     keys[] = { { .name = "a", .max = 1 }, { .name = "b", .max = 1 }, { .name = "c", .max = 1 },
+                                       { .name = "d", .max = 1 }, { .name = "e", .max = 1 }, { .name = "f", .max = 1 },
+                                       { .name = "g", .max = 1 }, { .name = "h", .max = 1 }, { .name = "i", .max = 1 },
+                                       { .name = NULL } };
+    qg_quant  q;
+    qg_scheme s = trained_ternary_scheme;
+    s.roles     = QG_WEIGHT | QG_INPUT;
+    s.learned   = many;
+    assert_failed(check((qg_quant){ .scheme = &s, .bits = 2 }), QG_EARG, "trained-ternary: has more than 4 learned values");
+    s.learned = many + 1;
+    assert_ok(check((qg_quant){ .scheme = &s, .bits = 2 }));
+    s.keys = keys;
+    q      = qg_quant_defaults((qg_quant){ .scheme = &s, .bits = 2 });
+    assert_failed(check(q), QG_EARG, "trained-ternary: has 9 keys of its own, at most 8 are possible");
+    assert_failed(qg_scheme_parse(&s, QG_INPUT, "i=1", &q), QG_EARG, "9 keys of its own");
+    s.keys = keys + 1, s.bits = 2;
+    assert_ok(qg_scheme_parse(&s, QG_INPUT, "i=1", &q));
+    assert_true(q.arg[7] == 1);
+}
+
+static void a_missing_binding_is_told(void **state)
+{
+    float    w[1] = { 1 };
+    qg_tape *t    = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_quantize_bound(t, NULL, qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, w }), NULL));
+    assert_failed(qg_tape_status(t), QG_EARG, "binding: it is NULL");
+    qg_tape_free(t);
 }
 
 static void ramp_forward(const qg_activation *f, size_t n, const float *x, float *y)
@@ -306,6 +344,8 @@ int main(void)
         cmocka_unit_test(its_values_are_its_formula),
         cmocka_unit_test(misuse_is_told),
         cmocka_unit_test(a_form_has_its_rules),
+        cmocka_unit_test(limits_are_told),
+        cmocka_unit_test(a_missing_binding_is_told),
         cmocka_unit_test(an_activation_is_enough),
         cmocka_unit_test(an_input_has_no_codes_per_channel),
     };
