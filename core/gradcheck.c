@@ -77,6 +77,7 @@ typedef qg_var *(*builder)(qg_tape *t, const qg_params *p, void *context);
 static qg_status evaluate(check *c, builder build, qg_var **loss, double *sum)
 {
     const weighting s = { qg_rng_fork(c->spec.key, STREAM_WEIGHTS), true };
+    memcpy(c->spec.params->tracked, c->tracked, c->spec.params->tracked_length * sizeof *c->tracked);
     qg_tape_begin(c->tape, QG_TRAIN, c->spec.key, 0);
     *sum = weighted_sum(c->tape, build(c->tape, c->spec.params, c->spec.context), s, loss);
     /* qg_backward reports the first failure of a step, and then does nothing else. */

@@ -112,6 +112,24 @@ static void values_end_as_they_were_and_gradients_at_zero(void **state)
     qg_params_release(&p);
 }
 
+/* w times a running mean of ones, which each call moves. */
+static qg_var *build_mean(qg_tape *t, const qg_params *p, void *context)
+{
+    float *mean = p->item[1]->value;
+    *mean += 0.25f * (1 - *mean);
+    return qg_scale(t, qg_parameter(t, p->item[0]), *mean);
+}
+
+static void every_evaluation_begins_with_the_same_state(void **state)
+{
+    qg_params p = { 0 };
+    declare(&p, "w", (qg_shape){ 1, 1, 1, 31 });
+    assert_non_null(qg_params_declare(&p, (qg_param){ .name = "mean", .shape = { 1, 1, 1, 1 }, .group = QG_TRACKED }));
+    allocate_apart(&p, 5);
+    assert_gradcheck((qg_gradcheck_spec){ .name = "mean", .params = &p, .build = build_mean });
+    qg_params_release(&p);
+}
+
 /* A step function with the slope of x^3 behind it: right against the surrogate, not in itself. */
 static qg_var *build_step(qg_tape *t, const qg_params *p, void *context)
 {
@@ -271,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_right_gradient_is_far_below_the_tolerance),
         cmocka_unit_test(every_fault_is_found_and_its_parameter_named),
         cmocka_unit_test(values_end_as_they_were_and_gradients_at_zero),
+        cmocka_unit_test(every_evaluation_begins_with_the_same_state),
         cmocka_unit_test(differences_may_be_those_of_a_surrogate),
         cmocka_unit_test(a_gradient_of_nothing_is_told),
         cmocka_unit_test(what_cannot_be_checked_fails),
