@@ -28,7 +28,7 @@ static const qg_param *culprit(const qg_net *net, const qg_layer *l)
     return NULL;
 }
 
-void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES])
+bool qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES])
 {
     qg_var *const *out  = qg__tape_attached(t, net);
     const qg_var  *last = NULL;
@@ -44,9 +44,11 @@ void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_
                  p ? "; neither is " : "", p ? p->name : "");
     }
     /* Another rank may have the image. */
-    if (!qg__ranks_tell(text, QG__DIVERGED_BYTES) && !*text && last)
+    if (qg__ranks_tell(text, QG__DIVERGED_BYTES) || *text) return true;
+    if (last)
         snprintf(text, QG__DIVERGED_BYTES, "the results of all layers are finite, but scores reach %.3g",
                  (double)greatest(last->data, qg_count(last->shape)));
+    return false;
 }
 
 void qg__diverged_backward(const qg_net *net, char text[QG__DIVERGED_BYTES])

@@ -195,17 +195,20 @@ static qg_status begin_step(fit *f, uint64_t step)
 }
 
 static const char REMEDIES[] = "a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps";
+static const char OWN_LOSS[] = "the program's own function .loss gave it";
 
 /* The message of a failed step or test: when it was, and for a loss or gradient that is not finite,
  * the layer where that began. */
 static qg_status failed(const fit *f, qg_status status, const char *when, const qg_var *loss)
 {
-    char why[QG__DIVERGED_BYTES] = "", text[1024];
+    char        why[QG__DIVERGED_BYTES] = "", text[1024];
+    const char *remedy = REMEDIES;
     snprintf(text, sizeof text, "%s", qg_errmsg());
     if (status != QG_ENAN) return qg_fail(status, "%s: %s", when, text);
-    if (loss && !isfinite(loss->data[0])) qg__diverged_forward(f->run.net, f->run.tape, why);
-    else if (loss) qg__diverged_backward(f->run.net, why);
-    return qg_fail(status, "%s: %s%s%s; %s", when, text, *why ? "; " : "", why, REMEDIES);
+    if (loss && isfinite(loss->data[0])) qg__diverged_backward(f->run.net, why);
+    else if (loss && !qg__diverged_forward(f->run.net, f->run.tape, why) && isnan(loss->data[0]) && f->spec->loss)
+        remedy = OWN_LOSS;
+    return qg_fail(status, "%s: %s%s%s; %s", when, text, *why ? "; " : "", why, remedy);
 }
 
 static qg_status step(fit *f, const qg_batch *b)

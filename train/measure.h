@@ -48,10 +48,10 @@ qg_status qg__assess_add(qg_assessment *a, const float *scores, int label);
 void      qg__assess_sort(qg_assessment *a);
 
 /* The newest pass of net on t gave a loss that is not finite.  Says in which layer this began, in the order in which the
- * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one is.  To be
- * called before the next qg_tape_begin and instead of qg_backward, and by all ranks. */
+ * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one is.  false: the
+ * results of all layers are finite.  To be called before the next qg_tape_begin and instead of qg_backward, and by all ranks. */
 enum { QG__DIVERGED_BYTES = 256 };
-void      qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES]);
+bool      qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES]);
 
 /* The same of gradients, after qg_backward: "going backward, that of fc1.weight is the first".  Empty: all are finite. */
 void      qg__diverged_backward(const qg_net *net, char text[QG__DIVERGED_BYTES]);

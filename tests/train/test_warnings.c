@@ -97,6 +97,22 @@ static void test_the_loss_itself_overflows(void **state)
     assert_diverges(&s, "backward: the loss is inf; the results of all layers are finite, but scores reach 1e+20; a lower");
 }
 
+static qg_var *no_number(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    return total(t, qg_affine(t, scores, 1, NAN));
+}
+
+/* Of finite scores, no learning rate helps. */
+static void test_a_loss_of_the_program_is_no_number(void **state)
+{
+    subject s = open_subject("no-number");
+    s.spec.loss = no_number;
+    assert_failed(qg_fit(s.net, s.spec, NULL), QG_ENAN, "epoch 1, step 1: backward: the loss is nan; the results of all layers "
+                  "are finite, but scores reach ");
+    assert_message("; the program's own function .loss gave it");
+    close_subject(&s);
+}
+
 /* dL/dscores is 1e38. */
 static qg_var *steep(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
 {
@@ -423,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_layer_that_overflows),
         cmocka_unit_test(test_the_loss_itself_overflows),
+        cmocka_unit_test(test_a_loss_of_the_program_is_no_number),
         cmocka_unit_test(test_the_first_gradient_that_overflows),
         cmocka_unit_test(test_the_first_quantizer_that_refuses),
         cmocka_unit_test(test_images_of_a_test),
