@@ -57,16 +57,19 @@ static bool loss_is(const qg__run *r, double times)
     return !r->spec->loss && r->record.train_loss >= times * loss_of_equal_scores(r);
 }
 
-/* A net whose loss is worse than that of equal scores has not learned its training images either. */
-static bool only_tests_fail(const qg__run *r, frequent train, char text[QG__CHANCE_BYTES])
+/* A net whose loss is worse than that of equal scores has not learned its training images either.  Validation images were
+ * training images, so they have the same classes. */
+static bool only_tests_fail(const qg__run *r, frequent train, frequent chooses, char text[QG__CHANCE_BYTES])
 {
-    const double accuracy = r->record.train_accuracy;
-    if (is_chance(accuracy, train) || loss_is(r, 1)) return false;
+    const double accuracy = r->record.train_accuracy, test = r->record.test_accuracy;
+    const double gap      = accuracy - test - 2 * qg_proportion_error(test, (uint64_t)chooses.images);
+    if (is_chance(accuracy, train) || loss_is(r, 1) || !(gap > 0)) return false;
     snprintf(text, QG__CHANCE_BYTES, "%.2f %% of the training images are, so %s", 100 * accuracy,
              qg__statistics_lag(r) && !qg__reestimates(r)
                  ? "the running statistics of batch norms may lag behind the weights; let them be "
                    "estimated again before each test"
-                 : "these images may have other classes, or be normalised in another way");
+             : r->spec->validation ? "the net overfits; it may need fewer weights, more images or augmentation"
+                                   : "these images may have other classes, or be normalised in another way");
     return true;
 }
 
@@ -170,9 +173,9 @@ static bool the_rate_is_high(const qg__run *r, double lr, char text[QG__CHANCE_B
     return true;
 }
 
-static void find_cause(const qg__run *r, frequent train, double lr, char text[QG__CHANCE_BYTES])
+static void find_cause(const qg__run *r, frequent train, frequent chooses, double lr, char text[QG__CHANCE_BYTES])
 {
-    if (only_tests_fail(r, train, text) || one_class_dominates(r, train, text) ||
+    if (only_tests_fail(r, train, chooses, text) || one_class_dominates(r, train, text) ||
         codes_are_the_same(r, text) || a_relu_is_before_signs(r, text) || a_norm_is_missing(r, text) ||
         scores_are_large(r, text) || the_rate_is_high(r, lr, text))
         return;
@@ -189,7 +192,7 @@ bool qg__is_at_chance(const qg__run *r, double lr, char text[QG__CHANCE_BYTES])
     if (at->steps < STEPS || qg_loader_classes(images) < 2) return false;
     const frequent chooses = most_frequent(images), train = most_frequent(r->spec->train);
     if (isnan(train.share) || !is_chance(at->test_accuracy, chooses)) return false;
-    find_cause(r, train, lr, cause);
+    find_cause(r, train, chooses, lr, cause);
     snprintf(text, QG__CHANCE_BYTES, "after epoch %" PRIu64 " %.2f %% of the %s images are classified "
              "correctly, no better than with one class for all (%.2f %% ± %.2f %%); likely cause: %.300s",
              at->epoch, 100 * at->test_accuracy, held ? "validation" : "test", 100 * chooses.share,
