@@ -124,6 +124,20 @@ static bool is_float(const qg_named_array *e)
            !strcmp(e->dtype, "F64");
 }
 
+/* How many arrays from the first one are of its module; *is_quantizer: it is one of qgrad.torch,
+ * which counts its forwards. */
+static size_t count_arrays(const qg_named_array *const *list, size_t n, bool *is_quantizer)
+{
+    const size_t length = module_length(list[0]->name);
+    size_t       i      = 0;
+    *is_quantizer       = false;
+    for (; i < n && module_length(list[i]->name) == length &&
+           !strncmp(list[i]->name, list[0]->name, length);
+         i++)
+        *is_quantizer |= !strcmp(list[i]->name + length, ".forwards");
+    return i;
+}
+
 static void add_array(foreign *f, const qg_named_array *e)
 {
     const size_t n    = module_length(e->name);
@@ -131,8 +145,7 @@ static void add_array(foreign *f, const qg_named_array *e)
     const int    s    = slot_of(end);
     module      *last = f->modules ? &f->module[f->modules - 1] : NULL;
     char         shape[QG__SHAPE_BYTES];
-    /* Counters; the second is that of qgrad.torch. */
-    if (!strcmp(end, "num_batches_tracked") || !strcmp(end, "forwards")) return;
+    if (!strcmp(end, "num_batches_tracked")) return;
     qg__array_shape(&e->array, shape);
     if (s == SLOTS) misfit(f, "%s %s is not an array of a layer", e->name, shape);
     else if (!is_float(e)) misfit(f, "%s %s is %s, not F32, F16, BF16 or F64", e->name, shape, e->dtype);
@@ -146,12 +159,16 @@ static void add_array(foreign *f, const qg_named_array *e)
 static qg_status list_modules(foreign *f)
 {
     size_t                 n;
+    bool                   skips;
     const qg_named_array  *e    = qg_archive_entries(f->archive, &n);
     const qg_named_array **list = calloc(n + 1, sizeof *list);
     f->module                   = calloc(n + 1, sizeof *f->module);
     for (size_t i = 0; list && i < n; i++) list[i] = &e[i];
     if (list) qsort(list, n, sizeof *list, by_module);
-    for (size_t i = 0; list && f->module && i < n; i++) add_array(f, list[i]);
+    for (size_t i = 0, m; list && f->module && i < n; i += m) {
+        m = count_arrays(list + i, n - i, &skips);
+        for (size_t k = 0; k < m && !skips; k++) add_array(f, list[i + k]);
+    }
     free(list);
     return list && f->module ? QG_OK
                              : qg_fail(QG_EMEM, "%s: out of memory for %zu arrays", f->path, n);

@@ -486,6 +486,21 @@ static void test_a_norm_is_in_the_block_of_its_product(void **state)
         import(&net, &(qg_run_import_spec){ 0 });
         assert_scores(pixels, &x);
     }
+/* What a qgrad.torch.Quantizer learns and tracks is left out, also under a name of an array of layers. */
+static void test_arrays_of_quantizers_are_skipped(void **state)
+{
+    static const char *const learned[] = { "wp",  "wn",    "seen",  "step", "min",
+                                           "max", "alpha", "scale", "mean" };
+    uint8_t                  pixels[MOST];
+    static image             x;
+    fill_pixels(pixels, sizeof pixels);
+    compute(&nets[0], &file_of, pixels, &x);
+    for (size_t i = 0; i < sizeof learned / sizeof *learned; i++)
+        add_vector(&file_of, i < 4 ? "net.0.quantize" : "net.4.quantize", learned[i], 1, 0, 1);
+    add(&file_of, "net.0.quantize", "forwards", 0, NULL, 1, 2)->dtype = "I64";
+    add(&file_of, "net.4.quantize", "forwards", 0, NULL, 1, 2)->dtype = "I64";
+    import(&nets[0], &(qg_run_import_spec){ 0 });
+    assert_scores(pixels, &x);
 }
 
 /* The first net with one change, which must fail so, and leave no run. */
@@ -629,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_a_recipe_of_other_images_is_taken),
         cmocka_unit_test(test_a_map_and_names_decide),
         cmocka_unit_test(test_a_norm_is_in_the_block_of_its_product),
+        cmocka_unit_test(test_arrays_of_quantizers_are_skipped),
         cmocka_unit_test(test_all_that_does_not_fit_is_in_one_message),
         cmocka_unit_test(test_values_must_be_numbers),
         cmocka_unit_test(test_a_map_names_what_exists),
