@@ -69,6 +69,11 @@ grep -q '^weight  *float, twn$' out || fail "compare does not tell the schemes a
 measured=$(sed -n 's,^runs/schemes/.*: \([0-9.]* %\)\, most.*,\1,p' out | paste -s -d , | sed 's/,/, /')
 [ "$measured" = "$(sed -n 's/^epoch 1 *//p' out)" ] || fail "compare measures other accuracies than the runs: $(cat out)"
 
+# A run with validation images has another column.
+"$qgrad" train --model 10 --data sample --validation 10% --epochs 1 --out held >out 2>&1 || fail "held: $(cat out)"
+run compare $float held
+grep -qx 'metric     test_accuracy, validation_accuracy' out || fail "compare names no columns: $(cat out)"
+
 "$build/examples/sweep" 1 0 >out 2>&1 && fail "sweep without seeds: $(cat out)"
 
 # Half of ten images is five times chance.
