@@ -80,7 +80,8 @@ qg_status   qg_recipe_set(qg_recipe *r, const char *key, const char *text);
 
 /* Sets the keys in a file: lines `key = value`, a subset of TOML, as config.toml of a run, or one of
  * examples/recipes.  A key that qg_recipe_set has set keeps its value; of two files, the second counts.
- * Fails as qg_recipe_set, the message beginning with FILE:LINE, and as qg_archive_open. */
+ * The key recipe, which reads nothing, is legal only in a file that a run wrote.  Fails as qg_recipe_set,
+ * the message beginning with FILE:LINE, and as qg_archive_open. */
 qg_status   qg_recipe_read(qg_recipe *r, const char *path);
 
 /* The one spelling of the value of a key, items of layer one per line: what was set, or what it is because nothing was.  NULL:

@@ -194,6 +194,10 @@ qg_status qg__recipe_read(qg_recipe *c, const char *path)
         status = qg_fail(QG_EARG, "%s: a program trained this run with qg_fit; start that program again to continue it", path);
     else status = qg__recipe_parse(c, text, path);
     free(text);
+    const char *named = status ? NULL : qg__recipe_value(c, "recipe");
+    if (named && !is_written_by_a_run(NULL, c))
+        status = qg_fail(QG_EARG, "%s: recipe only notes where a run came from; to begin with its options, "
+                         "pass --recipe %s", path, named);
     return status;
 }
 

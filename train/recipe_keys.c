@@ -390,12 +390,26 @@ const qg_recipe_key qg_recipe_keys[] = {
 
 _Static_assert(sizeof qg_recipe_keys / sizeof *qg_recipe_keys == QG__RECIPE_KEYS + 1, "a recipe has a text of each key");
 
+/* Options of the command line that belong to a run, and not to what is trained. */
+static const char *const of_a_run[] = { "out", "resume", "force", "budget", "watch", "config", "init" };
+
+/* What a run notes about itself. */
+static bool is_noted(const qg_recipe_key *o)
+{
+    return !strcmp(o->name, "recipe") || (o->is & QG_RECIPE_PER_RUN && strcmp(o->name, "seed"));
+}
+
 const qg_recipe_key *qg__recipe_key(const char *name)
 {
     for (int i = 0; i < QG__RECIPE_KEYS; i++)
         if (!strcmp(qg_recipe_keys[i].name, name)) return &qg_recipe_keys[i];
+    for (size_t i = 0; i < sizeof of_a_run / sizeof *of_a_run; i++)
+        if (!strcmp(of_a_run[i], name))
+            return qg__refuse(QG_EARG, "'%s' is an option of the command line, not a key%s", name,
+                              strcmp(name, "init") ? "" : "; a recipe has init-recipe");
     char names[1024] = "", hint[QG__NEAREST_BYTES];
-    for (int i = 0; i < QG__RECIPE_KEYS; i++) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
+    for (int i = 0; i < QG__RECIPE_KEYS; i++)
+        if (!is_noted(&qg_recipe_keys[i])) qg__list_append(names, sizeof names, qg_recipe_keys[i].name);
     return qg__refuse(QG_EARG, "unknown key '%s'; available: %s%s", name, names,
                       qg__list_nearest(names, name, strlen(name), hint));
 }

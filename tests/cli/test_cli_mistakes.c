@@ -23,6 +23,8 @@ static int set_up_mistakes(void **state)
     write_bytes(at("unknown.toml"), unknown, sizeof unknown - 1);
     write_bytes(at("word.toml"), word, sizeof word - 1);
     run_shell("echo 'epoch = 3' >near.toml");
+    run_shell("echo 'init = \"run\"' >init.toml && echo 'budget = 5' >budget.toml");
+    run_shell("printf 'model = \"lenet5\"\\nrecipe = \"twn\"\\n' >named.toml");
     run_shell("mkdir -p good/train/a good/train/b good/test/a good/test/b");
     write_bytes(at("good/train/a/1.bmp"), pixel, sizeof pixel);
     run_shell("cp good/train/a/1.bmp good/train/b && cp good/train/a/1.bmp good/test/a && cp good/train/a/1.bmp good/test/b");
@@ -161,6 +163,11 @@ static const struct {
 
     /* Sweeps. */
     { SWEEP "--seed 3..1", 2, "--seed: '3..1' is not a range; write 1..3, from the lower to the higher" },
+    { "train --config near.toml", 2, "distil, init-recipe, reproduces, reported, provenance" },
+    { "train --config init.toml", 2, "an option of the command line, not a key; a recipe has init-recipe" },
+    { "train --config budget.toml", 2, "toml:1: 'budget' is an option of the command line, not a key" },
+    { "train --config named.toml", 2, "recipe only notes where a run came from; to begin with its options, "
+      "pass --recipe twn" },
     { SWEEP "--lr 0.1,0.10", 2, "--lr: 0.1 is given twice" },
     { SWEEP "--lr 0.1,0.2 --array 9", 2, "array: 9 is not in 1..2, the numbers of the combinations" },
     { SWEEP "--weight lsq:bits=2,4,8", 2, "lsq: bits is '2,4' with a comma; it is one number; a list repeats the name, a:bits=2,a:bits=4" },
