@@ -251,9 +251,8 @@ static qg_status print_outcome(const training *t, const qg_fit_result *result)
     r.result = *result;
     r.page   = KEPT_PAGE;
     if (!result->complete) {
-        const uint64_t last = (uint64_t)t->of->fit.epochs, patience = (uint64_t)t->of->fit.patience;
-        const bool     waited = patience && result->epochs - result->best_epoch >= patience;
-        const bool     trained = result->batch == 0 && (result->epochs == last || waited);
+        const bool over    = result->epochs == (uint64_t)t->of->fit.epochs || result->out_of_patience;
+        const bool trained = result->batch == 0 && over;
         if (trained) fprintf(stderr, "qgrad: stopped before the last test");
         else
             fprintf(stderr, "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64,

@@ -133,8 +133,10 @@ static qg_status result_of_metrics(const qg__run_paths *p, qg_fit_result *r)
         r->epochs      = (uint64_t)m.epochs;
         r->seconds     = m.seconds;
         r->complete    = !qg__recipe_stored(p->file[QG__RUN_CONFIG], &stored) && qg__recipe_is_over(&stored, m.epochs, best);
+        r->out_of_patience = r->complete && m.epochs < stored.epochs;
     }
     if (!status && m.epochs) {
+        snprintf(r->digest, sizeof r->digest, "%s", m.last.digest);
         r->best_epoch               = (uint64_t)m.best.epoch;
         r->test_accuracy            = m.last.test_accuracy;
         r->best_test_accuracy       = m.best.test_accuracy;

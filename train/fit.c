@@ -124,7 +124,8 @@ static qg_fit_result result(const fit *f)
                                     .seed              = f->spec->seed,
                                     .arithmetic        = qg__run_arithmetic(&f->run) };
     put_accuracies(f, &now);
-    now.ended = now.complete ? QG_FIT_OVER : f->ended;
+    now.ended           = now.complete ? QG_FIT_OVER : f->ended;
+    now.out_of_patience = qg__run_is_finished(&f->run) && at->epoch < (uint64_t)f->spec->epochs;
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
     qg__result_join(now.cpu_path, f->before.cpu_path, worked ? qg_cpu_path() : "");
     qg__result_join(now.commit, f->before.commit, worked ? qg_commit() : "");

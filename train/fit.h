@@ -100,6 +100,7 @@ typedef struct qg_fit_result {
     uint64_t validation_images;             /* 0: none */
     uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */
     bool     complete;                      /* the last epoch is finished, or patience has ended the run */
+    bool     out_of_patience;               /* it has, before the last epoch */
     qg_fit_end ended;
 } qg_fit_result;
 

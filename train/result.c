@@ -47,6 +47,7 @@ static const struct field {
     FIELD(seconds, REAL),              FIELD(threads, INTEGER),         FIELD(cpu_path, TEXT),
     FIELD(commit, TEXT),               NEWER(arithmetic, INTEGER),      FIELD(seed, INTEGER),
     FIELD(digest, TEXT),               NEWER(ended, END),
+    NEWER(out_of_patience, FLAG),
     OF_VALIDATION(validation_accuracy, REAL),
     OF_VALIDATION(best_validation_accuracy, REAL),
     OF_VALIDATION(validation_images, INTEGER),

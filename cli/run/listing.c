@@ -194,15 +194,16 @@ void listing_free(listing *l)
 
 /* --- columns ------------------------------------------------------------------------------ */
 
-enum { RUN, STATE, EPOCHS, OF, VALID, TEST, BEST, BEST_VALID, AT, TIME, WHY, PLAIN };
+enum { RUN, STATE, EPOCHS, OF, VALID, TEST, BEST, BEST_VALID, AT, TIME, WHY, DIGEST, PLAIN };
 
-/* Those without a name are no columns of the table for people: epochs shows both, and why follows the table. */
+/* Those without a name are no columns of the table for people: epochs shows both, why follows it, and a digest is long. */
 static const struct { const char *name, *member; } plain[PLAIN] = {
     [RUN] = { "run", "run" },       [STATE] = { "state", "state" }, [EPOCHS] = { "epochs", "epochs" },
     [OF] = { NULL, "of" },          [VALID] = { "valid", "validation_accuracy" },
     [TEST] = { "test", "test_accuracy" },                           [BEST] = { "best", "best_test_accuracy" },
     [BEST_VALID] = { NULL, "best_validation_accuracy" },            [AT] = { "at", "best_epoch" },
     [TIME] = { "minutes", "seconds" },                              [WHY] = { NULL, "why" },
+    [DIGEST] = { NULL, "digest" },
 };
 
 static bool is_accuracy(int c) { return c == VALID || c == TEST || c == BEST || c == BEST_VALID; }
@@ -275,6 +276,7 @@ static const char *word_of(const listed *r, const listing_column *c, char text[Q
 {
     if (c->option) value_of(r, c->option, text);
     if (c->option) return text;
+    if (c->index == DIGEST) return *r->result.digest ? r->result.digest : NULL;
     return c->index == RUN ? r->dir : c->index == STATE ? states[r->state] : c->index == WHY ? r->why : NULL;
 }
 
@@ -445,7 +447,7 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
     qg__json_open(j, NULL, '{');
     for (int i = 0; i < n && !c[i].option; i++) {
         const char *word  = word_of(r, &c[i], text);
-        const bool  texts = c[i].index == RUN || c[i].index == STATE || c[i].index == WHY;
+        const bool  texts = c[i].index <= STATE || c[i].index >= WHY;
         if (c[i].index == RUN) qg__json_path(j, c[i].member, word);
         else if (texts && (word || c[i].index != WHY)) qg__json_text(j, c[i].member, word);
         if (!texts) qg__json_real(j, c[i].member, number_of(r, &c[i]));

@@ -165,6 +165,15 @@ static void print_accuracy(const report *r, FILE *out)
             percent(qg_proportion_error(other.accuracy, at->test_images)), other.seconds, other.dir);
 }
 
+static void print_patience(const report *r, FILE *out)
+{
+    const qg_fit_result *at   = &r->result;
+    const int            n    = r->of->fit.patience;
+    const char          *held = at->validation_images ? "validation" : "test";
+    fprintf(out, "stopped        after epoch %" PRIu64 " of %d: ", at->epochs, r->of->fit.epochs);
+    fprintf(out, "the %s accuracy did not improve for %d epoch%s (--patience)\n", held, n, n == 1 ? "" : "s");
+}
+
 static void print_as_ternary(qg_recipe *r, FILE *out)
 {
     const char *whitened = qg_recipe_get(r, "whiten-patches");
@@ -238,6 +247,7 @@ void report_result(const report *r, FILE *out)
     const qg_fit_result *at = &r->result;
     char                 page[QG__PATH_BYTES];
     fputc('\n', out);
+    if (at->out_of_patience) print_patience(r, out);
     if (at->epochs || at->complete) print_accuracy(r, out);
     report_bytes(r->of->net, out);
     fprintf(out, "time           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);

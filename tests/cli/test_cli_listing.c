@@ -91,6 +91,9 @@ static void test_numbers_are_those_of_the_result(void **state)
     assert_true(number(old, "test_accuracy") == number(plain, "test_accuracy"));
     assert_true(number(old, "epochs") == 2 && number(old, "best_test_accuracy") == number(plain, "best_test_accuracy"));
     assert_true(number(find(all, "runs/begun"), "epochs") == 0);
+    assert_string_equal(text(held, "digest"), text(result, "digest"));
+    assert_string_equal(text(old, "digest"), text(plain, "digest"));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(find(all, "runs/begun"), "digest")));
     const cJSON *options = cJSON_GetObjectItem(held, "options");
     assert_string_equal(text(options, "seed"), "9");
     assert_string_equal(text(options, "lr"), "0.01");
@@ -141,10 +144,10 @@ static void test_csv_quotes_what_must_be(void **state)
     run_shell("mv runs/whole-9 two && mv runs/whole-10 'a, \"b\"' && rm -r runs/* && mv two 'a, \"b\"' runs");
     assert_status("runs --csv", 0);
     assert_stdout("run,state,epochs,of,validation_accuracy,test_accuracy,best_test_accuracy,best_validation_accuracy,best_epoch,"
-                  "seconds,why,validation,lr,seed\n");
+                  "seconds,why,digest,validation,lr,seed\n");
     assert_stdout("\n\"runs/a, \"\"b\"\"\",finished,2,2,,");
     assert_stdout(name);
-    assert_stdout(",,40,0.01,9\n");
+    assert_stdout(",40,0.01,9\n");
 }
 
 static void test_a_run_in_training_is_left_alone(void **state)

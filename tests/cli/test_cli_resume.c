@@ -610,11 +610,19 @@ static void test_delays_may_count_epochs(void **state)
 
 static void test_patience_ends_a_run(void **state)
 {
+    char line[64];
     assert_status(TRAIN "--epochs 60 --patience 2 --out @/patient --json", 0);
     const double epochs = last_number("epochs"), best = last_number("best_epoch");
-    assert_true(epochs < 60 && epochs == best + 2 && last_truth("complete"));
+    assert_true(epochs < 60 && epochs == best + 2 && last_truth("complete") && last_truth("out_of_patience"));
+    assert_string_equal(last_text("ended"), "complete");
     assert_status("train --resume --json --out @/patient", 0);
-    assert_true(last_number("epochs") == epochs && last_truth("complete"));
+    assert_true(last_number("epochs") == epochs && last_truth("complete") && last_truth("out_of_patience"));
+    assert_status("train --resume --out @/patient", 0);
+    snprintf(line, sizeof line, "stopped        after epoch %.0f of 60: ", epochs);
+    assert_stdout(line);
+    assert_stdout(" of 60: the test accuracy did not improve for 2 epochs (--patience)\ntest accuracy  ");
+    assert_status(TRAIN "--epochs 1 --patience 2 --out @/short --json", 0);
+    assert_true(last_truth("complete") && !last_truth("out_of_patience"));
 }
 
 /* --- longer runs -------------------------------------------------------------------------- */
