@@ -120,13 +120,15 @@ static void print_delays(qg_recipe *c, FILE *out)
     }
 }
 
-/* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no paper. */
+/* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no
+ * paper, and its last layer has the classes if no data set is named. */
 static qg_shape image_of(const config *asked, int *classes)
 {
     qg_recipe      *r     = asked->recipe;
     const bool      named = config_text(asked, "data") || config_text(asked, "config") || config_text(asked, "recipe");
     const qg_model *model = model_of(qg_recipe_get(r, "model"));
     const qg_shape  image = qg_data_image(qg_recipe_get(r, "data"), qg_recipe_get(r, "data-dir"), classes);
+    if (config_text(asked, "image") && !named && model == &qg_model_text) *classes = 0;
     if (config_text(asked, "image")) return config_image(asked);
     return named || model == &qg_model_text ? image : model->image;
 }

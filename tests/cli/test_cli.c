@@ -568,6 +568,8 @@ static void test_summary_counts_bytes(void **state)
     assert_stdout("conv1");
 }
 
+    assert_status("summary --image 32x32x3 --model 4C3-BN-R-GAP-4", 0);         /* of no data set */
+    assert_refuses("summary --image 32x32x3 --model 4C3-GAP-4 --data cifar10", 2, "the data has 10 classes");
 static void test_summary_tells_what_trains_in_integers(void **state)
 {
 #define CODES "--first-last quantized --weight dorefa --input dorefa --gradient stochastic "
