@@ -175,6 +175,9 @@ def image_bytes(x, what):
     int32(len(x), "the number of images in " + what)
     if x.dtype.kind == "f":
         if x.size and not (x.min() >= 0 and x.max() <= 1):
+            odd = x.size - np.count_nonzero(np.isfinite(x))
+            if odd:
+                raise ValueError("%s has %d value%s that %s not finite" % (what, odd, "s" * (odd > 1), "are" if odd > 1 else "is"))
             raise ValueError("%s has floats from %g to %g: pass floats in 0..1, or uint8; the option normalise standardises them"
                              % (what, x.min(), x.max()))
         x = np.rint(np.multiply(x, 255, dtype=np.promote_types(x.dtype, np.float64))).astype(np.uint8)

@@ -27,18 +27,28 @@ MOST_CLASSES = 65535                # QG_MAX_CLASSES
 NOTES = set("data_digest class_digest epoch_steps ranks init_digest teacher_digest init_recipe reproduces reported provenance deviations "
             "defaults recipe".split())
 # What others call an option.
-OTHERS = {"learning_rate": "lr", "callbacks": "callback", "verbose": "progress"}
+OTHERS = {"learning_rate": "lr", "wd": "weight_decay", "grad_clip": "clip_norm", "early_stopping": "patience",
+          "callbacks": "callback", "verbose": "progress"}
 
 
-def _keys():
+def _keys(but=NOTES):
     keys, i = ctypes.cast(_c.lib.qg_recipe_keys, ctypes.POINTER(_c.RecipeKey)), 0
     table = {}
     while keys[i].name:
         name = keys[i].name.decode().replace("-", "_")
-        if keys[i].help and name not in NOTES:
+        if keys[i].help and name not in but:
             table[name] = keys[i]
         i += 1
     return table
+
+
+def find_key(name, but=()):
+    """The key of this name, except for those."""
+    known = _keys(but)
+    if name not in known:
+        near = [OTHERS[name]] if name in OTHERS else difflib.get_close_matches(name, known, 1)
+        raise TypeError("no option is called %r; qgrad.options() lists them%s" % (name, "; did you mean %s?" % near[0] if near else ""))
+    return known[name]
 
 
 def options() -> Dict[str, str]:
@@ -58,13 +68,9 @@ class Recipe:
 
     def __init__(self, given):
         self.p = _c.pointer(_c.lib.qg_recipe_new())
-        known = _keys()
         for name, value in given.items():
-            if name not in known:
-                near = [OTHERS[name]] if name in OTHERS else difflib.get_close_matches(name, known, 1)
-                raise TypeError("no option is called %r; qgrad.options() lists them%s" %
-                                (name, "; did you mean %s?" % near[0] if near else ""))
-            for item in value if isinstance(value, (list, tuple)) and known[name].kind == LIST else [value]:
+            is_list = find_key(name, NOTES).kind == LIST
+            for item in value if isinstance(value, (list, tuple)) and is_list else [value]:
                 if item is not None:
                     item = _c.c_string(_c.text(item, name).encode())
                     _c.check(_c.lib.qg_recipe_set(self.p, name.replace("_", "-").encode(), item))
@@ -284,7 +290,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
     progress    print a line after each epoch
     classes     how many; by default as many as the labels need
     given       the options of the command line, with _ for -: weight, input, layer (a list), epochs, batch, optimizer, lr,
-                schedule, augment, seed, threads, ..; options() lists them all
+                schedule, augment, seed, threads, ..; options() lists them all.  teacher may be a run
 
     Ctrl-C saves the run and raises KeyboardInterrupt; fit with the same arguments, out and resume=True goes on."""
     _expect("net", net, str, "a string")
@@ -305,8 +311,12 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
         raise TypeError("test, validation and classes belong to arrays: data has its own")
     if validation is not None and not isinstance(validation, (tuple, list)):
         share = isinstance(validation, (float, np.floating))
+        if share and not 0 <= validation < 1:
+            raise ValueError("validation is %g; pass a fraction below 1, or a whole number of images" % validation)
         given["validation"] = "%r%%" % (100 * float(validation)) if share else validation
-    init = init._file() if isinstance(init, Run) else init
+    init = init._file("init") if isinstance(init, Run) else init
+    if isinstance(given.get("teacher"), Run):
+        given["teacher"] = given["teacher"]._file("teacher")
     if out is not None:
         out = os.fsdecode(out)
         if os.path.basename(os.path.normpath(out)) == "arrays":
@@ -324,7 +334,7 @@ def fit(net: str, x=None, y=None, *, test: Optional[Images] = None, validation: 
                 os.rmdir(place)
         if str(error).startswith("data is arrays:") and x is not None:
             raise _other_arrays(str(error), place) from None
-        if isinstance(error, ValueError) and x is not None and _has_channels_first(np.shape(x)):
+        if isinstance(error, ValueError) and x is not None and _has_channels_first(np.shape(x)) and "transpose" not in str(error):
             raise ValueError("%s; x has the shape %s, and images are [n][h][w][c]: x.transpose(0, 2, 3, 1)" % (error, np.shape(x))) from None
         raise
     return Run(place)

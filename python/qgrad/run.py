@@ -124,11 +124,11 @@ class Run(_c.Handle):
         with self._use():
             return os.fsdecode(self._name)
 
-    def _file(self):
-        """The checkpoint with its weights, for fit(init=..)."""
+    def _file(self, option):
+        """The checkpoint with its weights, for fit(init=..) and fit(teacher=..)."""
         with self._use() as p:
             if self._starts:
-                raise ValueError("init: %s has no file with the weights that it began with" % self.path)
+                raise ValueError("%s: %s has no file with the weights that it began with" % (option, self.path))
             self._check_place()
             return os.fsdecode(_c.lib.qg_run_file(p))
 
@@ -136,7 +136,10 @@ class Run(_c.Handle):
         """The value of an option with which it was trained: run.get("weight")."""
         with self._use() as p:
             value = _c.lib.qg_run_get(p, _c.c_string(option.replace("_", "-").encode()))
-            return None if value is None else value.decode()
+        if value is None:
+            from .fit import find_key
+            find_key(option.replace("-", "_"))      # an error if nothing is called so
+        return None if value is None else value.decode()
 
     @property
     def result(self) -> Dict[str, Any]:

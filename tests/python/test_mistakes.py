@@ -47,13 +47,19 @@ def refuses_fit(error, part, **given):
 def test_images():
     for wrong in (x.astype("i8"), x > 9, x * 1j, x.astype("O"), x.astype(str), x.tolist(), "x"):
         refuses_fit(TypeError, "x has the type", x=wrong)
-    for wrong in (x.astype("f4"), x / -255.0, np.where(x > 99, np.nan, 0.5), np.where(x > 99, np.inf, 0.5).astype("f2")):
+    for wrong in (x.astype("f4"), x / -255.0):
         refuses_fit(ValueError, "x has floats from", x=wrong)
+    for wrong in (np.where(x > 99, np.nan, 0.5), np.where(x > 99, np.inf, 0.5).astype("f2")):
+        refuses_fit(ValueError, "x has %d values that are not finite" % (x > 99).sum(), x=wrong)
     for wrong in (x.reshape(90, -1), x[None], x[0, 0, 0], np.uint8(3)):
         refuses_fit(ValueError, "x has the shape", x=wrong)
     refuses_fit(ValueError, "x has no images", x=x[:0], y=y[:0])
     refuses_fit(ValueError, "no class has ten images", x=x[:9], y=y[:9])
     refuses_fit(ValueError, "window of 2x2 is larger than its input", x=x.transpose(0, 3, 1, 2))
+    try:
+        qgrad.fit("4C3-MP9-3", np.zeros((30, 3, 8, 8), "u1"), y[:30], out="refused")
+    except ValueError as e:
+        assert str(e).count("transpose") == 1, e
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         qgrad.fit("3", np.zeros((30, 3, 8, 8), "u1"), y[:30], epochs=1, progress=False, out="nchw")
@@ -142,6 +148,8 @@ def test_options():
             (ValueError, "epochs 'true'", {"epochs": True}),
             (ValueError, "lr must be positive", {"lr": -1}),
             (ValueError, "lr 'nan' is not a number", {"lr": float("nan")}),
+            (ValueError, "validation is 1.5; pass a fraction below 1, or a whole number of images", {"validation": 1.5}),
+            (ValueError, "validation is -0.1; pass", {"validation": np.float32(-0.1)}),
             (ValueError, "budget is -0.5, must be 0 or more", {"budget": -0.5}),
             (ValueError, "budget is not a number", {"budget": float("nan")}),
             (ValueError, "unknown normalisation 'standard'", {"normalise": "standard"}),
@@ -151,6 +159,7 @@ def test_options():
             (OSError, "init: cannot open 'nowhere'", {"init": "nowhere"}),
             (OSError, "teacher: there is no run 'nowhere'", {"teacher": "nowhere"})):
         refuses_fit(error, part, **given)
+    refuses(TypeError, "no option is called 'early_stopping'; qgrad.options() lists them; did you mean patience?", fit, early_stopping=3)
     refuses(TypeError, "pass images and labels", qgrad.fit, NET, x)
     refuses(TypeError, "belong to arrays", qgrad.fit, NET, data="sample", test=test)
     want = digest(epochs=2, lr=0.05, batch=16, out="plain")
@@ -217,9 +226,13 @@ def test_runs():
     many = np.broadcast_to(x[:1], (2**32 + 1, 8, 8, 1))
     refuses(ValueError, "the number of images in x is 4294967297, which is not in", run.predict, many)
     refuses(ValueError, "has a null byte", run.get, "weight\0x")
+    refuses(TypeError, "no option is called 'wieght'; qgrad.options() lists them; did you mean weight?", run.get, "wieght")
+    assert run.get("teacher") is None and run.get("recipe") is None and run.get("data-digest")
     refuses(ValueError, "nothing to quantize", run.quantize("quantized").quantize, "twice")
     assert not os.path.exists("twice")
     refuses(ValueError, "has no file with the weights that it began with", fit, init=qgrad.Run("run", "start"))
+    refuses(ValueError, "teacher: run has no file with the weights that it began with", fit, teacher=qgrad.Run("run", "start"))
+    assert digest(teacher=run, out="taught") == digest(teacher="run/last.safetensors", out="taught-2")
     fit(init=qgrad.Run("run", "best"), out="from-best")
     shutil.copy("run/best.safetensors", "copied.safetensors")
     assert fit(init=qgrad.Run("copied.safetensors"), out="from-copy").get("init-digest") == qgrad.Run("from-best").get("init-digest")

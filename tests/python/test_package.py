@@ -161,7 +161,7 @@ def test_packed_net():
     for value in (np.nan, np.inf, -np.inf):
         floats[4, 27, 27, 0] = value
         refuses(FloatingPointError, "not finite", net.predict, floats, True)
-        refuses(ValueError, "floats in 0..1", net.predict, floats)
+        refuses(ValueError, "x has 1 value that is not finite", net.predict, floats)
     damaged[len(damaged) // 2] ^= 1
     for bad in (b"", bytes(damaged), bytes(damaged[:100])):
         refuses(ValueError, "", qgrad.Net, bad)
