@@ -192,7 +192,7 @@ static qg_status compare_with(inference *v, qg_run *r)
     char        digest[17];
     run_digest(r, digest);
     if (noted && strcmp(noted, digest))
-        print_safe(stderr, "qgrad infer: warning: the weights of %s have digest %s, and those of %s %s; was it "
+        print_safe(stderr, "qgrad: warning: the weights of %s have digest %s, and those of %s %s; was it "
                    "exported from another run, or with --best?\n", v->path, noted, qg_run_file(r), digest);
     float    *there  = malloc((size_t)v->most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", v->most);

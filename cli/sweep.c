@@ -523,7 +523,7 @@ static void warn_of_versions(const listing *runs)
     }
     if (!others) return;
     print_safe(stderr,
-               NAME ": warning: %d of the finished runs, the first in %s, were trained under another version "
+               "qgrad: warning: %d of the finished runs, the first in %s, were trained under another version "
                "of the arithmetic than this program trains them under; to train them again, rename their "
                "directories\n",
                others, first->dir);

@@ -238,7 +238,7 @@ static void print_notice(void *user, qg_fit_notice what, const char *text)
     switch (what) {
     case QG_FIT_RENAMED: print_safe(stderr, "qgrad: %s\n", text); return;
     case QG_FIT_DRIFTED:
-    case QG_FIT_AT_CHANCE: progress_line(&t->progress, "warning: %s", text); return;
+    case QG_FIT_AT_CHANCE: progress_line(&t->progress, "qgrad: warning: %s", text); return;
     case QG_FIT_UNLOCKED:
     case QG_FIT_ADVICE:
     case QG_FIT_SMALL_BATCH: print_safe(stderr, "qgrad: warning: %s\n", text);

@@ -33,8 +33,8 @@ static qg_loader *open_folder(const qg__data *d, const char *dir, bool test, qg_
 {
     char split[QG__PATH_BYTES];
     if (!dir)
-        return qg__refuse(QG_EARG, "the data set folder needs data-dir, the directory that contains train "
-                          "and test; or name another set as data.  A run that was imported without images "
+        return qg__refuse(QG_EARG, "the data set folder needs --data-dir, the directory that contains train "
+                          "and test; or name another set as --data.  A run that was imported without images "
                           "has none of its own");
     if (qg__path_join(dir, test ? "test" : "train", split)) return NULL;
     qg_loader *l = qg_folder(split, d->image, spec);
@@ -273,7 +273,7 @@ qg_shape qg__data_image(const qg__data *d, const char *dir)
 /* The files of a set are not there.  An installed program has the script that fetches them elsewhere. */
 static qg_status absent(const qg__data *d, bool by_default)
 {
-    const char *pass = "pass the directory of the data set as data-dir";
+    const char *pass = "pass the directory of the data set as --data-dir";
     char        script[QG__PATH_BYTES], found[QG__PATH_BYTES];
     if (!d->how) return qg_fail(QG_EIO, "%s; %s", qg_errmsg(), pass);
     const int n = (int)strcspn(d->how, " ");

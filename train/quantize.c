@@ -147,7 +147,7 @@ static qg_status check_quantizers(const quantization *z)
         }
     if (status || any) return status;
     return qg_fail(QG_EARG,
-                   "nothing to quantize: name a scheme that %s does not have with --weight, "
+                   "nothing to quantize: this changes no layer of %s; pass another scheme with --weight, "
                    "--input or --layer",
                    qg_run_directory(z->of));
 }

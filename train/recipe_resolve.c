@@ -149,7 +149,7 @@ static qg_status ask_as(int version, qg_recipe *asked)
 
 static qg_status continue_stored(const qg_recipe *asked, const qg_recipe *line, const qg_recipe *stored, qg_recipe *out)
 {
-    static const char initial[] = "a run keeps its initial options; init starts another from its weights";
+    static const char initial[] = "a run keeps its initial options; --init starts another from its weights";
     qg_status         status    = qg__recipe_over(out, stored, 0, 0);
     if (!status) status = fill(out, stored);
     if (status) return status;

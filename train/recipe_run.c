@@ -79,7 +79,7 @@ static qg_status note_digest(qg_recipe *r, const char *goes_on, const char *key,
     snprintf(found, sizeof found, "%016" PRIx64, digest);
     if (stored && strcmp(stored, found) && !goes_on)
         return qg_fail(QG_EARG, "%s: the %s have digest %s, but the configuration is of a run with %s; "
-                       "to train on these, pass data-dir", r->data.name, what, found, stored);
+                       "to train on these, pass --data-dir", r->data.name, what, found, stored);
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", r->data.name, what, found, stored,
                        goes_on);

@@ -126,7 +126,7 @@ qg_status qg__run_claim(qg__run *r)
     if (!status) status = lock(r);
     if (!status) status = holds_run(r, &holds);
     if (!status && mode == QG_FIT_NEW && holds)
-        return qg_fail(QG_ESTATE, "%s already contains a run; resume continues it, force renames it",
+        return qg_fail(QG_ESTATE, "%s already contains a run; --resume continues it, --force renames it",
                        r->paths.dir);
     if (!status && mode == QG_FIT_FORCE && holds) {
         const int old = r->lock;

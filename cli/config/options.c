@@ -24,18 +24,39 @@ const verb_option *verb_option_find(const verb *v, const char *name)
 
 static bool is_of(const option *o, const verb *v) { return verb_option_find(v, o->name); }
 
+/* What other programs call an option of ours. */
+static const char *const elsewhere[][2] = {
+    { "--learning-rate", "lr" }, { "--wd", "weight-decay" }, { "--grad-clip", "clip-norm" }, { "--early-stopping", "patience" },
+};
+
+/* The option of v that was meant, as "; did you mean --lr?"; empty: there is none. */
+static const char *meant(const verb *v, const char *names, const char *typed, char hint[QG__NEAREST_BYTES])
+{
+    const size_t n = strcspn(typed, "=");
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        const char *theirs = elsewhere[i][0], *ours = elsewhere[i][1];
+        if (strlen(theirs) != n || strncmp(theirs, typed, n) || !verb_option_find(v, ours)) continue;
+        snprintf(hint, QG__NEAREST_BYTES, "; did you mean --%s?", ours);
+        return hint;
+    }
+    return qg__list_nearest(names, typed, n, hint);
+}
+
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
 {
+    enum { MOST_LISTED = 16 };
     char names[2048] = "", hint[QG__NEAREST_BYTES];
+    int  n = 0;
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
         snprintf(dashed, sizeof dashed, "--%s", option_at(i)->name);
-        if (is_of(option_at(i), v)) qg__list_append(names, sizeof names, dashed);
+        if (is_of(option_at(i), v)) qg__list_append(names, sizeof names, dashed), n++;
     }
-    if (*qg__list_nearest(names, culprit, strcspn(culprit, "="), hint))
-        print_safe(stderr, "qgrad %s: %s '%s'%s\n", v->name, what, culprit, hint);
-    else print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
+    print_safe(stderr, "qgrad %s: %s '%s'", v->name, what, culprit);
+    if (*meant(v, names, culprit, hint)) print_safe(stderr, "%s\n", hint);
+    else if (n <= MOST_LISTED) print_safe(stderr, "; options: %s\n", names);
+    else print_safe(stderr, "; see qgrad %s --help\n", v->name);
     return EXIT_USAGE;
 }
 
@@ -78,15 +99,27 @@ int refuse(const config *asked, const char *why)
 
 /* What an option had before the command line set it again, which is not what people mean. */
 typedef struct earlier {
-    char *text[OPTIONS];                        /* the first value; NULL: it was given once */
+    char *text[OPTIONS];                        /* the first value, of a list those of its items; NULL: it was given once */
 } earlier;
 
-static void warn_of_earlier(const verb *v, const earlier *e, const config *asked)
+/* The item of a list with the same text before its '='; NULL: none. */
+static const char *item_like(const char *list, const char *item)
+{
+    const size_t key = strcspn(item, "=") + 1;
+    while (list && *list && strncmp(list, item, key)) list = qg__lines_next(list);
+    return list && *list ? list : NULL;
+}
+
+static void warn_of_earlier(const earlier *e, const config *asked)
 {
     for (int i = 0; i < OPTIONS; i++)
-        if (e->text[i] && strcmp(e->text[i], config_text_of(asked, option_at(i))))
-            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, option_at(i)->name,
-                       config_text_of(asked, option_at(i)), e->text[i]);
+        for (const char *was = e->text[i]; was && *was; was = qg__lines_next(was)) {
+            const option *o   = option_at(i);
+            const char   *all = config_text_of(asked, o), *now = o->kind == QG_RECIPE_LIST ? item_like(all, was) : all;
+            const int     n = (int)strcspn(was, "\n"), m = (int)strcspn(now, "\n");
+            if (n == m && !strncmp(was, now, (size_t)n)) continue;
+            print_safe(stderr, "qgrad: warning: --%s is given twice: %.*s counts, not %.*s\n", o->name, m, now, n, was);
+        }
 }
 
 static void earlier_free(earlier *e)
@@ -94,13 +127,19 @@ static void earlier_free(earlier *e)
     for (int i = 0; i < OPTIONS; i++) free(e->text[i]);
 }
 
-/* Sets an option and keeps the value that it replaces.  A list has several. */
+/* Sets an option and keeps the value that it replaces.  Recipes have lists of different items; others have any. */
 static qg_status set(config *asked, const option *o, const char *text, earlier *e)
 {
-    const char *was = config_text_of(asked, o);
-    if (was && o->kind != QG_RECIPE_LIST && !e->text[option_index(o)]) {
-        e->text[option_index(o)] = strdup(was);
-        if (!e->text[option_index(o)]) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    char      **first = &e->text[option_index(o)], replaced[QG_RECIPE_VALUE_BYTES];
+    const bool  list  = o->kind == QG_RECIPE_LIST;
+    const char *was   = config_text_of(asked, o);
+    if (list) was = option_is_of_recipe(o) ? item_like(was, text) : NULL;
+    if (was && !(list ? item_like(*first, text) : *first)) {
+        snprintf(replaced, sizeof replaced, "%.*s", (int)strcspn(was, "\n"), was);
+        char *kept = qg__lines_with(*first, replaced);
+        if (!kept) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+        free(*first);
+        *first = kept;
     }
     return config_set(asked, o->name, text);
 }
@@ -335,7 +374,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
     asked->operand  = argv + 1;
     asked->operands = n_operands;
     asked->word     = v->has_operand && n_operands ? argv[1] : NULL;
-    warn_of_earlier(v, e, asked);
+    warn_of_earlier(e, asked);
     return set_defaults(v, asked);
 }
 

@@ -37,7 +37,7 @@ static qg_status look(shown_run *r, const char *dir, mistakes *m)
 {
     qg_loader *images = images_of(r, dir);
     if (!images) {
-        print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", r->dir,
+        print_safe(stderr, "qgrad: warning: %s: no confusions and inputs: %s\n", r->dir,
                    is_held(r) ? "the test images are read when the run is complete" : qg_errmsg());
         return QG_OK;
     }

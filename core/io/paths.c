@@ -226,6 +226,13 @@ static bool begins(const char *a, size_t m, const char *b, size_t n)
     return i >= 3 && (i == m || i == n);
 }
 
+/* The dashes before an option, which are no letters of its name. */
+static size_t dashes(const char *word, size_t n)
+{
+    const size_t found = strspn(word, "-");
+    return found < n ? found : 0;
+}
+
 /* How many letters are inserted, left out, changed or exchanged with the next; words of at most 31. */
 static size_t distance(const char *a, size_t m, const char *b, size_t n)
 {
@@ -251,13 +258,17 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
 const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES])
 {
     const char  *word = is_one_of(text, n, "true", "on") ? "yes" : is_one_of(text, n, "false", "off") ? "no" : NULL;
+    const size_t start = dashes(text, n);
+    text += start, n -= start;
     const size_t beyond = n < 3 ? 1 : n < 6 ? 2 : 3;           /* the least distance that is not near */
     size_t       best   = beyond;
     *hint             = '\0';
     for (const char *at = list + strspn(list, ", |"); *at; at += strspn(at, ", |")) {
-        const size_t length = strcspn(at, ", |");
-        size_t       far    = word && is_one_of(at, length, word, word) ? 0 : distance(text, n, at, length);
-        if (far >= beyond && begins(text, n, at, length)) far = beyond - 1;
+        const size_t length = strcspn(at, ", |"), skip = dashes(at, length);
+        const char  *bare   = at + skip;
+        const bool   same   = word && is_one_of(at, length, word, word);
+        size_t       far    = same ? 0 : distance(text, n, bare, length - skip);
+        if (far >= beyond && begins(text, n, bare, length - skip)) far = beyond - 1;
         if (far < best && length < 64) {
             best = far;
             snprintf(hint, QG__NEAREST_BYTES, "; did you mean %.*s?", (int)length, at);

@@ -62,8 +62,8 @@ void      qg__list_append(char *text, size_t bytes, const char *word);
 enum { QG__NEAREST_BYTES = 96 };
 
 /* "; did you mean twn?": the word of a list "a, b" or "a|b" that resembles the n bytes of text, or else
- * begins as they do; "" if there is none.  Case, - and _ do not matter; true and on resemble yes, false and
- * off no. */
+ * begins as they do; "" if there is none.  Case, - and _ do not matter, nor the dashes before an option;
+ * true and on resemble yes, false and off no. */
 const char *qg__list_nearest(const char *list, const char *text, size_t n, char hint[QG__NEAREST_BYTES]);
 
 /* The words of a list "a,b" one after the other, cut to bytes; false after the last:

@@ -122,16 +122,20 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "but --data is mnist");
 }
 
-/* The last value counts.  Nothing is said of values that are the same, of flags and of lists. */
+/* The last value counts.  Nothing is said of values that are the same, of flags and of other items of a list. */
 static void test_options_that_are_given_twice(void **state)
 {
     assert_status("summary --model lenet5 --weight twn --weight ttq --weight float --json --json --seed 1 --seed 1 "
                   "--layer conv1:weight=twn --layer conv2:weight=twn", 0);
-    assert_string_equal(last.err, "qgrad summary: warning: --weight is given twice: float counts, not twn\n");
+    assert_string_equal(last.err, "qgrad: warning: --weight is given twice: float counts, not twn\n");
     assert_status("summary --model lenet5 --weight float --weight twn --weight ttq --weight float", 0);
     assert_string_equal(last.err, "");
     assert_status("summary --model lenet5 --seed 1 --see 2", 0);
-    assert_string_equal(last.err, "qgrad summary: warning: --seed is given twice: 2 counts, not 1\n");
+    assert_string_equal(last.err, "qgrad: warning: --seed is given twice: 2 counts, not 1\n");
+    assert_status("summary --model lenet5 --layer fc1:weight=float --layer fc1:input=sign "
+                  "--layer fc1:weight=ttq --layer fc1:weight=twn --layer fc1:input=sign", 0);
+    assert_string_equal(last.err, "qgrad: warning: --layer is given twice: fc1:weight=twn counts, "
+                        "not fc1:weight=float\n");
 }
 
 static void test_bad_files_give_1_and_leave_nothing(void **state)
@@ -564,12 +568,12 @@ static void test_summary_counts_bytes(void **state)
     assert_string_equal(text(cJSON_GetArrayItem(layers, 0), "weight"), "twn");
     cJSON_Delete(j);
     assert_null(strstr(last.out, "integers"));
+    assert_status("summary --image 32x32x3 --model 4C3-BN-R-GAP-4", 0);         /* of no data set */
+    assert_refuses("summary --image 32x32x3 --model 4C3-GAP-4 --data cifar10", 2, "the data has 10 classes");
     assert_status("summary --model lenet5", 0);
     assert_stdout("conv1");
 }
 
-    assert_status("summary --image 32x32x3 --model 4C3-BN-R-GAP-4", 0);         /* of no data set */
-    assert_refuses("summary --image 32x32x3 --model 4C3-GAP-4 --data cifar10", 2, "the data has 10 classes");
 static void test_summary_tells_what_trains_in_integers(void **state)
 {
 #define CODES "--first-last quantized --weight dorefa --input dorefa --gradient stochastic "

@@ -25,11 +25,11 @@ static void test_refusals(void **state)
     assert_refuses("train --model lenet5 --data folder", 2, "folder: size is missing: height, width and channels, as in 32x32x3");
     assert_refuses("train --model lenet5 --data folder:32x32", 2, "folder: size needs 3 numbers separated by x, not 2");
     assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "folder: images have 1 or 3 channels, not 2");
-    assert_refuses("train --model lenet5 --data folder:32x32x3", 2, "the data set folder needs data-dir");
+    assert_refuses("train --model lenet5 --data folder:32x32x3", 2, "the data set folder needs --data-dir");
     assert_refuses("train --model lenet5 --data mnist:classes=0+10", 2, "mnist: classes is 10, not in 0..9");
     assert_refuses("train --model lenet5 --data mnist:classes=3+1+3", 2, "mnist: classes has 3 twice");
     assert_refuses("train --model lenet5 --data mnist:class=3", 2, "mnist: unknown option 'class'; available: classes");
-    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "; pass the directory of the data set as data-dir, or fetch it with "
+    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "; pass the directory of the data set as --data-dir, or fetch it with "
                    "datasets/fetch.sh cifar10");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");
@@ -170,7 +170,7 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_true(last_number("test_accuracy") == 1 && last_number("equal_scores") == 2 * 40);
     assert_status("report @/pictures", 0);
     assert_null(strstr(last.err, "warning"));
-    assert_refuses("infer --packed @/pictures.qg", 2, "the data set folder needs data-dir");
+    assert_refuses("infer --packed @/pictures.qg", 2, "the data set folder needs --data-dir");
     assert_refuses("train --resume --out @/pictures --epochs 9", 1, "cannot list '");
     assert_int_equal(rename(at("pics/gone"), at("pics/train")), 0);
 
@@ -669,11 +669,11 @@ static void test_a_checkpoint_names_no_paths(void **state)
     assert_status("train --model 4C3-R-GAP-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/pictures --json", 0);
     write_noted(at("pictures/best.safetensors"), at("told.safetensors"), "recipe",
                 "data-dir = \"/\"\nteacher = \"/\"\nrecipe = \"twn-lenet5\"\n", true);
-    assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs data-dir");
+    assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs --data-dir");
     assert_status("eval --run @/told.safetensors --data-dir @/pics --json", 0);
     snprintf(line, sizeof line, "data-dir = \"%s\"\n", at("pics"));
     write_noted(at("pictures/best.safetensors"), at("told.safetensors"), "recipe", line, true);
-    assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs data-dir");
+    assert_refuses("eval --run @/told.safetensors", 2, "the data set folder needs --data-dir");
 }
 
 /* The same of a packed net: images with labels, and a path that climbs out of --data-dir. */

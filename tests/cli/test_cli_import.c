@@ -88,7 +88,7 @@ static void test_the_net_comes_back(void **state)
     assert_status(IMPORT "--image 16x16x1 --out @/blind", 0);
     assert_string_equal(last_text("digest"), digest);
     assert_true(last_number("images") == 0);
-    assert_refuses("eval @/blind", 2, "the data set folder needs data-dir");
+    assert_refuses("eval @/blind", 2, "the data set folder needs --data-dir");
     assert_status("quantize @/blind --data mnist --data-dir @/set --out @/blind-8bit", 0);
     assert_refuses(FLOATS "--epochs 1 --init @/net.safetensors --out @/none", 1,
                    "; qgrad import makes a run of a net of another program");

@@ -52,8 +52,14 @@ static const struct {
 } mistakes[] = {
     /* The command and its options. */
     { "trian", 2, "qgrad: unknown command trian; available: train, eval" },
-    { "quantize --run x --model mlp", 2, "unknown option '--model'; options: --data, --weight" },
-    { "train --zzzzz lenet5", 2, "unknown option '--zzzzz'; options: --model, --data" },
+    { "quantize --run x --model mlp", 2, "unknown option '--model'; see qgrad quantize --help" },
+    { "train --zzzzz lenet5", 2, "unknown option '--zzzzz'; see qgrad train --help" },
+    { "runs --zzzzz", 2, "unknown option '--zzzzz'; options: --sort, --csv, --json, --help" },
+    { "train --bops", 2, "unknown option '--bops'; see qgrad train --help" },
+    { "train -epochs", 2, "unknown option '-epochs'; did you mean --epochs?" },
+    { "train --learning-rate=0.1", 2, "unknown option '--learning-rate=0.1'; did you mean --lr?" },
+    { "train --early-stopping 3", 2, "; did you mean --patience?" },
+    { "runs --wd 3", 2, "unknown option '--wd'; options: " },
     { "trian", 2, "see qgrad --help; did you mean train?" },
     { "train --modle lenet5", 2, "; did you mean --model?" },
     { "train --model lenet5 --weight_decay 0.1", 2, "; did you mean --weight-decay?" },
@@ -112,10 +118,10 @@ static const struct {
     { "train --model lenet5 --data minst", 2, "--data: unknown data set 'minst'; available: mnist" },
     { "train --model lenet5 --data minst", 2, "; did you mean mnist?" },
     { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory"
-                                                    "; pass the directory of the data set as data-dir" },
+                                                    "; pass the directory of the data set as --data-dir" },
     { "train --model lenet5 --data cifar100", 1, "cannot open 'datasets/cifar100/train.bin': No such file or directory"
-                                                 "; pass the directory of the data set as data-dir" },
-    { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set as data-dir" },
+                                                 "; pass the directory of the data set as --data-dir" },
+    { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set as --data-dir" },
     { "train --model lenet5 --data arrays:train=a,train-labels=b,test=c,test-labels=d", 1,
       "cannot open 'b': No such file or directory; '.' contains bare, " },
     { FOLDER "flat", 1, "'flat/train' has 1 file, such as 'flat/train/1.bmp', but no folder; each folder in it is a class and contains "
@@ -141,8 +147,8 @@ static const struct {
     { "train --model lenet5 --data arrays:train=a.npy --data-dir .", 2, "--data: arrays: train needs train-labels" },
 
     /* Runs, and files that a training starts from. */
-    { LENET "--batch 24 --epochs 1 --out run", 1, "run already contains a run; resume continues it, force renames it" },
-    { "train --resume --out run --lr 0.5", 2, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options; init starts another from its weights" },
+    { LENET "--batch 24 --epochs 1 --out run", 1, "run already contains a run; --resume continues it, --force renames it" },
+    { "train --resume --out run --lr 0.5", 2, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options; --init starts another from its weights" },
     { "train --resume", 2, "--resume: which run? pass its directory with --out" },
     { "train --resume --out absent", 2, "absent contains no run to resume, and --model is missing" },
     { "train --resume --out lost", 1, "lost cannot be resumed: its last.safetensors is missing" },
@@ -157,17 +163,17 @@ static const struct {
     { "train --config unknown.toml", 2, "unknown.toml:2: unknown key 'learning-rate'; available: model" },
     { "train --config near.toml", 2, "near.toml:1: unknown key 'epoch'; available: model" },
     { "train --config near.toml", 2, "; did you mean epochs?" },
+    { "train --config near.toml", 2, "distil, init-recipe, reproduces, reported, provenance" },
+    { "train --config init.toml", 2, "an option of the command line, not a key; a recipe has init-recipe" },
+    { "train --config budget.toml", 2, "toml:1: 'budget' is an option of the command line, not a key" },
+    { "train --config named.toml", 2, "recipe only notes where a run came from; to begin with its options, "
+      "pass --recipe twn" },
     { "train --config word.toml", 2, "word.toml:3: lr takes a value without quotes" },
     { "runs absent", 1, "absent: No such file or directory" },
     { "runs run --sort colour", 2, "sort: there is no column 'colour'; available: run, state" },
 
     /* Sweeps. */
     { SWEEP "--seed 3..1", 2, "--seed: '3..1' is not a range; write 1..3, from the lower to the higher" },
-    { "train --config near.toml", 2, "distil, init-recipe, reproduces, reported, provenance" },
-    { "train --config init.toml", 2, "an option of the command line, not a key; a recipe has init-recipe" },
-    { "train --config budget.toml", 2, "toml:1: 'budget' is an option of the command line, not a key" },
-    { "train --config named.toml", 2, "recipe only notes where a run came from; to begin with its options, "
-      "pass --recipe twn" },
     { SWEEP "--lr 0.1,0.10", 2, "--lr: 0.1 is given twice" },
     { SWEEP "--lr 0.1,0.2 --array 9", 2, "array: 9 is not in 1..2, the numbers of the combinations" },
     { SWEEP "--weight lsq:bits=2,4,8", 2, "lsq: bits is '2,4' with a comma; it is one number; a list repeats the name, a:bits=2,a:bits=4" },
@@ -187,16 +193,16 @@ static const struct {
     { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },
     { "eval --run absent", 1, "there is no run 'absent': no such directory or checkpoint" },
     /* As from another directory, if that of the images is relative. */
-    { "eval --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of the data set as data-dir" },
+    { "eval --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of the data set as --data-dir" },
     { "train --resume --out far --epochs 2", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "quantize --run far --weight twn --out q", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
     { "infer --packed far.qg --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of" },
-    { "infer --packed far.qg", 2, "the data set folder needs data-dir, the directory that contains train and test" },
+    { "infer --packed far.qg", 2, "the data set folder needs --data-dir, the directory that contains train and test" },
     { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
     { "eval --run bent --best", 1, "bent/best.safetensors" },
     { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },
-    { "quantize --run run --weight float", 2, "nothing to quantize: name a scheme that run does not have "
-      "with --weight, --input or --layer" },
+    { "quantize --run run --weight float", 2, "nothing to quantize: this changes no layer of run; pass another "
+      "scheme with --weight, --input or --layer" },
     { "export", 2, "--run is missing: the directory of a run, or a checkpoint" },
     { "export --run run", 2, "-o FILE is missing: the file to write" },
     { "export --run run --out net --to onxx", 2, "--to 'onxx' is not one of " },

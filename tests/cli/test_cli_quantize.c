@@ -249,7 +249,7 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(QUANTIZE "--weight sign", 2, "sign is a scheme for inputs, not for weights");
     assert_refuses(QUANTIZE "--weight twn --input sign", 1, "change the order of the layers, so a net is trained with them");
     assert_refuses(QUANTIZE "--weight xnor --layer conv9:weight=twn", 2, "available: conv1, conv2, fc1, fc2");
-    assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; options: --data, --weight");
+    assert_refuses(QUANTIZE "--epochs 3 " INT8, 2, "unknown option '--epochs'; see qgrad quantize --help");
     assert_refuses(QUANTIZE INT8 "--calibrate 0", 2, "--calibrate 0 is not in 1..");
     assert_refuses(QUANTIZE INT8 "--calibrate 241", 2, "241 images were asked for, but mnist has 240 for training");
     assert_true(!exists("float-quantized") && !exists("float-quantized.part"));
@@ -266,7 +266,7 @@ static void test_what_is_quantized_stays_so(void **state)
     assert_status("quantize --run @/twn --input fake_quant:range=observed --calibrate 100 --json --out @/both", 0);
     assert_evaluates("both", "");
     assert_refuses("quantize --run @/both --calibrate 10 --out @/none", 2,
-                   "nothing to quantize: name a scheme that ");
+                   "nothing to quantize: this changes no layer of ");
     assert_refuses(QUANTIZE "--weight bop --calibrate 10 --out @/none", 2, "has no latent weights, so only -1 and +1 are allowed");
     assert_true(!exists("none") && !exists("none.part"));
 }

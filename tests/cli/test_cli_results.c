@@ -494,7 +494,7 @@ static void test_the_table_says_which_arithmetic_a_row_has(void **state)
     assert_status("results", 0);
     assert_holds("results/README.md", " | 2, 1 | [2604](twn/net.qg) | `build/qgrad train --recipe ");
     assert_status("results --repeat twn --seed 11", 0);
-    assert_stderr("qgrad results: warning: the log of twn, seed 11, is of version 1 of the arithmetic, and "
+    assert_stderr("qgrad: warning: the log of twn, seed 11, is of version 1 of the arithmetic, and "
                   "this program trains it under version 2, so an epoch is expected to differ\n");
     /* A run under a newer arithmetic replaces an older one. */
     edit_result("results/twn/seed-11/result.json", "\"commit\":\"", "\"commit\":\"0123456789ab\",\"was\":\"");

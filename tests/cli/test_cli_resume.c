@@ -28,7 +28,7 @@ static void test_a_run_is_not_overwritten_by_accident(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
     assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
-                   "resume continues it, force renames it");
+                   "--resume continues it, --force renames it");
     assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
     assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
     assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);

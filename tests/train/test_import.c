@@ -486,6 +486,8 @@ static void test_a_norm_is_in_the_block_of_its_product(void **state)
         import(&net, &(qg_run_import_spec){ 0 });
         assert_scores(pixels, &x);
     }
+}
+
 /* What a qgrad.torch.Quantizer learns and tracks is left out, also under a name of an array of layers. */
 static void test_arrays_of_quantizers_are_skipped(void **state)
 {

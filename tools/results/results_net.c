@@ -77,7 +77,7 @@ static qg_status export_net(const logged_run *r, qg_run *run, row_net *n)
     if (!status) status = qg_export_bytes(qg_run_net(run), e.spec, &n->file, &n->bytes);
     if (!status) status = look(n, qg_run_file(run), digest);
     if (status != QG_EARG) return status;
-    print_safe(stderr, "qgrad results: warning: %s gets no " NET ": %s\n", r->row, qg_errmsg());
+    print_safe(stderr, "qgrad: warning: %s gets no " NET ": %s\n", r->row, qg_errmsg());
     return QG_OK;
 }
 

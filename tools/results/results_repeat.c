@@ -71,7 +71,7 @@ static void on_epoch(void *user, const qg_epoch *e, const qg_fit_result *result)
 
 static void on_notice(void *user, qg_fit_notice what, const char *text)
 {
-    print_safe(stderr, "qgrad results: warning: %s\n", text);
+    print_safe(stderr, "qgrad: warning: %s\n", text);
 }
 
 /* What an earlier call of this program has trained in the directory.  *done: all that is asked for; a run whose weights
@@ -144,7 +144,7 @@ static qg_status repeat(const results *all, repetition *r, const config *asked, 
     const uint64_t version = qg__recipe_arithmetic(&r->of->config);
     if (r->of->result.arithmetic != version)
         print_safe(stderr,
-                   "qgrad results: warning: the log of %s, seed %" PRIu64 ", is of version %" PRIu64
+                   "qgrad: warning: the log of %s, seed %" PRIu64 ", is of version %" PRIu64
                    " of the arithmetic, and this program trains it under version %" PRIu64
                    ", so an epoch is expected to differ\n",
                    r->of->row, r->of->seed, r->of->result.arithmetic, version);
