@@ -51,8 +51,8 @@ typedef struct qg_gradcheck_result {
  * |v| of a vector is its Euclidean length, the size of v . d for an average d.  The tape's memory is filled
  * with NaN before the gradient is taken, so that anything an op leaves unwritten shows.
  *
- * Range    build is called once per evaluation, on a step begun in QG_TRAIN with the same key and number and with
- *          the tracked arrays as they were, so dropout draws the same each time and no running mean drifts.
+ * Range    build is called once per evaluation, on a step begun in QG_TRAIN with the same key and number, and
+ *          tracked arrays as they were: dropout draws the same each time, and no running mean drifts.
  *          The function must be smooth near p: keep every value further than 2h from a kink (relu at 0), and
  *          values that compete for a maximum further than 4h apart.
  * Memory   Values, and tracked arrays that build updates, are restored; gradients are 0 afterwards.

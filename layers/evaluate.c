@@ -21,13 +21,14 @@ static qg__codes from_set(qg_code_set s)
 }
 
 /* A scheme's own encode may give any code. */
-static qg_status check_codes(const qg_scheme *scheme, qg__codes c, size_t n, const float *x, const int32_t *code)
+static qg_status check_codes(const qg_scheme *of, qg__codes c, size_t n, const float *x, const int32_t *code)
 {
     for (size_t i = 0; i < n && c.count; i++) {
         const int64_t from = (int64_t)code[i] - c.lowest;
         if (c.step < 1 || from < 0 || from / c.step >= c.count || from % c.step)
-            return qg_fail(QG_EARG, "%s: the code of %g is %d, which is none of its codes, %d to %d by %d", scheme->name,
-                           (double)x[i], (int)code[i], c.lowest, c.lowest + c.step * (c.count - 1), c.step);
+            return qg_fail(QG_EARG, "%s: the code of %g is %d, which is none of its codes, %d to %d by %d",
+                           of->name, (double)x[i], (int)code[i], c.lowest, c.lowest + c.step * (c.count - 1),
+                           c.step);
     }
     return QG_OK;
 }
@@ -154,8 +155,8 @@ static qg_status check_ascent(const qg_slot *slot, qg__codes codes, const float 
         const qg_status s = code_of(slot, codes, x, &code);
         if (s) return s;
         if (code != codes.lowest + codes.step * u)
-            return qg_fail(QG_EARG, "%s: the code of %g is %d, where codes that do not decrease have %d", slot->q.scheme->name,
-                           (double)x, (int)code, codes.lowest + codes.step * u);
+            return qg_fail(QG_EARG, "%s: the code of %g is %d, where codes that do not decrease have %d",
+                           slot->q.scheme->name, (double)x, (int)code, codes.lowest + codes.step * u);
     }
     return QG_OK;
 }
@@ -344,7 +345,8 @@ static qg_status encode_weight(const qg_product *p, qg_tensor w, buffers r, qg__
     qg_codes         out    = { .code = (int32_t *)(void *)r.w, .scale = r.scale, .negative = r.negative };
     qg_status        s      = qg_slot_encode(&p->weight_slot, w, &out);
     take_weight(out.set, &e->p);
-    if (!s && !scheme->form && !e->p.zeros) s = check_codes(scheme, e->p.w, qg_count(w.shape), w.data, out.code);
+    if (!s && !scheme->form && !e->p.zeros)
+        s = check_codes(scheme, e->p.w, qg_count(w.shape), w.data, out.code);
     if (s) return qg_fail(s, "%s: %s", p->layer.name, qg_errmsg());
     as_floats(qg_count(w.shape), r.w);
     for (size_t o = (size_t)out.n_scale; o < n; o++) {

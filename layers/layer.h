@@ -18,8 +18,8 @@ typedef enum qg_trait {
     QG_QUANTIZES  = 8,                      /* its input, quantized by slot(l, QG_INPUT) */
     QG_MULTIPLIES = 16,                     /* a product: the struct begins with qg_product; internal */
     QG_NORMALISES = 32,                     /* a batch norm of layers/batchnorm.c; internal */
-    QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with, which the function that
-                                               declares the layer sets once qg_net_append has returned it */
+    QG_READS_TWO  = 64                      /* computed from two layers, l->after and l->with, which is set
+                                               once qg_net_append has returned l */
 } qg_trait;
 
 /* Required are name, size, and forward or run.  A type without them is a broken contract: QG_ASSERT in
@@ -42,9 +42,10 @@ typedef struct qg_layer_type {
     /* Sets initial values, once the parameters are allocated.  key is the layer's own.  NULL: zeros. */
     void      (*start)(qg_layer *l, uint64_t key);
 
-    /* x and z are the results of l->after and l->with; z is NULL for a layer with one input.  What a layer keeps from one
-     * step to the next, such as a running mean, is a parameter of QG_TRACKED: only these are saved, and restored where a test
-     * is stopped.  It may change in QG_TRAIN, and in QG_ESTIMATE as the statistics of batch norms do, but not in QG_EVAL. */
+    /* x and z are the results of l->after and l->with; z is NULL for a layer with one input.  What a layer
+     * keeps from one step to the next, such as a running mean, is a parameter of QG_TRACKED: only these are
+     * saved, and restored where a test is stopped.  It may change in QG_TRAIN, and in QG_ESTIMATE as the
+     * statistics of batch norms do, but not in QG_EVAL. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
 
     /* Replaces forward for a layer that also computes others folded into it (layers/plan.h). */
@@ -73,8 +74,8 @@ struct qg_layer {
     const char          *name;              /* "conv1"; unique in its net */
     int                  number;            /* 1, if the net has chosen this name; else 0 */
     qg_net              *net;
-    qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing.  with is a layer that is declared
-                                               before this one, in QG_READS_TWO alone */
+    qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing.  with is declared before
+                                               this layer, and set in QG_READS_TWO alone */
     qg_shape             in, out;           /* of one image: n = 1 */
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */

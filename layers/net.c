@@ -193,12 +193,15 @@ static qg_status check_with(const qg_layer *l)
 {
     const bool      two  = l->type->traits & QG_READS_TWO;
     const qg_layer *with = l->with;
-    if (!with && two) return qg_fail(QG_EARG, "%s: reads two layers (QG_READS_TWO), but its field with is NULL", l->name);
+    const char     *why;
+    if (!with && two)
+        return qg_fail(QG_EARG, "%s: reads two layers (QG_READS_TWO), but its field with is NULL", l->name);
     if (!with) return QG_OK;
-    if (!two) return qg_fail(QG_EARG, "%s: reads %s as well, but its type is not QG_READS_TWO", l->name, with->name);
-    if (with->net != l->net) return qg_fail(QG_EARG, "%s: reads %s, which belongs to another net", l->name, with->name);
-    if (with->index < l->index) return QG_OK;
-    return qg_fail(QG_EARG, "%s: reads %s, which is not declared before it", l->name, with->name);
+    if (!two) why = " as well, but its type is not QG_READS_TWO";
+    else if (with->net != l->net) why = ", which belongs to another net";
+    else if (with->index >= l->index) why = ", which is not declared before it";
+    else return QG_OK;
+    return qg_fail(QG_EARG, "%s: reads %s%s", l->name, with->name, why);
 }
 
 /* A layer without a reader is declared in the wrong place, or its reader is. */
@@ -340,7 +343,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
     if (t && !l) return qg__reject_null(t, "layer");
     if (!t || !x) return NULL;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
-    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs, but qg_apply gives it one; call its op instead", l->name);
+    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs, but qg_apply gives one", l->name);
     return qg__step_run(&(qg_step){ .layer = l }, t, x, NULL);
 }
 

@@ -126,7 +126,7 @@ qg_status qg__quant_check_keys(qg_quant q)
     int           own  = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) own += field_of(&keys[i]) == ARGUMENT;
     if (own > ARGUMENTS)
-        return qg_fail(QG_EARG, "%s: has %d keys of its own, at most %d are possible", q.scheme->name, own, (int)ARGUMENTS);
+        return qg_fail(QG_EARG, "%s: has %d own keys, more than %d", q.scheme->name, own, (int)ARGUMENTS);
     qg__quant_values(q, value);
     return qg__keys_check(q.scheme->name, keys, value);
 }

@@ -143,7 +143,8 @@ qg_status qg__quant_check(qg_quant q)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
     if (!scheme->apply && !scheme->form && !qg__quant_is_activation(q))
         return qg_fail(QG_EARG, "%s: the scheme has no form, activation or apply", scheme->name);
-    if (scheme->form && !scheme->constants) return qg_fail(QG_EARG, "%s: a form needs constants", scheme->name);
+    if (scheme->form && !scheme->constants)
+        return qg_fail(QG_EARG, "%s: a form needs constants", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (qg__surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
     if (q.surrogate.whole && scheme->mix)

@@ -72,9 +72,9 @@ struct qg_scheme {
     const char       *about;    /* the quantized values in a few words: "{-a, 0, +a}, one a per tensor" */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
 
-    /* The names, ranges and defaults of the arguments, at most QG_MAX_KEYS.  The keys as, bits, per-channel, surrogate and
-     * surrogate-arg are fields of qg_quant; the others, at most eight, are arg[0], arg[1], .. in order.  NULL: arg is not
-     * checked. */
+    /* The names, ranges and defaults of the arguments, at most QG_MAX_KEYS.  The keys as, bits, per-channel,
+     * surrogate and surrogate-arg are fields of qg_quant; the others, at most eight, are arg[0], arg[1], ..
+     * in order.  NULL: arg is not checked. */
     const qg_key     *keys;
     const qg_key     *weight_keys;  /* the same keys with the defaults or ranges for weights.  NULL: keys */
     const char       *paper;    /* what as=paper stands for: the arguments whose defaults differ from the rule of the
@@ -152,8 +152,8 @@ struct qg_scheme {
     bool           own_slope;
     qg_surrogate (*own)(qg_quant q);
 
-    /* Required.  The constants of the span x; learned[i] is the value of entry i for this span.  If activation is set, x is
-     * empty.  constants and mix must be pure: several threads call them at once. */
+    /* Required.  The constants of the span x; learned[i] is the value of entry i for this span.  If activation
+     * is set, x is empty.  constants and mix must be pure: several threads call them at once. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
     /* Whether the constants of a span can quantize it: QG_EARG with a message that names what they were computed from.
@@ -189,10 +189,10 @@ struct qg_scheme {
      * step and count, and of such ranges per channel all that any channel may have.  NULL: those of the form. */
     qg_code_set (*codes)(qg_quant q);
 
-    /* Integer codes and scales of the result of apply; out->set is that of codes already.  Every code is one of this set, and
-     * those of inputs must not decrease from -FLT_MAX to FLT_MAX: a net that leaves the library knows only where the next code
-     * begins.  Exporting checks both, though not at every float.  NULL: those of the form; without a form the scheme has no
-     * codes. */
+    /* Integer codes and scales of the result of apply; out->set is that of codes already.  Every code is one
+     * of this set, and those of inputs must not decrease from -FLT_MAX to FLT_MAX: a net that leaves the
+     * library knows only where the next code begins.  Exporting checks both, though not at every float.  NULL:
+     * those of the form; without a form the scheme has no codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
     /* For gradients: what apply makes of y->grad, as bytes and a scale.  code_gradient writes the codes of an image of y, each

@@ -138,8 +138,8 @@ static bool a_relu_is_before_signs(const qg__run *r, char text[QG__CHANCE_BYTES]
         const qg_slot    *read = p ? qg_layer_reads(qg_net_layer(r->net, i)) : NULL;
         const qg_layer   *relu = p ? relu_before(p) : NULL;
         if (!relu || !has_started(r, read) || !qg__takes_signs(read->q)) continue;
-        snprintf(text, QG__CHANCE_BYTES, "%s quantizes its input (%s), but %s before it leaves no negative values; "
-                 "remove %s", p->layer.name, read->q.scheme->name, relu->name, relu->name);
+        snprintf(text, QG__CHANCE_BYTES, "%s quantizes its input (%s), but %s before it leaves no negative "
+                 "values; remove %s", p->layer.name, read->q.scheme->name, relu->name, relu->name);
         return true;
     }
     return false;
@@ -159,9 +159,9 @@ static bool scores_are_large(const qg__run *r, char text[QG__CHANCE_BYTES])
 {
     const qg_product *p = unscaled_scores(r);
     if (!p || !loss_is(r, WORSE)) return false;
-    snprintf(text, QG__CHANCE_BYTES, "%s quantizes its weights (%s) without a scale, and no batch norm is after it, so scores "
-             "are large; put one there, or keep the weights of %s in float", p->layer.name, p->weight_slot.q.scheme->name,
-             p->layer.name);
+    snprintf(text, QG__CHANCE_BYTES, "%s quantizes its weights (%s) without a scale, and no batch norm is after "
+             "it, so scores are large; put one there, or keep the weights of %s in float", p->layer.name,
+             p->weight_slot.q.scheme->name, p->layer.name);
     return true;
 }
 

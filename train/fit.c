@@ -207,8 +207,8 @@ static qg_status failed(const fit *f, qg_status status, const char *when, const 
     snprintf(text, sizeof text, "%s", qg_errmsg());
     if (status != QG_ENAN) return qg_fail(status, "%s: %s", when, text);
     if (loss && isfinite(loss->data[0])) qg__diverged_backward(f->run.net, why);
-    else if (loss && !qg__diverged_forward(f->run.net, f->run.tape, why) && isnan(loss->data[0]) && f->spec->loss)
-        remedy = OWN_LOSS;
+    else if (loss && !qg__diverged_forward(f->run.net, f->run.tape, why) && f->spec->loss)
+        remedy = isnan(loss->data[0]) ? OWN_LOSS : REMEDIES;
     return qg_fail(status, "%s: %s%s%s; %s", when, text, *why ? "; " : "", why, remedy);
 }
 
@@ -243,10 +243,11 @@ static qg_status step(fit *f, const qg_batch *b)
 /* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
 static qg_status run_steps(fit *f, bool *stopped)
 {
-    const qg__run_record *at   = &f->run.record;
-    double                from = qg__now();
+    qg_loader            *train = f->spec->train;
+    const qg__run_record *at    = &f->run.record;
+    double                from  = qg__now();
     *stopped = false;
-    for (qg_batch b; !(*stopped = must_stop(f)) && qg__read_batch(f->spec->train, at->epoch, at->batch, &b);) {
+    for (qg_batch b; !(*stopped = must_stop(f)) && qg__read_batch(train, at->epoch, at->batch, &b);) {
         qg_status status = step(f, &b);
         f->stepping += qg__now() - from;
         if (!status) status = save_if_due(f);
@@ -254,7 +255,7 @@ static qg_status run_steps(fit *f, bool *stopped)
         report(f, f->spec->events.step);
         from = qg__now();
     }
-    return qg_loader_status(f->spec->train);
+    return qg_loader_status(train);
 }
 
 /* Measures the net as it is.  *stopped: it was asked to stop first. */

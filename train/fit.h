@@ -126,9 +126,10 @@ typedef enum qg_fit_notice {
                                once per process, with the likely cause */
 } qg_fit_notice;
 
-/* What a program may watch; each may be NULL.  None of them can change what is trained or measured by reading a loader or by
- * evaluating the net; b is valid until .scores reads another batch.  Of several ranks (core/dist/ranks.h) only rank 0 has events,
- * and cannot evaluate the net alone; .scores then gets the scores and labels of the whole batch, but b->x is rank 0's part of it. */
+/* What a program may watch; each may be NULL.  None of them can change what is trained or measured by reading
+ * a loader or by evaluating the net; b is valid until .scores reads another batch.  Of several ranks
+ * (core/dist/ranks.h) only rank 0 has events, and cannot evaluate the net alone; .scores then gets the scores
+ * and labels of the whole batch, but b->x is rank 0's part of it. */
 typedef struct qg_fit_events {
     void *user;                                                     /* passed to each */
     void (*begin)(void *user, const qg_fit_progress *p);            /* the run is created or loaded */
@@ -222,8 +223,8 @@ typedef struct qg_fit_spec {
  * the last epoch or until it must stop.  Then *r, unless r is NULL, says how far it came: if it is
  * not complete, call qg_fit again, in this or in another process, with a net and an optimizer that
  * were made in the same way.  Afterwards the net has the weights of the last step, and the
- * optimizer has the rate of the start, so the program can continue or extend this run with the same two.  A run in another
- * directory needs a new optimizer.
+ * optimizer has the rate of the start, so the program can continue or extend this run with the same two.  A
+ * run in another directory needs a new optimizer.
  *
  * Continuing a run with another configuration would end with bytes that no configuration gives, so the checkpoint
  * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they

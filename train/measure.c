@@ -20,8 +20,8 @@ static qg_status diverged(const qg_fit_spec *spec, const qg_loader *images, cons
 {
     char where[QG__DIVERGED_BYTES];
     qg__diverged_forward(net, tape, where);
-    return qg_fail(QG_ENAN, "the loss on the %s images is not finite; %s", images == spec->validation ? "validation" : "test",
-                   where);
+    return qg_fail(QG_ENAN, "the loss on the %s images is not finite; %s",
+                   images == spec->validation ? "validation" : "test", where);
 }
 
 static qg_status assess(qg_assessment *all, const qg_var *scores, const qg_batch *b)
@@ -64,8 +64,8 @@ bool qg__read_batch(qg_loader *l, uint64_t epoch, uint64_t batch, qg_batch *b)
     return !qg_loader_seek(l, epoch, batch) && qg_loader_next(l, b);
 }
 
-static qg_status measure(const qg_fit_spec *spec, qg_loader *images, uint64_t epoch, qg_net *net, qg_tape *tape,
-                         uint64_t steps, qg_assessment *all, qg__measured *out, bool *stopped)
+static qg_status measure(const qg_fit_spec *spec, qg_loader *images, uint64_t epoch, qg_net *net,
+                         qg_tape *tape, uint64_t steps, qg_assessment *all, qg__measured *out, bool *stopped)
 {
     const uint64_t key = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
     double         sum = 0;
@@ -83,7 +83,8 @@ static qg_status measure(const qg_fit_spec *spec, qg_loader *images, uint64_t ep
         sum += (double)loss->data[0] * (double)b.n;
         correct += (uint64_t)qg_count_correct(scores, b.y);
         n += (uint64_t)b.n;
-        if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);      /* which may read another batch */
+        /* Last, since a listener may read another batch. */
+        if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);
     }
     const qg_status status = qg_loader_status(images);
     if (status) return status;

@@ -13,14 +13,14 @@ typedef struct qg__measured {
 /* The loss that the spec asks for. */
 qg_var   *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b);
 
-/* The next batch is this one of this epoch, wherever a listener has moved the loader.  false: the end of the epoch, or
+/* Reads this batch of this epoch, wherever a listener has moved the loader.  false: the end of the epoch, or
  * qg_loader_status. */
 bool      qg__read_batch(qg_loader *l, uint64_t epoch, uint64_t batch, qg_batch *b);
 
-/* Measures over all batches of images, of the test or the validation split, in the epoch in which the loader is, and leaves
- * the loader where it was.  steps: the training steps so far, because a
- * quantizer may start late.  all: counts every image, and is sorted at the end; NULL: not wanted.  If *spec->stop becomes
- * nonzero, the measurement ends early, sets *stopped and leaves *out unchanged.
+/* Measures over all batches of images, of the test or the validation split, in the epoch in which the loader
+ * is, and leaves the loader where it was.  steps: the training steps so far, because a quantizer may start late.
+ * all: counts every image, and is sorted at the end; NULL: not wanted.  If *spec->stop becomes nonzero, the
+ * measurement ends early, sets *stopped and leaves *out unchanged.
  * Fails with QG_ENAN (the loss is not finite), QG_ESHAPE (all has another number of classes than the scores) and as the ops. */
 QG_MUST_CHECK
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
@@ -48,8 +48,9 @@ qg_status qg__assess_add(qg_assessment *a, const float *scores, int label);
 void      qg__assess_sort(qg_assessment *a);
 
 /* The newest pass of net on t gave a loss that is not finite.  Says in which layer this began, in the order in which the
- * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one is.  false: the
- * results of all layers are finite.  To be called before the next qg_tape_begin and instead of qg_backward, and by all ranks. */
+ * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one
+ * is.  false: the results of all layers are finite.  To be called before the next qg_tape_begin and instead of
+ * qg_backward, and by all ranks. */
 enum { QG__DIVERGED_BYTES = 256 };
 bool      qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES]);
 

@@ -161,12 +161,16 @@ static qg_status continue_stored(const qg_recipe *asked, const qg_recipe *line, 
     return o ? keeps(o, out, asked, initial) : qg__recipe_over(out, asked, 0, QG_RECIPE_IDENTITY);
 }
 
-bool qg__recipe_quantizes(const qg_recipe *r) { return r->weight.scheme || r->input.scheme || r->gradient.scheme; }
+bool qg__recipe_quantizes(const qg_recipe *r)
+{
+    return r->weight.scheme || r->input.scheme || r->gradient.scheme;
+}
 
 /* What a run without quantizers says about its ends decided nothing, and nobody may have chosen it. */
 static void forget_ends(qg_recipe *run)
 {
-    if (!qg__recipe_quantizes(run) && run->first_last == QG__FIRST_LAST_QUANTIZED) qg__recipe_unset(run, "first-last");
+    const bool quantized = run->first_last == QG__FIRST_LAST_QUANTIZED;
+    if (quantized && !qg__recipe_quantizes(run)) qg__recipe_unset(run, "first-last");
 }
 
 /* A file, and asked over it. */

@@ -178,14 +178,14 @@ typedef struct training {
     qg__init_report init;
 } training;
 
-/* The 0 of an imported run, or of one that only measured its initial net, is no wish to train nothing again. */
+/* The 0 of an imported run, or of one that measured its initial net, is no wish to train nothing again. */
 static qg_status check_epochs(const qg_recipe *asked)
 {
     const qg_recipe *file = asked->base;
     const bool       zero = file && qg__recipe_value(file, "epochs") && file->epochs == 0;
     if (!zero || qg__recipe_value(asked, "epochs") || !qg__recipe_is_of_run(file)) return QG_OK;
-    return qg_fail(QG_EARG, "epochs is 0 in the configuration, which is of a run that was not trained, such as an imported one; "
-                   "pass their number with --epochs");
+    return qg_fail(QG_EARG, "epochs is 0 in the configuration, which is of a run that was not trained, such as "
+                   "an imported one; pass their number with --epochs");
 }
 
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)

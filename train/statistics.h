@@ -42,7 +42,7 @@ void      qg__statistics_add(qg__statistics *s, double images);
  * channel, which has no variance. */
 QG_MUST_CHECK
 qg_status qg__statistics_set(qg__statistics *s);
-void      qg__statistics_undo(qg__statistics *s);   /* all tracked arrays become those of qg__statistics_begin */
+void      qg__statistics_undo(qg__statistics *s);   /* tracked arrays are as when it began */
 void      qg__statistics_end(qg__statistics *s);    /* once, also of an empty one */
 
 /* Memory for n things of this size, all bits 0.  NULL: QG_EMEM. */

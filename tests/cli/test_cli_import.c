@@ -127,7 +127,7 @@ static void test_it_is_a_run_as_any_other(void **state)
     assert_true(last_truth("complete") && last_number("epochs") == 2);
 }
 
-/* Its configuration says that it has no epochs, which a run that starts from it must not take over unasked. */
+/* Its configuration says that it has no epochs, which a run must not take over unasked. */
 static void test_it_is_trained_with_its_configuration(void **state)
 {
 #define TUNED "train --config @/new/config.toml --init @/new --weight ste-tern --threads 1 --json "

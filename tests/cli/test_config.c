@@ -407,14 +407,16 @@ static void assert_ends(const char *file, const char *weight, const char *ends)
     assert_ok(qg__recipe_parse(&of, file, "f"));
     assert_ok(qg__recipe_put(&asked, "weight", weight));
     assert_ok(qg__recipe_resolve(&asked, &of, false, NULL, &c));
-    if (strcmp(qg__recipe_value(&c, "first-last"), ends)) fail_msg("%s over '%s': the ends are not %s", weight, file, ends);
+    if (strcmp(qg__recipe_value(&c, "first-last"), ends))
+        fail_msg("%s over '%s': the ends are not %s", weight, file, ends);
     qg__recipe_clear(&asked), qg__recipe_clear(&of), qg__recipe_clear(&c);
 }
 
-/* What the file of a float run says about the ends decided nothing there, so that its user need not have chosen it. */
+/* What the file of a float run says about its ends decided nothing, and its user need not have chosen it. */
 static void test_a_float_run_does_not_decide_about_the_ends(void **state)
 {
-    static const char run[] = "defaults = 2\nmodel = 'lenet5'\ndata-digest = '0123456789abcdef'\n", ends[] = "first-last = 'quantized'\n";
+    static const char run[]  = "defaults = 2\nmodel = 'lenet5'\ndata-digest = '0123456789abcdef'\n";
+    static const char ends[] = "first-last = 'quantized'\n";
     char              text[256], again[512];
     snprintf(text, sizeof text, "%s%s", run, ends);
     assert_ends(text, "ste-tern", "float");
@@ -430,8 +432,8 @@ static void test_a_float_run_does_not_decide_about_the_ends(void **state)
         assert_ends(again, "ste-tern", "quantized");
     }
     assert_ends("model = 'lenet5'\nfirst-last = 'quantized'\n", "ste-tern", "quantized");
-    assert_ends("model = 'tfc'\nweight = 'float'\ninput = 'float'\ndata-digest = '0123456789abcdef'\nfirst-last = 'quantized'\n",
-                "ste-tern", "quantized");
+    assert_ends("model = 'tfc'\nweight = 'float'\ninput = 'float'\ndata-digest = '0123456789abcdef'\n"
+                "first-last = 'quantized'\n", "ste-tern", "quantized");
     /* Version 1 quantized them for every scheme. */
     snprintf(again, sizeof again, "defaults = 1\n%s", text + strlen("defaults = 2\n"));
     assert_ends(again, "ste-tern", "quantized");

@@ -124,7 +124,9 @@ static void every_evaluation_begins_with_the_same_state(void **state)
 {
     qg_params p = { 0 };
     declare(&p, "w", (qg_shape){ 1, 1, 1, 31 });
-    assert_non_null(qg_params_declare(&p, (qg_param){ .name = "mean", .shape = { 1, 1, 1, 1 }, .group = QG_TRACKED }));
+    assert_non_null(qg_params_declare(&p, (qg_param){ .name  = "mean",
+                                                      .shape = { 1, 1, 1, 1 },
+                                                      .group = QG_TRACKED }));
     allocate_apart(&p, 5);
     assert_gradcheck((qg_gradcheck_spec){ .name = "mean", .params = &p, .build = build_mean });
     qg_params_release(&p);

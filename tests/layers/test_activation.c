@@ -76,7 +76,7 @@ static void a_net_computes_what_its_ops_do(void **state)
     for (int i = 4; i < 12; i++) x = qg_apply(l[i], t, x);
     assert_true(whole && x);
     assert_memory_equal(x->data, whole->data, qg_count(whole->shape) * sizeof(float));
-    assert_none(qg_apply(l[3], t, both[0]), "concat1: has two inputs, but qg_apply gives it one");
+    assert_none(qg_apply(l[3], t, both[0]), "concat1: has two inputs, but qg_apply gives one");
     qg_tape_free(t);
     qg_net_free(net);
 }

@@ -206,7 +206,7 @@ static void the_wrong_time_is_told(void **state)
     assert_int_equal(qg_net_load(net, "never-read"), QG_ESTATE);
     assert_non_null(qg_net_build(net));
     qg_tape_begin(t, QG_EVAL, 0, 0);
-    assert_none(qg_apply(add, t, qg_input(t, x)), "add1: has two inputs, but qg_apply gives it one");
+    assert_none(qg_apply(add, t, qg_input(t, x)), "add1: has two inputs, but qg_apply gives one");
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 7, 9, 3 }, image }));
     assert_failed(qg_tape_status(t), QG_ESHAPE, "net: images are [2,7,9,3], the net was declared for [n,9,7,3]");

@@ -214,9 +214,10 @@ static void it_may_read_two_layers(void **state)
     float     x[4] = { 0 };
     l->with       = qg_net_find(net, "fc1");
     assert_non_null(qg_net_build(net));
-    assert_gradcheck((qg_gradcheck_spec){ .name = "excite", .params = qg_net_params(net), .build = build_excite, .context = net });
+    assert_gradcheck((qg_gradcheck_spec){ .name = "excite", .params = qg_net_params(net),
+                                          .build = build_excite, .context = net });
     qg_tape_begin(t, QG_EVAL, 0, 0);
-    assert_none(qg_apply(l, t, qg_input(t, (qg_tensor){ { 1, 1, 1, 4 }, x })), "ex1: has two inputs, but qg_apply gives it one");
+    assert_none(qg_apply(l, t, qg_input(t, (qg_tensor){ { 1, 1, 1, 4 }, x })), "ex1: has two inputs, but");
     qg_tape_free(t), qg_net_free(net);
 }
 

@@ -34,7 +34,8 @@ static qg_loader *textures(int n, uint64_t key, qg_loader_spec spec)
     return qg_arrays((qg_shape){ n, SIDE, SIDE, 1 }, image[0][0], label, CLASSES, spec);
 }
 
-/* A layer that counts the passes of an estimate, and stops the run in one of them.  Its state counts those of training, too. */
+/* A layer that counts the passes of an estimate, and stops the run in one of them.  Its state counts those of
+ * training as well. */
 static int                   passes, stop_in;
 static volatile sig_atomic_t stop;
 
@@ -45,8 +46,9 @@ typedef struct watcher {
 
 static qg_status build_watch(qg_layer *l)
 {
-    watcher *w = (watcher *)l;
-    w->seen    = qg_layer_declare(l, "running_passes", (qg_param){ .shape = { 1, 1, 1, 1 }, .group = QG_TRACKED });
+    watcher       *w    = (watcher *)l;
+    const qg_param seen = { .shape = { 1, 1, 1, 1 }, .group = QG_TRACKED };
+    w->seen             = qg_layer_declare(l, "running_passes", seen);
     return w->seen ? QG_OK : QG_EMEM;
 }
 
@@ -58,7 +60,8 @@ static qg_var *watch(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return x;
 }
 
-static const qg_layer_type watcher_type = { .name = "watcher", .size = sizeof(watcher), .build = build_watch, .forward = watch };
+static const qg_layer_type watcher_type = { .name = "watcher", .size = sizeof(watcher), .build = build_watch,
+                                            .forward = watch };
 
 typedef struct kind {
     qg_net_spec net;

@@ -101,6 +101,7 @@ static void the_loader_stays_where_it_was(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scores_are_averaged), cmocka_unit_test(the_loader_stays_where_it_was) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scores_are_averaged),
+                                        cmocka_unit_test(the_loader_stays_where_it_was) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,8 +107,8 @@ static void test_a_loss_of_the_program_is_no_number(void **state)
 {
     subject s = open_subject("no-number");
     s.spec.loss = no_number;
-    assert_failed(qg_fit(s.net, s.spec, NULL), QG_ENAN, "epoch 1, step 1: backward: the loss is nan; the results of all layers "
-                  "are finite, but scores reach ");
+    assert_failed(qg_fit(s.net, s.spec, NULL), QG_ENAN, "epoch 1, step 1: backward: the loss is nan; the results "
+                  "of all layers are finite, but scores reach ");
     assert_message("; the program's own function .loss gave it");
     close_subject(&s);
 }
@@ -404,19 +404,24 @@ static void test_what_does_not_learn_is_told_why(void **state)
     attempt((trial){ .train_alike = true, .test_alike = true, .input = dorefa, .weight = signs, .norm = true, .says = "the learning rate, " });
     attempt((trial){ .train_alike = true, .test_alike = true, .weight = zeros, .norm = true, .start = 0.01f, .lr = 1e-6f,
                      .says = "likely cause: all weights of fc1 have the same code of ste-tern; give it a threshold relative to the weights" });
-    const qg_quant signs_of[] = { qg_sign((qg_sign_spec){ { 0 } }), qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = false }),
-                                  qg_unit((qg_unit_spec){ .bits = 1 }), qg_adabin_activation() };
+    const qg_quant one_bit[] = { qg_sign((qg_sign_spec){ { 0 } }),
+                                 qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = false }),
+                                 qg_unit((qg_unit_spec){ .bits = 1 }), qg_adabin_activation() };
+    const qg_quant two_bits  = qg_unit((qg_unit_spec){ .bits = 2 });
     for (int i = 0; i < 4; i++) {
         char says[128];
-        snprintf(says, sizeof says, "likely cause: fc2 quantizes its input (%s), but relu1 before it leaves no negative values; "
-                 "remove relu1", signs_of[i].scheme->name);
-        attempt((trial){ .train_alike = true, .test_alike = true, .norm = i % 2, .input = signs_of[i], .says = says });
+        snprintf(says, sizeof says, "likely cause: fc2 quantizes its input (%s), but relu1 before it leaves no "
+                 "negative values; remove relu1", one_bit[i].scheme->name);
+        attempt((trial){ .train_alike = true, .test_alike = true, .norm = i % 2, .input = one_bit[i],
+                         .says = says });
     }
-    attempt((trial){ .train_alike = true, .test_alike = true, .norm = true, .input = qg_unit((qg_unit_spec){ .bits = 2 }),
+    attempt((trial){ .train_alike = true, .test_alike = true, .norm = true, .input = two_bits,
                      .says = "likely cause: the learning rate, 0.05" });
     attempt((trial){ .train_alike = true, .test_alike = true, .start = 30, .lr = 1e-6f, .last = signs,
-                     .says = "likely cause: fc3 quantizes its weights (binaryconnect) without a scale, and no batch norm is after it" });
-    attempt((trial){ .test_alike = true, .norm = true, .lr = 1.8f, .says = "likely cause: the learning rate, 1.8, is too high: the training loss, 1.79" });
+                     .says = "likely cause: fc3 quantizes its weights (binaryconnect) without a scale, and no "
+                             "batch norm is after it" });
+    attempt((trial){ .test_alike = true, .norm = true, .lr = 1.8f,
+                     .says = "likely cause: the learning rate, 1.8, is too high: the training loss, 1.79" });
     attempt((trial){ .train_alike = true, .test_alike = true, .lr = 50,
                      .says = "likely cause: the learning rate, 50, is too high: the training loss, " });
     attempt((trial){ .train_alike = true, .test_alike = true, .first = 8,
