@@ -57,8 +57,8 @@ static bool loss_is(const qg__run *r, double times)
     return !r->spec->loss && r->record.train_loss >= times * loss_of_equal_scores(r);
 }
 
-/* A net whose loss is worse than that of equal scores has not learned its training images either.  Validation images were
- * training images, so they have the same classes. */
+/* A net whose loss is worse than that of equal scores has not learned its training images either.
+ * Validation images were training images, so they have the same classes. */
 static bool only_tests_fail(const qg__run *r, frequent train, frequent chooses, char text[QG__CHANCE_BYTES])
 {
     const double accuracy = r->record.train_accuracy, test = r->record.test_accuracy;
@@ -173,7 +173,8 @@ static bool the_rate_is_high(const qg__run *r, double lr, char text[QG__CHANCE_B
     return true;
 }
 
-static void find_cause(const qg__run *r, frequent train, frequent chooses, double lr, char text[QG__CHANCE_BYTES])
+static void find_cause(const qg__run *r, frequent train, frequent chooses, double lr,
+                       char text[QG__CHANCE_BYTES])
 {
     if (only_tests_fail(r, train, chooses, text) || one_class_dominates(r, train, text) ||
         codes_are_the_same(r, text) || a_relu_is_before_signs(r, text) || a_norm_is_missing(r, text) ||

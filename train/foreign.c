@@ -317,8 +317,8 @@ static size_t distance(const module *a, const module *b)
     return parts_of(a->name, a->length) + parts_of(b->name, b->length) - 2 * same;
 }
 
-/* The module of the product that p follows or, where another layer is in between, of the next one: names mostly
- * put p beside it.  NULL: it has none. */
+/* The module of the product that p follows or, where another layer is in between, of the next one: names
+ * mostly put p beside it.  NULL: it has none. */
 static const module *neighbour_of(const foreign *f, const part *p)
 {
     const part *last = f->part + f->parts, *before = p;

@@ -122,7 +122,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "but --data is mnist");
 }
 
-/* The last value counts.  Nothing is said of values that are the same, of flags and of other items of a list. */
+/* The last value counts.  Nothing is said of values that are the same, of flags and of other items of a
+ * list. */
 static void test_options_that_are_given_twice(void **state)
 {
     assert_status("summary --model lenet5 --weight twn --weight ttq --weight float --json --json --seed 1 --seed 1 "

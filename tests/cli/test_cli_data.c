@@ -29,7 +29,8 @@ static void test_refusals(void **state)
     assert_refuses("train --model lenet5 --data mnist:classes=0+10", 2, "mnist: classes is 10, not in 0..9");
     assert_refuses("train --model lenet5 --data mnist:classes=3+1+3", 2, "mnist: classes has 3 twice");
     assert_refuses("train --model lenet5 --data mnist:class=3", 2, "mnist: unknown option 'class'; available: classes");
-    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "; pass the directory of the data set as --data-dir, or fetch it with "
+    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1,
+                   "; pass the directory of the data set as --data-dir, or fetch it with "
                    "datasets/fetch.sh cifar10");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");

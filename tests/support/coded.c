@@ -74,7 +74,7 @@ const tested_scheme tested_inputs[TESTED_INPUTS] = {
     { &qg__fake_quant_scheme, "range=observed,per-channel=yes,bits=4", false },
     { &qg__qdq_scheme, "range=given,signed=no,max=1,bits=3", true },
     { &qg__qdq_scheme, "range=given,min=-1,max=1", true },
-    { &qg__adabin_input_scheme, "", false },                                        /* two levels, which are floats */
+    { &qg__adabin_input_scheme, "", false },            /* two levels, which are floats */
 };
 
 qg_quant tested_quant(const tested_scheme *e, qg_role role)

@@ -279,7 +279,8 @@ static bool same_array(const qg_archive *a, const char *name, const qg_archive *
     return x && y && x->bytes == y->bytes && !memcmp(x->array.data, y->array.data, x->bytes);
 }
 
-/* To subtract the mean again would subtract what roundings left.  Weights of a float run are centred at first. */
+/* To subtract the mean again would subtract what roundings left.  Weights of a float run are centred at
+ * first. */
 static void centred_weights_are_not_centred_again(void **state)
 {
     for (int centred = 0; centred <= 1; centred++) {
