@@ -62,13 +62,16 @@ static qg_status configure(exporter *e)
 }
 
 /* A file of C says in a comment what it takes. */
-static void read_sizes(exporter *e, const char *text)
+static qg_status read_sizes(exporter *e, const char *text)
 {
     size_t      unpacked = 0;
     const char *line = strstr(text, " bytes of constants, ");
     while (line && line > text && line[-1] != '\n') line--;
-    if (line && sscanf(line, "/* %zu bytes of constants, %zu of memory and %zu", &e->constants, &e->memory, &unpacked) == 3)
+    if (line && sscanf(line, "/* %zu bytes of constants, %zu of memory and %zu", &e->constants, &e->memory, &unpacked) == 3) {
         e->memory += unpacked;
+        return QG_OK;
+    }
+    return qg_fail(QG_ESTATE, "the file does not say what it takes");
 }
 
 static qg_status write_file(exporter *e)
@@ -79,8 +82,8 @@ static qg_status write_file(exporter *e)
     qg_status status  = qg_net_packed_bytes(qg_run_net(e->run), &e->net_bytes);
     if (!status) status = qg_export_bytes(qg_run_net(e->run), e->of.spec, &file, &e->bytes);
     if (status) return status;
-    if (format_of(e) == QG_EXPORT_C) read_sizes(e, (const char *)file);
-    status = output_write(config_text(e->asked, "out"), kinds[format_of(e)], file, e->bytes);
+    if (format_of(e) == QG_EXPORT_C) status = read_sizes(e, (const char *)file);
+    if (!status) status = output_write(config_text(e->asked, "out"), kinds[format_of(e)], file, e->bytes);
     free(file);
     return status;
 }

@@ -43,6 +43,15 @@ qg_status qg__preprocess_range(qg_preprocess *p)
     return QG_OK;
 }
 
+qg_status qg__normalise_check(qg_normalise how)
+{
+    for (int k = 0; how.kind == QG_PER_CHANNEL && k < how.given; k++)
+        if (fabsf(how.mean[k]) > 1 || how.deviation[k] > 1)
+            return qg_fail(QG_EARG, "normalise: mean %g and deviation %g are not those of values in 0..1; "
+                           "divide those of bytes by 255", (double)how.mean[k], (double)how.deviation[k]);
+    return QG_OK;
+}
+
 qg_status qg__preprocess_given(qg_preprocess *p)
 {
     const qg_normalise how = p->normalise;
@@ -54,9 +63,6 @@ qg_status qg__preprocess_given(qg_preprocess *p)
         if (!isfinite(how.mean[k]) || !(how.deviation[k] > 0 && isfinite(how.deviation[k])))
             return qg_fail(QG_EARG, "channel: mean %g must be finite, deviation %g also positive",
                            (double)how.mean[k], (double)how.deviation[k]);
-        else if (fabsf(how.mean[k]) > 1 || how.deviation[k] > 1)
-            return qg_fail(QG_EARG, "channel: mean %g and deviation %g are not those of values in 0..1; "
-                           "divide those of bytes by 255", (double)how.mean[k], (double)how.deviation[k]);
     for (size_t i = 0; i < row; i++) {
         const size_t k  = how.given == 1 ? 0 : i % c;
         p->mean[i]      = how.mean[k];

@@ -19,6 +19,7 @@ struct qg_preprocess {
  * QG_EARG; the message lists the kinds. */
 QG_MUST_CHECK
 qg_status qg__normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
+qg_status qg__normalise_check(qg_normalise how);    /* QG_EARG: statistics of bytes in place of 0..1 */
 bool      qg__normalise_fits(qg_normalise n);       /* whether the statistics of a kind come from images */
 
 /* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */

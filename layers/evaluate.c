@@ -78,8 +78,7 @@ qg_status qg__slot_codes(const qg_slot *slot, uint64_t step, qg__codes *codes, f
 static const qg_slot *slot_before(const qg_product *p, unsigned passed)
 {
     if (p->input_slot.q.scheme) return &p->input_slot;
-    qg_layer *l = p->layer.after;
-    while (qg__has_trait(l, passed)) l = l->after;
+    qg_layer *l = qg__layer_before(&p->layer, passed);
     return l ? qg__quantize_slot(l) : NULL;
 }
 

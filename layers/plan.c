@@ -1,6 +1,13 @@
 /* The plan of a net: which layers take in those after them (layers/plan.h). */
 #include "layers/plan.h"
 
+qg_layer *qg__layer_before(const qg_layer *l, unsigned passed)
+{
+    qg_layer *before = l->after;
+    while (qg__has_trait(before, passed)) before = before->after;
+    return before;
+}
+
 /* The only layer that reads l; NULL if there are others, which would see the folded result. */
 static qg_layer *only_reader(const qg_layer *l)
 {

@@ -76,6 +76,9 @@ static inline uint64_t qg__step_given(uint64_t step)
 const qg_step *qg__net_step(const qg_net *net, const qg_layer *l);
 qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
+/* What l reads, and before layers with one of these traits; NULL: the image. */
+qg_layer      *qg__layer_before(const qg_layer *l, unsigned passed);
+
 /* The batch norm per channel that is the only reader of l, so that a bias of l would have no
  * effect: the batch mean would subtract it.  NULL: l has other readers. */
 qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);

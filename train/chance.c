@@ -54,7 +54,7 @@ static double loss_of_equal_scores(const qg__run *r) { return qg__log(qg_loader_
 /* Whether the training loss is cross entropy, and at least so many times that of equal scores. */
 static bool loss_is(const qg__run *r, double times)
 {
-    return !r->spec->loss && r->record.train_loss >= times * loss_of_equal_scores(r);
+    return !r->spec->loss && !r->spec->teacher.net && r->record.train_loss >= times * loss_of_equal_scores(r);
 }
 
 /* A net whose loss is worse than that of equal scores has not learned its training images either.
@@ -126,8 +126,7 @@ static bool a_norm_is_missing(const qg__run *r, char text[QG__CHANCE_BYTES])
 /* The relu before p, also if what p reads is pooled or quantized in between; NULL: none. */
 static const qg_layer *relu_before(const qg_product *p)
 {
-    const qg_layer *l = p->layer.after;
-    while (qg__has_trait(l, QG_CHOOSES | QG_PASSES | QG_QUANTIZES)) l = l->after;
+    const qg_layer *l = qg__layer_before(&p->layer, QG_CHOOSES | QG_PASSES | QG_QUANTIZES);
     return qg__has_trait(l, QG_RECTIFIES) ? l : NULL;
 }
 

@@ -207,7 +207,8 @@ static qg_status failed(const fit *f, qg_status status, const char *when, const 
     snprintf(text, sizeof text, "%s", qg_errmsg());
     if (status != QG_ENAN) return qg_fail(status, "%s: %s", when, text);
     if (loss && isfinite(loss->data[0])) qg__diverged_backward(f->run.net, why);
-    else if (loss && !qg__diverged_forward(f->run.net, f->run.tape, why) && f->spec->loss)
+    else if (loss && !qg__diverged_forward(f->run.net, f->run.tape, why) && f->spec->loss &&
+             !f->spec->teacher.net)
         remedy = isnan(loss->data[0]) ? OWN_LOSS : REMEDIES;
     return qg_fail(status, "%s: %s%s%s; %s", when, text, *why ? "; " : "", why, remedy);
 }

@@ -90,6 +90,7 @@ static qg_status configure(import *m)
     qg__recipe_unset(&m->made.recipe, "data-digest");       /* of the run that the recipe is from */
     qg__recipe_unset(&m->made.recipe, "class-digest");
     status = qg__recipe_check(&m->made.recipe, false);
+    if (!status) status = qg__normalise_check(m->made.recipe.normalise);
     if (!status && !m->classes && !m->measures && m->made.recipe.model.type != &qg_model_text)
         status = qg_fail(QG_EARG, "classes: pass their number or names, or a data set");
     if (!status && !m->measures && qg__normalise_fits(m->made.recipe.normalise))

@@ -391,7 +391,8 @@ const qg_recipe_key qg_recipe_keys[] = {
 _Static_assert(sizeof qg_recipe_keys / sizeof *qg_recipe_keys == QG__RECIPE_KEYS + 1, "a recipe has a text of each key");
 
 /* Options of the command line that belong to a run, and not to what is trained. */
-static const char *const of_a_run[] = { "out", "resume", "force", "budget", "watch", "config", "init" };
+static const char *const of_a_run[] = { "out",    "resume", "force", "budget", "watch",
+                                        "config", "init",   "json",  "help" };
 
 /* What a run notes about itself. */
 static bool is_noted(const qg_recipe_key *o)

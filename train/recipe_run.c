@@ -185,7 +185,7 @@ static qg_status check_epochs(const qg_recipe *asked)
     const bool       zero = file && qg__recipe_value(file, "epochs") && file->epochs == 0;
     if (!zero || qg__recipe_value(asked, "epochs") || !qg__recipe_is_of_run(file)) return QG_OK;
     return qg_fail(QG_EARG, "epochs is 0 in the configuration, which is of a run that was not trained, such as "
-                   "an imported one; pass their number with --epochs");
+                   "an imported one; pass the number of epochs with --epochs");
 }
 
 static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec *spec)
@@ -198,6 +198,7 @@ static qg_status resolve(training *t, const qg_recipe *asked, const qg_fit_spec 
     if (!status)
         status = qg__recipe_resolve(asked, asked->base, spec->init, t->goes_on ? &stored : NULL, t->of.recipe);
     qg__recipe_clear(&stored);
+    if (!status && !t->goes_on) status = qg__normalise_check(t->of.recipe->normalise);
     return status ? status : qg__recipe_check(t->of.recipe, true);
 }
 

@@ -57,7 +57,8 @@ qg_status qg__measure_views(const qg_fit_spec *spec, qg_loader *images, qg_net *
         if (!status) correct += (uint64_t)qg_count_correct(&mean, b.y);
     }
     if (!status) status = qg_loader_status(images);
-    if (!status) status = qg_loader_seek(images, epoch, at);
+    const qg_status back = qg_loader_seek(images, epoch, at);
+    if (!status) status = back;
     *accuracy = (double)correct / all.n;
     free(room), free(sum);
     return status;

@@ -196,7 +196,7 @@ void listing_free(listing *l)
 
 enum { RUN, STATE, EPOCHS, OF, VALID, TEST, BEST, BEST_VALID, AT, TIME, WHY, DIGEST, PLAIN };
 
-/* Those without a name are no columns of the table for people: epochs shows both, why follows it, and a digest is long. */
+/* Those without a name are no columns of the table for people: epochs shows both, why follows the table, and a digest is long. */
 static const struct { const char *name, *member; } plain[PLAIN] = {
     [RUN] = { "run", "run" },       [STATE] = { "state", "state" }, [EPOCHS] = { "epochs", "epochs" },
     [OF] = { NULL, "of" },          [VALID] = { "valid", "validation_accuracy" },

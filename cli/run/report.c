@@ -168,10 +168,10 @@ static void print_accuracy(const report *r, FILE *out)
 static void print_patience(const report *r, FILE *out)
 {
     const qg_fit_result *at   = &r->result;
-    const int            n    = r->of->fit.patience;
+    const uint64_t       n    = at->epochs - at->best_epoch;
     const char          *held = at->validation_images ? "validation" : "test";
     fprintf(out, "stopped        after epoch %" PRIu64 " of %d: ", at->epochs, r->of->fit.epochs);
-    fprintf(out, "the %s accuracy did not improve for %d epoch%s (--patience)\n", held, n, n == 1 ? "" : "s");
+    fprintf(out, "the %s accuracy did not improve for %" PRIu64 " epoch%s (--patience)\n", held, n, n == 1 ? "" : "s");
 }
 
 static void print_as_ternary(qg_recipe *r, FILE *out)

@@ -172,14 +172,17 @@ static qg_quant opens_with(const author *a, int i)
     return rectifies(input) ? input : (qg_quant){ 0 };
 }
 
-/* Signs of what a relu and pools leave are all +1, so a product that takes signs has no relu before it. */
+/* Signs of what a relu and pools leave are all +1, so a product that takes signs has no relu before it.
+ * (The two levels of adabin are others, and trained nets have the relu.) */
+static bool takes_codes_of_signs(qg_quant input) { return qg__takes_signs(input) && input.scheme->scales != 2; }
+
 static qg_layer *relu(author *a, int i)
 {
     int to = i + 1;
     while (pools(a, to)) to++;
     const bool     opens = part_is(a, to, QG__OPEN), next = to == i + 1;
     const qg_quant input = opens ? opens_with(a, to) : next ? (qg_quant){ 0 } : next_input(a, to);
-    if (!(next ? rectifies(input) : qg__takes_signs(input))) return qg_net_relu(a->net);
+    if (!(next ? rectifies(input) : takes_codes_of_signs(input))) return qg_net_relu(a->net);
     if (!next || stays_with_product(input)) return a->last;
     a->input_done = true;
     return qg_net_quantize(a->net, input);

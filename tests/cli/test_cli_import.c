@@ -172,6 +172,9 @@ static void test_mistakes_are_named(void **state)
     assert_refuses(IMPORT
                    "--image 16x16x1 --normalise channel:mean=0.1+0.2,deviation=1+1 --out @/new",
                    2, "channel: mean has 2 numbers, but the images have 1 channel");
+    assert_refuses(IMPORT "--image 16x16x1 --normalise channel:mean=123.7,deviation=58.4 --out @/new", 2,
+                   "normalise: mean 123.7 and deviation 58.4 are not those of values in 0..1; divide those");
+    assert_refuses(FLOATS "--normalise channel:mean=0,deviation=255 --out @/new", 2, "deviation 255 are not");
     assert_refuses(IMPORT "--image 16x16x1 --classes 3/4 --out @/new", 2,
                    "nor names with commas in between and no slash");
     assert_refuses(IMPORT "--image 28x28x1 --data mnist --data-dir @/set --out @/new", 2,

@@ -53,6 +53,18 @@ static void test_the_summary_says_what_a_product_reads(void **state)
     assert_null(strstr(strstr(last.out, "\"name\":\"conv2\""), "\"input\":\"float\""));
 }
 
+/* A relu before a pool makes all signs the same, but not the levels of adabin. */
+static void test_a_relu_before_a_pool_stays_where_no_signs_follow(void **state)
+{
+    static const struct { const char *input; bool relu; } inputs[] = {
+        { "sign", false }, { "adabin", true }, { "pact", true }
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        assert_runs("summary --data sample --model 8C3-BN-R-AP2-8C3-BN-10 --input %s", inputs[i].input);
+        assert_true(!strstr(last.out, "relu1") == !inputs[i].relu);
+    }
+}
+
 /* A sign that takes the place of the R before a block is what the shortcut reads. */
 static void test_the_summary_says_what_a_shortcut_carries(void **state)
 {
@@ -194,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_the_help_lists_every_model),
         cmocka_unit_test(test_the_summary_takes_images_of_any_size),
         cmocka_unit_test(test_the_summary_says_what_a_product_reads),
+        cmocka_unit_test(test_a_relu_before_a_pool_stays_where_no_signs_follow),
         cmocka_unit_test(test_the_summary_says_what_a_shortcut_carries),
         cmocka_unit_test(test_options_have_one_spelling),
         cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),

@@ -88,7 +88,7 @@ static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
 {
     assert_refused("batch = 3\nbatch = 4", "f:2: batch is set twice");
     assert_refused("\n\nspeed = 3", "f:3: unknown key 'speed'; available: model, data,");
-    assert_refused("json = true", "f:1: unknown key 'json'");
+    assert_refused("json = true", "f:1: 'json' is an option of the command line, not a key");
     assert_refused("batch", "f:1: expected = after the key");
     assert_refused("batch =", "f:1: the value is missing");
     assert_refused("[net]", "f:1: expected key = value");

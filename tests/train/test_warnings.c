@@ -411,8 +411,7 @@ static void test_what_does_not_learn_is_told_why(void **state)
     for (int i = 0; i < 4; i++) {
         char says[128];
         snprintf(says, sizeof says, "likely cause: fc2 quantizes its input (%s), but relu1 before it leaves "
-                                    "no "
-                 "negative values; remove relu1", one_bit[i].scheme->name);
+                 "no negative values; remove relu1", one_bit[i].scheme->name);
         attempt((trial){ .train_alike = true, .test_alike = true, .norm = i % 2, .input = one_bit[i],
                          .says = says });
     }

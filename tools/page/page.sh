@@ -7,7 +7,7 @@ fail() { echo "make page: $*" >&2; exit 1; }
 for tool in clang wasm-ld; do command -v $tool >/dev/null || fail "$tool is not installed (Debian: clang and lld)"; done
 mkdir -p "$dir"
 "$build/qgrad" export --run "$run" --to c --out "$dir/net.c" >/dev/null
-grep -q 'NET_CHANNELS = 1,' "$dir/net.c" || fail "the net of $run reads images of several channels, and one draws in grey"
+grep -q 'NET_CHANNELS = 1,' "$dir/net.c" || fail "the net of $run reads images of several channels, but the page draws in grey"
 clang --target=wasm32 -std=c99 -O2 -Wall -Wextra -nostdlib -fno-builtin -DNET="\"$(cd "$dir" && pwd)/net.c\"" -Wl,--no-entry -Wl,--strip-all \
     -Wl,-z,stack-size=16384 -o "$dir/net.wasm" tools/page/page.c
 base64 <"$dir/net.wasm" | tr -d '\n' >"$dir/net.base64"
