@@ -52,6 +52,8 @@ static qg_status fill(dot *d, const logged_run *r, int runs, const char *speeds)
     double          bytes = NAN, deviation;
     const qg_status status = read_bytes(r, &bytes);
     const double    mean   = results_mean(r, runs, accuracy, &deviation), speed = speed_of(speeds, r->row);
+    /* Logs of the time before the net had a packed form do not tell. */
+    if (isnan(bytes) && r->net.bytes) bytes = (double)r->net.bytes;
     const double    bar    = runs > 1 ? deviation : r->result.test_accuracy_stderr;
     *d = (dot){ .name = r->row + strlen(PROTOCOL), .bytes = { bytes, bytes }, .speed = { speed, speed },
                 .accuracy = mean, .bar = { mean - bar, mean + bar } };
